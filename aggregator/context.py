@@ -30,7 +30,6 @@ from common.runtime.clock import Clock
 from common.store.erasure import Erasure
 from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
-from tacit import sets
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.declared_pieces import DeclaredForm
@@ -43,15 +42,16 @@ from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
 
 OwnKey: TypeAlias = EpochSecret | SealSecret
-_KEPT_ROUNDS = 256
+_KEPT_ROUNDS = 1024
+"""Contexts in memory: more than the rounds that a coordinator has under way together."""
 _SignedDescriptor = Signed[RoundDescriptor]
 
 
 @dataclass(frozen=True)
 class RoundContext:
     """One round as this aggregator sees it. `own_key` is None once it is destroyed, or while
-    another replica alone has it (`elsewhere`); `invited`: the curators that may participate, one
-    boolean per roster number, None for all."""
+    another replica alone has it (`elsewhere`); `invited`: the curators that may participate, a
+    bitmap over the roster, None for all."""
 
     key: int
     descriptor: RoundDescriptor
@@ -59,7 +59,7 @@ class RoundContext:
     index: int
     dimension: int
     own_key: OwnKey | None
-    invited: sets.Bits | None = None
+    invited: bytes | None = None
     proofs: ProofPlan | None = None
     """Of a proved round."""
     elsewhere: bool = False
@@ -123,6 +123,8 @@ class Aggregator:
     """Whether the noise samplers passed their self-test at the start; no round opens otherwise."""
     verify_keys: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
     """Of proved rounds, by id, in memory only (`aggregator.pieces.verify_keys`)."""
+    promises: OrderedDict[tuple[bytes, tuple[str, ...]], None] = field(default_factory=OrderedDict)
+    """Queries, by their hash, with operators, whose guarantee was found to hold."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -205,7 +207,7 @@ class Aggregator:
             index,
             dimension(query),
             own_key,
-            descriptor.invited(),
+            descriptor.invited_bitmap(),
             plan,
             elsewhere,
             self.keyring.identities.signer(descriptor.aggregators[index].identity_key),

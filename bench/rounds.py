@@ -6,8 +6,8 @@
 
 Real processes with durable storage on loopback: a coordinator, five aggregators, one gateway;
 mechanism `two-layer` with both probabilities 1, no TLS. CPU is that of all seven processes from the
-request that opens a round to its release; requests, transactions and statements are those that the
-services count in the same time.
+request that opens a round to its release; requests, transactions, statements and signature checks
+are those that the services count in the same time.
 
     small    a round of 1,000 hosted curators
     many     `--groups` rounds at once, each over a group of 100 hosted curators: all are opened,
@@ -76,6 +76,7 @@ COUNTED: Final = {
     "requests": re.compile(r"^tacit_\w+?_http_requests_total\{.*\} (\S+)$", re.M),
     "transactions": re.compile(r"^tacit_\w+?_store_transactions_total(?:\{.*\})? (\S+)$", re.M),
     "statements": re.compile(r"^tacit_\w+?_store_statements_total (\S+)$", re.M),
+    "checks": re.compile(r"^tacit_\w+?_signature_checks_total (\S+)$", re.M),
 }
 
 
@@ -430,13 +431,13 @@ GOALS: Final[dict[str, tuple[Goal, ...]]] = {
         Goal("coordinator's bytes a round", "bytes a round coordinator", 8000, 4000),
     ),
 }
-COUNTS: Final = ("requests", "transactions", "statements")
+COUNTS: Final = ("requests", "transactions", "statements", "checks")
 
 
 def table(found: dict[str, dict[str, float]]) -> str:
     """The goals beside what was measured, in Markdown."""
     lines = [
-        "| | measured | must | aim | requests, transactions, statements |",
+        "| | measured | must | aim | requests, transactions, statements, signature checks |",
         "|---|---|---|---|---|",
     ]
     for name, figures in found.items():

@@ -226,14 +226,15 @@ def trusted(url: str) -> ssl.SSLContext | bool:
 
 
 def pair(deployment: Deployment) -> None:
-    """Make coordinator and aggregators known to each other; safe to repeat."""
+    """Make coordinator and aggregators known to each other, also again where the coordinator's
+    token was ended; safe to repeat."""
     with deployment.coordinator.client() as coordinator:
         identity = coordinator.get("/.well-known/tacit-coordinator")
         known = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}
         for service in deployment.aggregators:
-            if service.id in known:
-                continue
             with service.client() as aggregator:
+                if service.id in known and _knows_a_coordinator(aggregator):
+                    continue
                 token = aggregator.request(
                     "PUT",
                     "/v1/coordinator",
@@ -251,6 +252,12 @@ def pair(deployment: Deployment) -> None:
                     "fingerprint": encode_binary(bytes.fromhex(own["fingerprint"])),
                 },
             )
+
+
+def _knows_a_coordinator(aggregator: Client) -> bool:
+    """Whether a coordinator has a token there that was not ended."""
+    tokens = aggregator.tokens()
+    return any(each["scopes"] == ["coordinator"] and each["revoked"] is None for each in tokens)
 
 
 def join_token(

@@ -56,7 +56,7 @@ def rotate_party(
     if waiting:
         typer.echo("\n".join(_problem(each) for each in waiting[:10]), err=True)
         fail(f"{len(waiting)} identities wait: the curator service goes on showing them")
-    return Answer({"begun": begun}, lambda: typer.echo(f"{begun} identities were replaced"))
+    return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
 
 
 def _waited(client: Client, wait_s: float) -> list[dict[str, Any]]:

@@ -61,6 +61,18 @@ def intersection(bitmaps: list[bytes]) -> bytes:
     return result.tobytes()
 
 
+def difference(one: bytes, other: bytes) -> bytes:
+    """Members of one set that are not in the other. Raises ValueError for two lengths."""
+    if len(one) != len(other):
+        raise ValueError("bitmaps of different lengths")
+    return (np.frombuffer(one, np.uint8) & ~np.frombuffer(other, np.uint8)).tobytes()
+
+
+def holds(bitmap: bytes, number: int) -> bool:
+    """Whether a number is a member. Raises IndexError beyond the bitmap."""
+    return bool(bitmap[number // 8] >> number % 8 & 1)
+
+
 def is_subset(inner: bytes, outer: bytes) -> bool:
     """Whether every member of `inner` is one of `outer`."""
     if len(inner) != len(outer):

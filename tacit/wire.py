@@ -15,6 +15,7 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
@@ -31,6 +32,7 @@ _DIGITS = "[0-9]{1,200}"
 _EXACT = re.compile(
     rf"[+-]?({_DIGITS}(\.{_DIGITS})?|\.{_DIGITS})([eE][+-]?[0-9]{{1,2}})?|[+-]?{_DIGITS}/{_DIGITS}"
 )
+_STANDARD = bytes.maketrans(b"-_", b"+/")
 _PLACES = 40
 """Decimal places that are written out; a longer expansion is shorter as a ratio."""
 
@@ -88,7 +90,8 @@ def parse_binary(value: object) -> bytes:
         return value
     if isinstance(value, str):
         try:
-            return base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
+            text = value.encode("ascii").translate(_STANDARD)
+            return binascii.a2b_base64(text + b"=" * (-len(text) % 4), strict_mode=True)
         except (binascii.Error, ValueError):
             pass
     raise PydanticCustomError("binary", "must be base64url text (a byte string in CBOR)")
@@ -171,6 +174,26 @@ class WireModel(BaseModel):
     def digest(self) -> bytes:
         """SHA-256 of the canonical form, 32 bytes."""
         return hashlib.sha256(self.canonical()).digest()
+
+
+class KeptModel(WireModel):
+    """A wire model whose canonical form is asked for again and again. It is kept outside of the
+    model, by its value: a changed copy has a form of its own."""
+
+    def canonical(self) -> bytes:
+        """The bytes that hashes and signatures cover."""
+        return _kept(self)[0]
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical form, 32 bytes."""
+        return _kept(self)[1]
+
+
+@lru_cache(maxsize=2048)  # descriptors and queries of the rounds under way
+def _kept(model: KeptModel) -> tuple[bytes, bytes]:
+    """The canonical form and its hash."""
+    form = WireModel.canonical(model)
+    return form, hashlib.sha256(form).digest()
 
 
 def canonical_json(value: Any) -> bytes:

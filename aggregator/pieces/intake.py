@@ -163,6 +163,10 @@ class Intake:
         """Queue an item; its answer comes after the commit."""
         return await self._writer.submit(item)
 
+    async def submit_all(self, items: Sequence[Item]) -> list[Any]:
+        """Queue items of one request; for each its answer, or what is wrong with it."""
+        return await self._writer.submit_all(items)
+
     async def apply(
         self, transaction: Transaction, items: Sequence[Item]
     ) -> Sequence[Any | Exception]:
@@ -392,6 +396,8 @@ def _closed(state: _Round, included: bool) -> RoundClosed:
 
 def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow]) -> None:
     """409 for the whole batch; `overlap` is a bitmap over the span."""
+    if not parts:
+        return
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)
     for part in parts:

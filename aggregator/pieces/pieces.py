@@ -12,10 +12,12 @@ from aggregator.context import Aggregator, RoundContext
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
 from aggregator.pieces.sessions import session_for
 from aggregator.pieces.unsealing import (
+    BatchItem,
     LonePiece,
     check_lone,
     open_lone,
     open_sealed_batch,
+    read_batch,
     session_of,
 )
 from aggregator.pieces.verify_keys import demand_key
@@ -36,19 +38,25 @@ async def accept_batch(
     aggregator: Aggregator, intake: Intake, context: RoundContext, sender: Party, body: bytes
 ) -> Outcome:
     """Open and store one batch; raises its problem."""
+    outcome: Outcome = await intake.submit(await open_batch(aggregator, context, sender, body))
+    return outcome
+
+
+async def open_batch(
+    aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes
+) -> BatchItem:
+    """One batch as it will be stored; raises its problem."""
     await demand_key(aggregator, context)
+    batch = read_batch(context, sender, body)
     session = None
     if context.descriptor.sessions:
-        named = session_of(context, sender, body)
+        named = session_of(context, batch)
         session = await session_for(aggregator, context, sender, named, None)
     if len(body) > _INLINE_BYTES:
-        item = await asyncio.to_thread(
-            open_sealed_batch, aggregator, context, sender, body, session
+        return await asyncio.to_thread(
+            open_sealed_batch, aggregator, context, sender, batch, session
         )
-    else:
-        item = open_sealed_batch(aggregator, context, sender, body, session)
-    outcome: Outcome = await intake.submit(item)
-    return outcome
+    return open_sealed_batch(aggregator, context, sender, batch, session)
 
 
 async def accept_pieces(

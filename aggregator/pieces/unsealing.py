@@ -70,6 +70,15 @@ class LonePiece:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """A batch as received, with its header, and where its ciphertext begins."""
+
+    body: bytes
+    header: BatchHeader | PartHeader
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class BatchItem:
     """A batch that was opened. `body`: its record for the store."""
 
@@ -112,7 +121,7 @@ def check_lone(context: RoundContext, sender: Party, piece: Piece) -> None:
         raise UnknownSender("a host sends sealed batches, not lone pieces")
     if sender.first >= context.descriptor.roster_size:
         raise NotInRound
-    if context.invited is not None and not context.invited[sender.first]:
+    if context.invited is not None and not sets.holds(context.invited, sender.first):
         raise NotInGroup
     if len(piece.sealed) != _lone_bytes(context) + TAG_BYTES:
         raise WrongLength(extra=_length_named(context))
@@ -218,29 +227,36 @@ def batch_words(
     return context.declared.opened(context.index, content, header.count, hosted=True)
 
 
+def read_batch(context: RoundContext, sender: Party, body: bytes) -> ReadBatch:
+    """A batch of this round, aggregator, host and run of numbers; raises its problem."""
+    batch = ReadBatch(body, *header_of(context, body))
+    check_place(context, sender, batch.header)
+    return batch
+
+
+def session_of(context: RoundContext, batch: ReadBatch) -> bytes:
+    """The session that a batch of a round of format 2 names. Raises SuiteRefused."""
+    named = batch.header.sealed_under
+    check_suite(context, None if epoch_of(named) is not None else named)
+    return named
+
+
 def open_sealed_batch(
     aggregator: Aggregator,
     context: RoundContext,
     sender: Party,
-    body: bytes,
+    batch: ReadBatch,
     session: HeldSession | None,
 ) -> BatchItem:
     """The batch as it will be stored, if it opens here and is valid; raises its problem."""
-    header, _offset = header_of(context, body)
-    check_place(context, sender, header)
-    record = body if session is None else session.wrapped + body
     if context.own_key is not None:
-        content = batch_content(aggregator, context, sender, record)
-        check_content(context, content, header.count)
-    return BatchItem(context, sender, header, record)
-
-
-def session_of(context: RoundContext, sender: Party, body: bytes) -> bytes:
-    """The session that a batch of a round of format 2 names, if its header is as it should be."""
-    header, _ = header_of(context, body)
-    check_place(context, sender, header)
-    check_suite(context, None if epoch_of(header.sealed_under) is not None else header.sealed_under)
-    return header.sealed_under
+        if session is None:
+            seal_key = _batch_key(aggregator, context, sender, batch.header)
+        else:
+            seal_key = session.key
+        check_content(context, _batch_plain(seal_key, batch), batch.header.count)
+    record = batch.body if session is None else session.wrapped + batch.body
+    return BatchItem(context, sender, batch.header, record)
 
 
 def received(context: RoundContext, record: bytes) -> bytes:
@@ -266,18 +282,30 @@ def batch_content(
 ) -> bytes:
     """What is inside a stored batch or part: little-endian words, or one share with its proof."""
     body = received(context, record)
-    header, offset = header_of(context, body)
+    batch = ReadBatch(body, *header_of(context, body))
     if context.descriptor.sessions:
         seal_key = _record_key(aggregator, context, sender, record[:WRAPPED_BYTES])
     else:
-        epoch = epoch_of(header.sealed_under)
-        if epoch is None:
-            raise SuiteRefused
-        seal_key = _seal_key(aggregator, context, sender, epoch)
+        seal_key = _batch_key(aggregator, context, sender, batch.header)
+    return _batch_plain(seal_key, batch)
+
+
+def _batch_key(
+    aggregator: Aggregator, context: RoundContext, sender: Party, header: BatchHeader | PartHeader
+) -> bytes:
+    """The key of a batch of a round of format 1, whose header names the epoch."""
+    epoch = epoch_of(header.sealed_under)
+    if epoch is None:
+        raise SuiteRefused
+    return _seal_key(aggregator, context, sender, epoch)
+
+
+def _batch_plain(seal_key: bytes, batch: ReadBatch) -> bytes:
     try:
-        if isinstance(header, PartHeader):
-            return open_part(seal_key, body, offset)
-        return open_batch(seal_key, body, offset).astype("<u8", copy=False).tobytes()
+        if isinstance(batch.header, PartHeader):
+            return open_part(seal_key, batch.body, batch.offset)
+        words = open_batch(seal_key, batch.body, batch.offset)
+        return words.astype("<u8", copy=False).tobytes()
     except SealBroken:
         raise SealBrokenHere from None
 
@@ -297,10 +325,10 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader | Part
     if header.span != span_within(sender.first, sender.curators, size, segment):
         raise WrongRound("the span is not that of the host's run in one segment")
     if context.invited is not None:
-        first, length = header.span.first, header.span.length
-        outside = sets.unpack(header.presence, length) & ~context.invited[first : first + length]
-        if outside.any():
-            raise NotInGroup(extra={"count": int(outside.sum())})
+        start = header.span.first // 8
+        invited = context.invited[start : start + len(header.presence)]
+        if outside := sets.count(sets.difference(header.presence, invited)):
+            raise NotInGroup(extra={"count": outside})
 
 
 def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> None:

@@ -39,7 +39,7 @@ from aggregator.rounds.summing import sum_of
 from aggregator.rounds.verifying import Verifying
 from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_ROWS, Transaction
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import (
@@ -174,10 +174,9 @@ async def _proved_sum(
     counted = counted_by_all(candidates, verdicts)
     field = context.proofs.of(1).prio3.circuit.field
     total = await verifying.output_shares(context, candidates, counted)
-    plan = aggregator_plan(context.descriptor.query)
-    if plan is not None:
-        noise = await asyncio.to_thread(draw, plan, aggregator.random, 1)
-        total = field.add(total, field.elements(noise[0]))
+    noise = await _own_noise(aggregator, context)
+    if noise is not None:
+        total = field.add(total, field.elements(noise))
     return np.frombuffer(field.encode(total[:, :, np.newaxis]).tobytes(), "<u8")
 
 
@@ -211,12 +210,21 @@ async def _partial_sum(
 ) -> NDArray[np.uint64]:
     """The sum of the listed pieces with this aggregator's noise inside."""
     total = await sum_of(aggregator, context, manifest, listener)
-    query = context.descriptor.query
-    plan = aggregator_plan(query)
-    if plan is None or query.sharing is Sharing.SHAMIR:
+    if context.descriptor.query.sharing is Sharing.SHAMIR:
         return total
-    noise = await asyncio.to_thread(draw, plan, aggregator.random, 1)
-    return np.asarray(total + noise[0].astype(np.uint64), np.uint64)
+    noise = await _own_noise(aggregator, context)
+    return total if noise is None else np.asarray(total + noise.astype(np.uint64), np.uint64)
+
+
+async def _own_noise(aggregator: Aggregator, context: RoundContext) -> NDArray[np.int64] | None:
+    """What this aggregator adds, (d,) ring units; in a thread where it is much."""
+    plan = aggregator_plan(context.descriptor.query)
+    if plan is None:
+        return None
+    drawn = functools.partial(draw, plan, aggregator.random, 1)
+    large = context.dimension >= LARGE_ROWS
+    noise: NDArray[np.int64] = (await asyncio.to_thread(drawn) if large else drawn())[0]
+    return noise
 
 
 async def _commit(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Final
 
 from pydantic import RootModel
 
@@ -64,6 +65,8 @@ from tacit.query.proofs import is_proved, proof_plan
 from tacit.query.words import Identifier, Mechanism, Stance
 from tacit.wire import WireModel, encode_binary
 
+_KEPT_PROMISES: Final = 1024
+
 
 class Opening(WireModel):
     """The answer to a descriptor. `contribution`: this aggregator's noise, shared (Shamir).
@@ -112,7 +115,7 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
     own = await _own_entry(aggregator, descriptor)
     await check_peers(aggregator, descriptor)
     check_policy(aggregator, descriptor)
-    await asyncio.to_thread(check_promise, descriptor)
+    await _check_promise_once(aggregator, descriptor)
     async with aggregator.lock(descriptor.round):
         return await _open(aggregator, signed, digest, own)
 
@@ -230,6 +233,16 @@ def check_promise(descriptor: RoundDescriptor) -> None:
     refusal = sound_refusal(query, tuple(entry.operator for entry in descriptor.aggregators))
     if refusal is not None:
         raise PolicyRefused(refusal)
+
+
+async def _check_promise_once(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
+    """The same; it depends on the query and the operators alone, which many rounds share."""
+    promise = descriptor.query.digest(), descriptor.operators
+    if promise not in aggregator.promises:
+        await asyncio.to_thread(check_promise, descriptor)
+        aggregator.promises[promise] = None
+        while len(aggregator.promises) > _KEPT_PROMISES:
+            aggregator.promises.popitem(last=False)
 
 
 async def _open(

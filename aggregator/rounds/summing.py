@@ -55,7 +55,9 @@ async def sum_of(
     listed = sets.unpack(manifest.members, context.descriptor.roster_size)
     total = np.zeros(context.dimension, np.uint64)
     total, batched = await _add_batches(aggregator, context, listed, heard, total)
-    total, lone = await _add_lone(aggregator, context, listed, heard, total)
+    lone = 0
+    if batched < manifest.count:
+        total, lone = await _add_lone(aggregator, context, listed, heard, total)
     assert batched + lone == manifest.count, "every listed curator is summed exactly once"
     return await _add_contributions(aggregator, context, manifest.contributions, total)
 

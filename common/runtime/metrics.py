@@ -6,18 +6,33 @@ curator, a device, a round or a person, because telemetry can disclose data too.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from tacit.crypto.signing import checks_made
 
 _THING = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _IDENTIFIERS: Final = frozenset(
     {"curator", "curator_id", "device", "device_id", "subject", "round_id", "host", "user"}
 )
 SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class _SignatureChecks(Collector):
+    """Reads the count at each scrape; a check pays for no metric."""
+
+    def __init__(self, service: str) -> None:
+        self._name = f"tacit_{service}_signature_checks"
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The count of this moment."""
+        yield CounterMetricFamily(self._name, "Signatures checked.", checks_made())
 
 
 class ServiceMetrics:
@@ -29,6 +44,7 @@ class ServiceMetrics:
         self.service = service
         self.registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=self.registry)
+        self.registry.register(_SignatureChecks(service))
         self._refreshers: list[Callable[[], Awaitable[None]]] = []
 
     def counter(self, thing: str, description: str, labels: Sequence[str] = ()) -> Counter:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text, insert, select, update
@@ -72,9 +73,9 @@ class OwnIdentity:
         """Whether this is no identity, but the end of the one before."""
         return self.link is not None and self.document is None
 
-    @property
+    @cached_property
     def signer(self) -> Identity:
-        """Its Ed25519 key. Raises SecretGone."""
+        """Its Ed25519 key, made once. Raises SecretGone."""
         if self.secret is None:
             raise SecretGone(self.serial)
         return Identity.from_bytes(self.secret[:32])

@@ -119,4 +119,6 @@ class OwnIdentities:
 
     async def load_in(self, transaction: Transaction) -> None:
         """The same inside a transaction."""
-        self._held = await identities(transaction, self.table)
+        held = await identities(transaction, self.table)
+        if held != self._held:  # else their keys are made already
+            self._held = held

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Final
 
 from sqlalchemy import Column, ColumnElement, Insert, Select, Table, bindparam, func, insert, select
 
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_BYTES, Transaction
 from tacit import sets
 from tacit.protocol.differencing import Release, refusal
 from tacit.query.fields import Window
+
+_FEW: Final = 8
+"""Earlier sets that are compared in less time than a thread would cost, unless they are large."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,11 @@ class ReleasedSets:
         of its scope."""
         for scope, release in releases.items():
             earlier = await self._overlapping(transaction, scope, window, release.minimum)
-            refused = await asyncio.to_thread(refusal, release, earlier) if earlier else None
+            if not earlier:
+                continue
+            few = len(earlier) <= _FEW and len(earlier) * len(release.members) < LARGE_BYTES
+            compare = partial(refusal, release, earlier)
+            refused = compare() if few else await asyncio.to_thread(compare)
             if refused is not None:
                 raise refused.error()
 

@@ -26,6 +26,7 @@ from sqlalchemy.exc import TimeoutError as WaitedTooLong
 from sqlalchemy.pool import NullPool
 
 from common.runtime.directories import make_private_directory
+from common.store.prepared import Statements
 from common.store.transactions import Counts, Database, Parameters, Result, Transaction
 
 PAGE_BYTES: Final = 16384
@@ -75,10 +76,16 @@ class SqliteTransaction(Transaction):
     """A transaction."""
 
     def __init__(
-        self, connection: Connection, threads: ThreadPoolExecutor, counts: Counts, *, large: bool
+        self,
+        connection: Connection,
+        threads: ThreadPoolExecutor,
+        counts: Counts,
+        statements: Statements,
+        *,
+        large: bool,
     ) -> None:
         self._connection, self._threads = connection, threads
-        self._counts, self._large = counts, large
+        self._counts, self._statements, self._large = counts, statements, large
 
     @property
     def dialect(self) -> Dialect:
@@ -90,7 +97,8 @@ class SqliteTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
-        return await self._run(partial(self._connection.execute, statement, parameters))
+        execute = self._statements.execute
+        return await self._run(partial(execute, self._connection, statement, parameters))
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
@@ -119,6 +127,7 @@ class SqliteDatabase(Database):
         self._idle: list[Connection] = []
         self._watching: Connection | None = None
         """Writes nothing itself: its data version counts what all others commit."""
+        self._statements = Statements(self._engine.dialect)
         self._writer = asyncio.Lock()
         self.counts = Counts()
         self._large = asyncio.Semaphore(_LARGE_READERS)
@@ -139,7 +148,7 @@ class SqliteDatabase(Database):
             try:
                 await _begin_immediate(driver)
                 before = driver.total_changes
-                yield SqliteTransaction(connection, self._threads, self.counts, large=large)
+                yield self._transaction(connection, large=large)
                 if driver.total_changes != before:
                     await _finished(self._threads, driver.commit)
                 else:
@@ -166,9 +175,14 @@ class SqliteDatabase(Database):
         self.counts.reading += 1
         try:
             _driver(connection).execute("BEGIN DEFERRED")
-            yield SqliteTransaction(connection, self._threads, self.counts, large=large)
+            yield self._transaction(connection, large=large)
         finally:
             self._give_back(connection)
+
+    def _transaction(self, connection: Connection, *, large: bool) -> SqliteTransaction:
+        return SqliteTransaction(
+            connection, self._threads, self.counts, self._statements, large=large
+        )
 
     async def version(self) -> Hashable:
         """SQLite's own count of the commits of other connections."""

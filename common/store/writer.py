@@ -23,7 +23,7 @@ from sqlalchemy.exc import OperationalError
 from common.runtime.logs import describe, get_logger
 from common.store.database import store_unavailable
 from common.store.transactions import LARGE_BYTES, Database, Transaction
-from tacit.errors import TooMany, Unavailable
+from tacit.errors import DomainError, TooMany, Unavailable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -101,6 +101,23 @@ class BatchingWriter(Generic[Item, Answer]):
         Raises what `apply` answered for the item, `QueueFull` before anything is queued,
         `WriteFailed` if the transaction failed, `WriterStopped` while shutting down.
         """
+        return await self._queued(item)
+
+    async def submit_all(self, items: Sequence[Item]) -> list[Answer | BaseException]:
+        """The same for several items that wait together: an answer for each, or what `submit`
+        would raise."""
+        waiting: list[asyncio.Future[Answer]] = []
+        for item in items:
+            try:
+                waiting.append(self._queued(item))
+            except DomainError as error:
+                refused: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+                refused.set_exception(error)
+                waiting.append(refused)
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    def _queued(self, item: Item) -> "asyncio.Future[Answer]":
+        """Queue an item; its answer."""
         if self._stopping or self._task is None:
             raise WriterStopped
         size = self._size_of(item)
@@ -111,7 +128,7 @@ class BatchingWriter(Generic[Item, Answer]):
         self._items += 1
         self._bytes += size
         self._awake.set()
-        return await answer
+        return answer
 
     async def stop(self) -> None:
         """Accept nothing more, write what waits, and end; calling it again does no harm."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     Column,
+    Insert,
     Integer,
     LargeBinary,
     MetaData,
@@ -178,15 +179,16 @@ async def remember(
     """Store the answer of a key, in the transaction that made what it describes."""
     if key is None:
         return
-    content = {
+    values = {
+        "id": key.id,
+        "fingerprint": key.fingerprint,
+        "created": now,
         "status": answer.status,
         "body": answer.body,
         "media_type": answer.media_type,
         "location": answer.location,
     }
-    await transaction.execute(
-        insert(table).values(id=key.id, fingerprint=key.fingerprint, created=now, **content)
-    )
+    await transaction.execute(_add(table), values)
 
 
 async def forget_before(transaction: Transaction, table: Table, instant: datetime) -> int:
@@ -198,6 +200,11 @@ async def forget_before(transaction: Transaction, table: Table, instant: datetim
 @cache
 def _by_id(table: Table) -> Select[Any]:
     return select(table).where(table.c.id == bindparam("key"))
+
+
+@cache
+def _add(table: Table) -> Insert:
+    return insert(table)
 
 
 def _digest(*parts: str | bytes) -> str:

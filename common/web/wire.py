@@ -11,11 +11,27 @@ import io
 import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final, Generic, NoReturn, TypeVar, get_args
+from enum import EnumMeta
+from fractions import Fraction
+from functools import cache
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 import cbor2
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json, to_json, to_jsonable_python
 from starlette.requests import Request
@@ -30,6 +46,7 @@ NDJSON: Final = "application/x-ndjson"
 MAX_DEPTH: Final = 32
 MAX_LINE_BYTES: Final = 64 * 1024
 
+_FLAT: Final = (str, bytes, int, float, bool, type(None), datetime, Fraction)
 _NDJSON_TYPES: Final = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
 _BUILT_IN_TAGS: Final = (
     *range(6),
@@ -71,10 +88,12 @@ async def read_body(request: Request, model: type[M]) -> M:
 
 def parse_json(body: bytes, model: type[M]) -> M:
     """`model` from JSON text in UTF-8."""
-    _refuse_exotic_json(body)
+    if not _bounds_depth(model) or b"NaN" in body or b"Infinity" in body:
+        _refuse_exotic_json(body)
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
+        _refuse_exotic_json(body)
         raise _refused(error, _parsed(body), model) from None
 
 
@@ -261,6 +280,34 @@ def _refuse_exotic_json(body: bytes) -> None:
     except ValueError:
         raise MalformedBody from None
     _refuse_exotic_value(value)
+
+
+@cache
+def _bounds_depth(model: type[BaseModel]) -> bool:
+    """Whether what a model accepts is never too deep: it has no place for values of any form, and
+    none of its own kind inside."""
+    return _depth(model, ()) <= MAX_DEPTH
+
+
+def _depth(annotation: Any, inside: tuple[Any, ...]) -> float:
+    """How deep the values of an annotation are; infinity where that is not known."""
+    if annotation in inside:
+        return math.inf
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        within = (*inside, annotation)
+        below = [_depth(field.annotation, within) for field in annotation.model_fields.values()]
+        closed = annotation.model_config.get("extra") == "forbid" or issubclass(
+            annotation, RootModel
+        )
+        return 1 + max(below, default=0) if closed else math.inf
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Annotated, Union, UnionType):
+        own = arguments[:1] if origin is Annotated else arguments
+        return max(_depth(each, inside) for each in own)
+    if origin in (tuple, list, dict):
+        return 1 + max(_depth(each, inside) for each in arguments if each is not Ellipsis)
+    flat = origin is Literal or annotation in _FLAT
+    return 0 if flat or isinstance(annotation, EnumMeta) else math.inf
 
 
 def _parsed(body: bytes) -> object:

@@ -15,14 +15,15 @@ import asyncio
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_ROWS, Transaction
 from coordinator.budget import charging
 from coordinator.budget.ledger import LOCK
 from coordinator.errors import (
@@ -70,7 +71,7 @@ from tacit.protocol.round import (
     Transcript,
 )
 from tacit.protocol.verification import candidates_of
-from tacit.query.functions import decode
+from tacit.query.functions import decode, dimension
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
@@ -79,6 +80,8 @@ from tacit.report.validity import with_total
 REASON_CHARACTERS = 256
 log = get_logger("tacit.rounds")
 
+LARGE_ROSTER: Final = 1 << 17
+"""From this roster on sets are compared in a thread."""
 _COMMITMENTS = TypeAdapter(list[Signed[Commitment]])
 
 
@@ -96,9 +99,9 @@ async def freeze(
         await _freeze_proved(conduct, row, descriptor, accepted)
         return
     try:
-        manifest, chosen = await asyncio.to_thread(
-            quorum.agree, descriptor, accepted, salt_of(conduct, descriptor)
-        )
+        agree = partial(quorum.agree, descriptor, accepted, salt_of(conduct, descriptor))
+        large = descriptor.roster_size >= LARGE_ROSTER
+        manifest, chosen = await asyncio.to_thread(agree) if large else agree()
     except ManifestRefused as error:
         raise RoundAborted(f"{error.title}: {error.detail}") from None
     values = {
@@ -251,9 +254,9 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     reveals: list[Reveal] = answered(answers)
     if len(reveals) < len(peers):
         raise failure("the reveal", peers, answers)
-    total = await asyncio.to_thread(
-        open_sum, descriptor, digest, manifest.quorum, commitments, reveals
-    )
+    add_up = partial(open_sum, descriptor, digest, manifest.quorum, commitments, reveals)
+    large = dimension(query) >= LARGE_ROWS
+    total = await asyncio.to_thread(add_up) if large else add_up()
     transcript = Transcript(
         descriptor=signed,
         **_manifest_fields(manifest),

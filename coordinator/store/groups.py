@@ -9,12 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Row, bindparam, insert, select
 
 from common.store.transactions import Transaction
 from coordinator.store.tables import curators, groups, parties
 
 _CHUNK = 10_000
+# Asked at every round: made once, and so compiled once.
+_NAMED = select(groups).where(groups.c.name == bindparam("name"))
+_LEFT = select(parties.c.first, parties.c.curators).where(
+    parties.c.first < bindparam("end"), parties.c.left <= bindparam("since")
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ async def add(transaction: Transaction, row: GroupRow) -> None:
 
 async def find(transaction: Transaction, name: str) -> GroupRow | None:
     """A group by its name."""
-    row = (await transaction.execute(select(groups).where(groups.c.name == name))).first()
+    row = (await transaction.execute(_NAMED, {"name": name})).first()
     return None if row is None else _group(row)
 
 
@@ -83,11 +88,7 @@ async def staying(
     transaction: Transaction, members: NDArray[np.bool_], since: datetime
 ) -> NDArray[np.bool_]:
     """These members, one boolean per roster number, without those that had left at `since`."""
-    rows = await transaction.execute(
-        select(parties.c.first, parties.c.curators).where(
-            parties.c.first < members.size, parties.c.left <= since
-        )
-    )
+    rows = await transaction.execute(_LEFT, {"end": members.size, "since": since})
     left = members.copy()
     for row in rows:
         left[row.first : row.first + row.curators] = False

@@ -25,6 +25,17 @@ from coordinator.store.tables import (
 from tacit import sets
 
 CHUNK: Final = 2_000
+# Asked at every round: made once, and so compiled once.
+_ADD_EVENTS = insert(ledger_events)
+_HEAD = (
+    select(ledger_events.c.seq, ledger_events.c.hash).order_by(ledger_events.c.seq.desc()).limit(1)
+)
+_AFTER = (
+    select(ledger_events)
+    .where(ledger_events.c.seq > bindparam("last"))
+    .order_by(ledger_events.c.seq)
+    .limit(bindparam("most"))
+)
 
 
 def _event(row: Row[Any]) -> Event:
@@ -57,28 +68,18 @@ async def add(transaction: Transaction, events: Sequence[Event]) -> None:
         }
         for event in events
     ]
-    await transaction.execute(insert(ledger_events), rows)
+    await transaction.execute(_ADD_EVENTS, rows)
 
 
 async def head(transaction: Transaction) -> tuple[int, bytes]:
     """(number, hash) of the newest event."""
-    found = await transaction.execute(
-        select(ledger_events.c.seq, ledger_events.c.hash)
-        .order_by(ledger_events.c.seq.desc())
-        .limit(1)
-    )
-    row = found.first()
+    row = (await transaction.execute(_HEAD)).first()
     return (0, GENESIS) if row is None else (row.seq, row.hash)
 
 
 async def after(transaction: Transaction, seq: int, limit: int = CHUNK) -> list[Event]:
     """The events that follow a number, oldest first."""
-    found = await transaction.execute(
-        select(ledger_events)
-        .where(ledger_events.c.seq > seq)
-        .order_by(ledger_events.c.seq)
-        .limit(limit)
-    )
+    found = await transaction.execute(_AFTER, {"last": seq, "most": limit})
     return [_event(row) for row in found]
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, func, insert, select
+from sqlalchemy import ColumnElement, bindparam, func, insert, select
 
 from common.runtime.clock import first_uuid7
 from common.store.transactions import Transaction
 from coordinator.store.tables import parties, refusals
 from tacit.protocol.round import Refusal, RefusalGround
+
+# Asked again and again of every round: made once, and so compiled once.
+_AFTER = (
+    select(refusals.c.id, parties.c.first, parties.c.curators, refusals.c.members)
+    .join(parties, parties.c.id == refusals.c.party)
+    .where(refusals.c.round_id == bindparam("of_round"), refusals.c.id > bindparam("last"))
+    .order_by(refusals.c.id)
+)
 
 
 @dataclass(frozen=True)
@@ -50,12 +58,7 @@ async def find(transaction: Transaction, round_id: str, party: str) -> Refusal |
 
 async def after(transaction: Transaction, round_id: str, last: int) -> list[RefusalRow]:
     """A round's refusals above a row id, in the order in which they were committed."""
-    rows = await transaction.execute(
-        select(refusals.c.id, parties.c.first, parties.c.curators, refusals.c.members)
-        .join(parties, parties.c.id == refusals.c.party)
-        .where(refusals.c.round_id == round_id, refusals.c.id > last)
-        .order_by(refusals.c.id)
-    )
+    rows = await transaction.execute(_AFTER, {"of_round": round_id, "last": last})
     return [RefusalRow(row.id, row.first, row.curators, row.members) for row in rows]
 
 

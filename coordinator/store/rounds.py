@@ -95,7 +95,7 @@ TEXTS: Final = (
 )
 """The columns that are kept packed."""
 _TRANSCRIBED: Final = ("descriptor", "commitments")
-_SAMPLES_AT_HAND: Final = 64
+_SAMPLES_AT_HAND: Final = 512
 _samples: dict[str, bytes] = {}
 
 _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
@@ -104,6 +104,12 @@ _ROW = (*(rounds.c[name] for name in RoundRow.__dataclass_fields__), rounds.c.sa
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
 _HEADS_OF = select(*_HEAD).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
 _ROWS_OF = select(*_ROW).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
+_ADD = insert(rounds)
+_SAMPLE_OF = select(queries.c.sample).where(queries.c.id == bindparam("query_id"))
+_SAMPLE = select(rounds.c.report, rounds.c.descriptor).where(rounds.c.id == bindparam("round_id"))
+_KNOWN = select(*(rounds.c[name] for name in (*_TRANSCRIBED, "sample"))).where(
+    rounds.c.id == bindparam("round_id")
+)
 _ALIVE = select(func.count(), func.sum(rounds.c.version)).where(rounds.c.state.in_(ACTIVE))
 _LAST = select(func.max(rounds.c.id))
 _HELD = select(rounds.c.id).where(
@@ -152,9 +158,7 @@ async def _dictionary(transaction: Transaction, sample: str | None) -> bytes:
     if sample is None:
         return b""
     if sample not in _samples:
-        names = ("report", "descriptor")
-        chosen = select(*(rounds.c[name] for name in names)).where(rounds.c.id == sample)
-        row = (await transaction.execute(chosen)).one()
+        row = (await transaction.execute(_SAMPLE, {"round_id": sample})).one()
         half = texts.WINDOW_BYTES // 2
         content = b"".join(texts.unpacked(text or "").encode()[:half] for text in row)
         while len(_samples) >= _SAMPLES_AT_HAND:
@@ -169,9 +173,7 @@ async def _packed(
     """These values with their texts packed."""
     if values.keys().isdisjoint(TEXTS) or not texts.packs(transaction.dialect):
         return values
-    names = (*_TRANSCRIBED, "sample")
-    chosen = select(*(rounds.c[name] for name in names)).where(rounds.c.id == round_id)
-    row = (await transaction.execute(chosen)).first()
+    row = (await transaction.execute(_KNOWN, {"round_id": round_id})).first()
     if row is None:
         return values
     dictionary = await _dictionary(transaction, row.sample)
@@ -212,25 +214,23 @@ async def add(
     summary: str,
     slot: int | None,
 ) -> None:
-    chosen = select(queries.c.sample).where(queries.c.id == query_id)
-    sample = (await transaction.execute(chosen)).scalar_one_or_none()
+    sample = (await transaction.execute(_SAMPLE_OF, {"query_id": query_id})).scalar_one_or_none()
     dictionary = await _dictionary(transaction, sample)
-    await transaction.execute(
-        insert(rounds).values(
-            id=round_id,
-            query_id=query_id,
-            state=RoundState.OPEN.value,
-            announced=False,
-            due=deadline,
-            version=1,
-            opened=opened,
-            deadline=deadline,
-            slot=slot,
-            descriptor=texts.packed(transaction.dialect, descriptor, dictionary),
-            sample=sample,
-            summary=summary,
-        )
-    )
+    values = {
+        "id": round_id,
+        "query_id": query_id,
+        "state": RoundState.OPEN.value,
+        "announced": False,
+        "due": deadline,
+        "version": 1,
+        "opened": opened,
+        "deadline": deadline,
+        "slot": slot,
+        "descriptor": texts.packed(transaction.dialect, descriptor, dictionary),
+        "sample": sample,
+        "summary": summary,
+    }
+    await transaction.execute(_ADD, values)
 
 
 async def head(transaction: Transaction, round_id: str) -> RoundHead | None:

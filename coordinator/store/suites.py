@@ -16,6 +16,13 @@ from tacit.protocol.enrolment import PartyKind
 CHUNK: Final = 500
 
 
+# Asked at every release: made once, and so compiled once.
+_SEEN_BEFORE = select(parties.c.id, parties.c.first, parties.c.curators).where(
+    parties.c.first < bindparam("end"),
+    or_(parties.c.delivered.is_(None), parties.c.delivered < bindparam("before")),
+)
+
+
 @dataclass(frozen=True)
 class Reach:
     """Parties whose best suite is the same: how many, of how many curators, and when the last of
@@ -113,12 +120,7 @@ async def seen_before(
     transaction: Transaction, before: datetime, roster_size: int
 ) -> list[tuple[str, int, int]]:
     """(id, first number, curators) of parties that are not known to have delivered since."""
-    rows = await transaction.execute(
-        select(parties.c.id, parties.c.first, parties.c.curators).where(
-            parties.c.first < roster_size,
-            or_(parties.c.delivered.is_(None), parties.c.delivered < before),
-        )
-    )
+    rows = await transaction.execute(_SEEN_BEFORE, {"end": roster_size, "before": before})
     return [(row.id, row.first, row.curators) for row in rows]
 
 

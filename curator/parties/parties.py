@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store.erasure import to_erase
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import (
@@ -115,7 +115,8 @@ class Enroller:
 
     async def enrol_again(self, party: str, text: str) -> PartyRow:
         """Replace a stolen identity: the party enrols under a new one, with a join token of grants
-        that replace it. The old one is destroyed first. Safe to repeat with the same token.
+        that replace it. The old one is destroyed once the coordinator has taken the new one. Safe
+        to repeat with the same token.
 
         Raises UnknownParty, JoinTokenMalformed for a token of another party or deployment.
         """
@@ -126,10 +127,11 @@ class Enroller:
                 raise UnknownParty
             if (token.party, token.coordinator.party) != (party, known.deployment):
                 raise JoinTokenMalformed("it is not for this party", pointer="/token")
-            if await store.fact(transaction, _begun(token)) is None:
-                await self._begin_again(transaction, known, token)
-            elif known.state == ACTIVE:
-                return known
+            secret = await _secret_of(transaction, token)
+        if secret is not None:
+            await self._begin_again(known, token, secret)
+        elif known.state == ACTIVE:
+            return known
         return await self._finish(token)
 
     async def resume(self) -> None:
@@ -175,30 +177,34 @@ class Enroller:
         )
         await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))
 
-    async def _begin_again(
-        self, transaction: Transaction, known: PartyRow, token: JoinToken
-    ) -> None:
+    async def _begin_again(self, known: PartyRow, token: JoinToken, secret: bytes) -> None:
+        """Have the coordinator take a new identity, and put it in place of the old one."""
         now = self.clock.now()
         if token.expires <= now:
             raise JoinTokenExpired
-        keys = await store.list_epoch_keys(transaction, known.id)
-        epoch = keys[-1].epoch + 1 if keys else 0
-        await store.put_fact(transaction, _begun(token), known.id)
-        await to_erase(transaction)
-        await store.destroy_epoch_keys(transaction, known.id)
-        await store.add_epoch_key(transaction, new_key(known.id, epoch, now, active=True))
-        await party_identities.forget(transaction, known.id)
-        await store.change_party(
-            transaction,
-            known.id,
-            state=ENROLLING,
-            identity=Identity.generate().to_bytes(),
-            coordinator_token=None,
-            coordinator_url=token.coordinator.url.rstrip("/"),
-            join_token=token.to_text(),
-            minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
-        )
-        await store.put_anchors(transaction, known.id, _anchors(token))
+        await self._check_identities(token)
+        _, ids, newest = await self._load(known.id)
+        key = new_key(known.id, 0 if newest is None else newest.epoch + 1, now, active=True)
+        identity = Identity.from_bytes(secret)
+        answer = await self._ask(identity, token, token.coordinator, ids, key, None)
+        if known.first not in (None, answer.first):
+            raise PeerRefused("the coordinator answered with other numbers than before")
+        async with self.database.begin(large=True) as transaction:
+            await store.destroy_epoch_keys(transaction, known.id)  # and what else is overwritten
+            await store.add_epoch_key(transaction, key)
+            await store.put_fact(transaction, _replaced_with(token), _USED)
+            await party_identities.forget(transaction, known.id)
+            await store.change_party(
+                transaction,
+                known.id,
+                state=ENROLLING,
+                identity=secret,
+                coordinator_token=answer.token,
+                coordinator_url=token.coordinator.url.rstrip("/"),
+                join_token=token.to_text(),
+                minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
+            )
+            await store.put_anchors(transaction, known.id, _anchors(token))
 
     async def _take_over(self, transaction: Transaction, known: PartyRow, token: JoinToken) -> None:
         """A fresh token for an enrolment that no service has answered yet."""
@@ -216,6 +222,7 @@ class Enroller:
 
     async def _finish(self, token: JoinToken) -> PartyRow:
         row, ids, key = await self._load(token.party)
+        assert key is not None
         coordinator_key = await self._check_identities(token)
         async with self.database.begin() as transaction:
             await store.change_party(transaction, row.id, coordinator_key=coordinator_key)
@@ -224,8 +231,6 @@ class Enroller:
         identity = Identity.from_bytes(row.identity)
         if row.coordinator_token is None or row.first is None:
             answer = await self._ask(identity, token, token.coordinator, ids, key, None)
-            if row.first not in (None, answer.first):
-                raise PeerRefused("the coordinator answered with other numbers than before")
             async with self.database.begin() as transaction:
                 await store.change_party(
                     transaction, row.id, first=answer.first, coordinator_token=answer.token
@@ -245,13 +250,13 @@ class Enroller:
         _logger.info("party_enrolled", party=row.logged, curators=row.curators)
         return (await self._load(row.id))[0]
 
-    async def _load(self, party: str) -> tuple[PartyRow, list[str], EpochRow]:
+    async def _load(self, party: str) -> tuple[PartyRow, list[str], EpochRow | None]:
         async with self.database.reading(large=True) as transaction:
             row = await store.party(transaction, party)
             assert row is not None
             ids = await store.curator_ids(transaction, party)
             keys = await store.list_epoch_keys(transaction, party)
-        return row, ids, keys[-1]
+        return row, ids, keys[-1] if keys else None
 
     async def _check_identities(self, token: JoinToken) -> bytes:
         """Check every service's identity against the token before anything is sent. The
@@ -317,9 +322,23 @@ class Enroller:
         return answer
 
 
-def _begun(token: JoinToken) -> str:
-    """The fact that an identity was replaced with this token: once, however often it is given."""
-    return f"replaced {grant_hash(token.coordinator.secret)[:32]}"
+_USED: Final = "used"
+
+
+def _replaced_with(token: JoinToken) -> str:
+    """The fact of an identity that a join token puts in place: its private key until the
+    coordinator has taken it, then `_USED`."""
+    return f"identity {grant_hash(token.coordinator.secret)[:32]}"
+
+
+async def _secret_of(transaction: Transaction, token: JoinToken) -> bytes | None:
+    """The private key that a join token puts in place, one however often it is given; None once it
+    is in place."""
+    stored = await store.fact(transaction, _replaced_with(token))
+    if stored is None:
+        stored = Identity.generate().to_bytes().hex()
+        await store.put_fact(transaction, _replaced_with(token), stored)
+    return None if stored == _USED else bytes.fromhex(stored)
 
 
 def _anchors(token: JoinToken) -> tuple[Anchor, ...]:

@@ -62,6 +62,7 @@ _TOTALS: Final = _SPAN.where(
 _COVERING: Final = _SPAN.where(
     accounts.c.period_start <= bindparam("at"), accounts.c.period_end > bindparam("at")
 )
+_ADD_REFUSAL: Final = insert(refusals)
 _FORGET: Final = refusals.delete().where(
     refusals.c.contribution == bindparam("of_contribution"),
     refusals.c.offset == bindparam("at_offset"),
@@ -428,18 +429,17 @@ async def add_refusal(
 ) -> None:
     """Record why curators of a span do not participate: (name, detail, figures as JSON), public."""
     name, detail, figures = ground
-    await transaction.execute(
-        insert(refusals).values(
-            contribution=contribution,
-            offset=span[0],
-            length=span[1],
-            members=members,
-            name=name,
-            detail=detail,
-            figures=figures,
-            made=now,
-        )
-    )
+    values = {
+        "contribution": contribution,
+        "offset": span[0],
+        "length": span[1],
+        "members": members,
+        "name": name,
+        "detail": detail,
+        "figures": figures,
+        "made": now,
+    }
+    await transaction.execute(_ADD_REFUSAL, values)
 
 
 async def forget_refusals(

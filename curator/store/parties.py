@@ -150,13 +150,23 @@ class CuratorRow:
 _ENROLLED: Final = select(parties.c.id, parties.c.deployment).where(
     parties.c.state == bindparam("state"), parties.c.coordinator_key == bindparam("key")
 )
+_FACT: Final = select(facts.c.value).where(facts.c.name == bindparam("name"))
+_ANCHORS: Final = (
+    select(anchors)
+    .where(anchors.c.party.in_(bindparam("ids", expanding=True)))
+    .order_by(anchors.c.aggregator)
+)
+_PARTIES: Final = (
+    select(parties).where(parties.c.id.in_(bindparam("ids", expanding=True))).order_by(parties.c.id)
+)
+_HIGHEST: Final = select(func.max(curators.c.key))
 
 # --- facts ---------------------------------------------------------------------------------------
 
 
 async def fact(transaction: Transaction, name: str) -> str | None:
     """A stored fact of the process."""
-    found = await transaction.execute(select(facts.c.value).where(facts.c.name == name))
+    found = await transaction.execute(_FACT, {"name": name})
     value: str | None = found.scalar_one_or_none()
     return value
 
@@ -271,16 +281,12 @@ async def _parties(transaction: Transaction, ids: Sequence[str]) -> list[PartyRo
     result = []
     for start in range(0, len(ids), 500):
         chosen = ids[start : start + 500]
-        found = await transaction.execute(
-            select(anchors).where(anchors.c.party.in_(chosen)).order_by(anchors.c.aggregator)
-        )
+        found = await transaction.execute(_ANCHORS, {"ids": chosen})
         by_party: dict[str, list[Anchor]] = {}
         for row in found:
             anchor = Anchor(row.aggregator, row.url, _pin_of(row), row.token)
             by_party.setdefault(row.party, []).append(anchor)
-        rows = await transaction.execute(
-            select(parties).where(parties.c.id.in_(chosen)).order_by(parties.c.id)
-        )
+        rows = await transaction.execute(_PARTIES, {"ids": chosen})
         result += [_party(row, tuple(by_party.get(row.id, ()))) for row in rows]
     return result
 
@@ -313,7 +319,7 @@ async def next_curator_key(transaction: Transaction) -> int:
 
 async def hosted_curators(transaction: Transaction) -> int:
     """How many curators are hosted: their keys are the numbers below."""
-    found = await transaction.execute(select(func.max(curators.c.key)))
+    found = await transaction.execute(_HIGHEST)
     highest: int | None = found.scalar_one()
     return 0 if highest is None else highest + 1
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, case, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Select, bindparam, case, delete, func, insert, select, update
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
@@ -39,6 +39,25 @@ _INSERT = (
 
 
 # --- names ---------------------------------------------------------------------------------------
+
+
+# Asked for every party of a round: made once, and so compiled once.
+_REGISTER = select(registers.c.key).where(
+    registers.c.name == bindparam("name"), registers.c.base == bindparam("base")
+)
+_PLACES = (
+    select(readings.c.time, readings.c.device)
+    .where(readings.c.register == bindparam("of_register"))
+    .order_by(readings.c.time, readings.c.device)
+    .offset(bindparam("page", type_=BigInteger()))
+    .limit(1)
+)
+_AFTER_TIMES = _PLACES.where(
+    readings.c.time >= bindparam("start"), readings.c.time < bindparam("end")
+)
+_AFTER_DEVICES = _PLACES.where(
+    readings.c.time == bindparam("at"), readings.c.device >= bindparam("first")
+)
 
 
 @dataclass(frozen=True)
@@ -84,9 +103,7 @@ async def register_bases(transaction: Transaction, name: str) -> list[str]:
 
 async def register_key(transaction: Transaction, name: str, base: str) -> int | None:
     """Key of a register, or None if no reading ever named it in this base unit."""
-    found = await transaction.execute(
-        select(registers.c.key).where(registers.c.name == name, registers.c.base == base)
-    )
+    found = await transaction.execute(_REGISTER, {"name": name, "base": base})
     key: int | None = found.scalar_one_or_none()
     return key
 
@@ -237,10 +254,9 @@ async def window_pages(
 ) -> list[WindowPage]:
     """A window cut into pages of at most `WINDOW_PAGE` readings, whosever they are."""
     pages: list[WindowPage] = []
-    in_register = readings.c.register == register
     while start < end:
-        inside = (in_register, readings.c.time >= start, readings.c.time < end)
-        found = await _after_a_page(transaction, *inside)
+        inside = {"of_register": register, "start": start, "end": end}
+        found = await _after_a_page(transaction, _AFTER_TIMES, inside)
         if found is None:
             return [*pages, WindowPage(start, end)]
         time, _ = found
@@ -250,8 +266,8 @@ async def window_pages(
             continue
         device = 0
         while device < DEVICES:
-            here = (in_register, readings.c.time == start, readings.c.device >= device)
-            found = await _after_a_page(transaction, *here)
+            here = {"of_register": register, "at": start, "first": device}
+            found = await _after_a_page(transaction, _AFTER_DEVICES, here)
             after = DEVICES if found is None else found[1]
             pages.append(WindowPage(start, start + 1, (device, after)))
             device = after
@@ -285,12 +301,10 @@ async def lengths(
 
 
 async def _after_a_page(
-    transaction: Transaction, *conditions: ColumnElement[bool]
+    transaction: Transaction, places: Select[tuple[int, int]], inside: Mapping[str, int]
 ) -> tuple[int, int] | None:
-    """Time and device of the reading that comes after a page of those that meet the conditions."""
-    places = select(readings.c.time, readings.c.device).where(*conditions)
-    ordered = places.order_by(readings.c.time, readings.c.device)
-    row = (await transaction.execute(ordered.offset(WINDOW_PAGE).limit(1))).first()
+    """Time and device of the reading that comes after a page of those at the places inside."""
+    row = (await transaction.execute(places, {**inside, "page": WINDOW_PAGE})).first()
     return None if row is None else (row.time, row.device)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Final, Generic, TypeVar, cast
 
 from cryptography.exceptions import InvalidSignature
@@ -20,6 +19,9 @@ from tacit.wire import Binary, WireModel
 Statement = TypeVar("Statement", bound=WireModel)
 SHORT_BYTES: Final = 8192
 """Of longer messages nothing is kept."""
+
+
+_checks = 0
 
 
 class SignatureBroken(ValueError):
@@ -61,7 +63,9 @@ class Identity:
 
     def sign(self, label: str, statement: Statement) -> Signed[Statement]:
         """The statement, signed for the purpose that the label names."""
-        signature = self._key.sign(signed_bytes(label, statement))
+        message = signed_bytes(label, statement)
+        signature = self._key.sign(message)
+        _HELD.add(self.public_key, signature, message)  # its own need not be checked
         signed = cast("type[Signed[Statement]]", Signed.__class_getitem__(type(statement)))
         return signed(statement=statement, signature=signature)
 
@@ -84,7 +88,7 @@ def signer_of(label: str, signed: Signed[Statement], keys: Sequence[bytes]) -> b
 
 def verify(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
     """The statement, if the key signed it for this purpose; raises SignatureBroken."""
-    return _verified(label, signed, public_key, _check_kept)
+    return _verified(label, signed, public_key, _HELD.check)
 
 
 def verify_once(label: str, signed: Signed[Statement], public_key: bytes) -> Statement:
@@ -107,18 +111,51 @@ def _verified(
     return signed.statement
 
 
+def checks_made() -> int:
+    """How many signatures this process has checked; those that were kept count once."""
+    return _checks
+
+
 def _check(public_key: bytes, signature: bytes, message: bytes) -> None:
+    global _checks  # a count for telemetry: threads may lose one
+    _checks += 1
     Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
 
 
-def _check_kept(public_key: bytes, signature: bytes, message: bytes) -> None:
-    check = _check_short if len(message) <= SHORT_BYTES else _check
-    check(public_key, signature, message)
+class _Held:
+    """Signatures that held once for these bytes hold again: an epoch key is in every round of its
+    epoch. What fails is not kept, and of long messages nothing."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: dict[tuple[bytes, bytes, bytes], None] = {}
+
+    def check(self, public_key: bytes, signature: bytes, message: bytes) -> None:
+        """As `_check`."""
+        if len(message) > SHORT_BYTES:
+            _check(public_key, signature, message)
+            return
+        place = _place(public_key, signature, message)
+        if place not in self._held:
+            _check(public_key, signature, message)
+            self._keep(place)
+
+    def add(self, public_key: bytes, signature: bytes, message: bytes) -> None:
+        """Keep a signature that was just made."""
+        if len(message) <= SHORT_BYTES:
+            self._keep(_place(public_key, signature, message))
+
+    def _keep(self, place: tuple[bytes, bytes, bytes]) -> None:
+        if len(self._held) >= self._capacity:
+            self._held = {}  # a new one: other threads read the old one meanwhile
+        self._held[place] = None
 
 
-_check_short = lru_cache(maxsize=512)(_check)
-"""What held once for these bytes holds again: an epoch key is in every round of its epoch. What
-fails is not kept."""
+def _place(public_key: bytes, signature: bytes, message: bytes) -> tuple[bytes, bytes, bytes]:
+    return public_key, signature, hashlib.sha256(message).digest()
+
+
+_HELD: Final = _Held(8192)
 
 
 def signed_bytes(label: str, statement: WireModel) -> bytes:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -249,7 +250,7 @@ def check_count(query: Query, count: int) -> None:
         raise ManifestRefused("more curators than the query's n_max: the sum could wrap")
 
 
-def members_hash(salt: bytes, members: bytes, parts: Sequence[ProvedPart] | None = None) -> bytes:
+def members_hash(salt: bytes, members: bytes, parts: tuple[ProvedPart, ...] | None = None) -> bytes:
     """What a transcript shows of who took part: the bitmap, and the parts of a proved round, salted
     and hashed."""
     fields = [_MEMBERS, salt, members]
@@ -258,7 +259,8 @@ def members_hash(salt: bytes, members: bytes, parts: Sequence[ProvedPart] | None
     return hashlib.sha256(length_prefixed(*fields)).digest()
 
 
-def parts_text(parts: Sequence[ProvedPart]) -> bytes:
+@lru_cache(maxsize=8)  # one round asks again and again
+def parts_text(parts: tuple[ProvedPart, ...]) -> bytes:
     """A list of parts as hashes cover it."""
     return canonical_json([part.model_dump(mode="json") for part in parts])
 

@@ -21,7 +21,7 @@ from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
 from tacit.sets import Bits
-from tacit.wire import Binary, Instant, WireModel, require
+from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
 WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
@@ -89,7 +89,7 @@ class LedgerHead(WireModel):
     head: Hash
 
 
-class RoundDescriptor(WireModel):
+class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
     `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
@@ -142,9 +142,12 @@ class RoundDescriptor(WireModel):
 
     def invited(self) -> sets.Bits | None:
         """Who may participate, one boolean per roster number; None for everyone."""
-        if self.members is None:
-            return None
-        return sets.unpack(sets.decompressed(self.members, self.roster_size), self.roster_size)
+        bitmap = self.invited_bitmap()
+        return None if bitmap is None else sets.unpack(bitmap, self.roster_size)
+
+    def invited_bitmap(self) -> bytes | None:
+        """The same as a bitmap over the roster."""
+        return None if self.members is None else sets.decompressed(self.members, self.roster_size)
 
     @property
     def operators(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ Spec: validity, sections 7 and 10.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -66,6 +67,8 @@ _KEY_CHECK = b"tacit verify key check v1"
 _CANDIDATES = b"tacit candidates v1"
 _SHARES = b"tacit verifier shares v1"
 _MAGIC = b"TVS1"
+_ALL: Final = slice(None)
+"""The whole of a part's span."""
 _CHUNK = struct.Struct("<4s32s32sBIII")
 Statement = TypeVar("Statement", Verification, Verdict)
 _REASONS: Final[Mapping[Outcome, ProofReason]] = {
@@ -169,7 +172,7 @@ class Candidates:
         found = np.zeros(self.roster_size, np.bool_)
         found[self.lone[chosen[: len(self.lone)]]] = True
         for part in self.parts_of(chosen):
-            found[_slice(part)] |= part.present
+            found[_slice(part)][part.present if part.presence else _ALL] = True
         return found
 
     def parts_of(self, chosen: Bits) -> tuple[ProvedPart, ...]:
@@ -227,14 +230,12 @@ def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
     if any(one >= other for one, other in itertools.pairwise(order)):
         raise ManifestRefused("an accepted set's parts are not sorted, each once")
     for part in parts:
-        span = Span(part.segment, part.first, part.length)
-        try:
-            own = part.present
-        except ValueError:
-            own = None
-        if own is None or not _on_roster(span, descriptor) or covered[_slice(part)][own].any():
+        span, own = covered[_slice(part)], None
+        with contextlib.suppress(ValueError):
+            own = part.present if part.presence else _ALL
+        if own is None or not _on_roster(part, descriptor) or span[own].any():
             raise ManifestRefused("an accepted set lists parts that no host can have sent")
-        covered[_slice(part)] |= own
+        span[own] = True
     return covered
 
 
@@ -242,8 +243,8 @@ def _slice(part: ProvedPart) -> slice:
     return slice(part.first, part.first + part.length)
 
 
-def _on_roster(span: Span, descriptor: RoundDescriptor) -> bool:
-    end = span.first + span.length
+def _on_roster(part: ProvedPart, descriptor: RoundDescriptor) -> bool:
+    span, end = Span(part.segment, part.first, part.length), part.first + part.length
     return in_segment(span, descriptor.segment_size) and end <= descriptor.roster_size
 
 

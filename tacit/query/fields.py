@@ -29,7 +29,7 @@ from tacit.query.words import (
     Validity,
 )
 from tacit.units import MAX_QUANTITY, NANO, UNITS
-from tacit.wire import Exact, Instant, WireModel, require
+from tacit.wire import Exact, Instant, KeptModel, WireModel, require
 
 
 class Collusion(WireModel):
@@ -73,7 +73,7 @@ class Schedule(WireModel):
     first_start: Instant
 
 
-class QueryFields(WireModel):
+class QueryFields(KeptModel):
     """A query's fields; the order of the fields is the order of their checks."""
 
     # A missing field is checked like a null one.

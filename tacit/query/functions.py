@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -113,6 +114,7 @@ def _rule(query: QueryFields, resolution: Fraction, *, centred: bool = False) ->
     return Rule(centre * nano, int(resolution * nano), bounds)
 
 
+@lru_cache(maxsize=512)
 def parts(query: QueryFields) -> tuple[Part, ...]:
     """The parts of a query's vector, in the order of its coordinates."""
     count = part_count(query.function, query.blocks, query.completeness)

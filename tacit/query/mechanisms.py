@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,6 +73,7 @@ def curator_plan(query: QueryFields) -> NoisePlan | None:
             return None
 
 
+@lru_cache(maxsize=512)
 def aggregator_plan(query: QueryFields) -> NoisePlan | None:
     """The noise that each aggregator adds; None where aggregators add none."""
     match query.mechanism:

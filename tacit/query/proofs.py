@@ -8,10 +8,10 @@ Needs the extra `proofs`. Spec: validity, sections 2 to 6 and 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -84,7 +84,12 @@ class ProofPlan:
 
     def of(self, curators: int) -> ContributionProof:
         """The proof of a contribution of this many curators. ValueError: none can be of so many."""
-        return _contribution(self.query, self.arithmetic, curators)
+        return self._contributions(curators)
+
+    @cached_property
+    def _contributions(self) -> Callable[[int], ContributionProof]:
+        # Parts come in few sizes: full segments, and one rest for each host.
+        return lru_cache(maxsize=64)(partial(_contribution, self.query, self.arithmetic))
 
     def offset(self, lone: int, parts: Iterable[int]) -> tuple[int, ...]:
         """What is added to the opened total: for `lone` contributions of one curator, and for one
@@ -175,8 +180,6 @@ def _spreads(function: ProvedFunction) -> tuple[int, ...]:
     return tuple(value - bound for value, bound in zip(reach, noise, strict=True))
 
 
-# Parts come in few sizes: full segments, and one rest for each host.
-@lru_cache(maxsize=256)
 def _contribution(query: QueryFields, arithmetic: Arithmetic, curators: int) -> ContributionProof:
     if not 1 <= curators <= largest_part(query):
         raise ValueError("no contribution can be of this many curators")

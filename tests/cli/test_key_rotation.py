@@ -103,7 +103,7 @@ def test_a_partys_identity_by_command(deployment: Deployment, tmp_path: Path) ->
 
     before = on_roster()
     done = keys("rotate", "party", "gateway", *home)
-    assert (done.exit_code, done.stdout) == (0, "1 identities were replaced\n"), done.output
+    assert (done.exit_code, done.stdout) == (0, "identities replaced: 1\n"), done.output
     planned = on_roster()
     unknown = keys("rotate", "party", "nobody", *home)
     assert (unknown.exit_code, len(unknown.stderr.splitlines())) == (2, 1)

@@ -9,6 +9,7 @@ is the one that one keeper of all sequences computes.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
@@ -27,6 +28,7 @@ from algorithms.sequential_prefix_tree import counts, federated
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.randomness import SeededRandom
 from tacit.records.sequences import Sequences
+from tests.coordinator.double import Wire
 from tests.e2e.federation import Site, site
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -299,6 +301,66 @@ async def test_a_round_that_may_have_frozen_is_not_asked_again(it: Site) -> None
     assert ended["error"]["type"] == "urn:tacit:problem:round_aborted"
     ledger = (await it.ledger(LONE))["record"]["debits"][before:]
     assert [(each["epsilon"], each["credited"]) for each in ledger] == [("100", False)]
+
+
+@pytest.mark.slow
+async def test_other_rows_leave_no_other_trace(
+    it: Site, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check 14: two jobs with the same public course over rows that have nothing in common, one
+    table of few short sequences and one of many long ones, also with records that were left out.
+    What every service logs and counts, and every request's size, are the same."""
+    sent: set[tuple[str, str, int]] = set()
+    reach = Wire.handle_async_request
+
+    async def measure(self: Wire, request: httpx.Request) -> httpx.Response:
+        size = len(await request.aread())
+        if request.url.path.endswith(("/pieces", "/batches")):
+            sent.add((request.method, plain(request.url.path), size))
+        return await reach(self, request)
+
+    monkeypatch.setattr(Wire, "handle_async_request", measure)
+    traces = []
+    # The first job is not compared: a party's first request is not like later ones.
+    for table, lines in (("any", ["news"]), ("few", ["home"]), ("all", ["mail sports news"] * 40)):
+        for name in (LONE, *HOSTED):
+            answer = await it.own(
+                "POST",
+                "/v1/sequences",
+                content=("\n".join(lines) + "\n").encode(),
+                params={"curator": name, "name": table},
+                headers={"Content-Type": "text/plain"},
+            )
+            assert answer.status_code == 200, answer.text
+        capfd.readouterr()
+        sent.clear()
+        params = {"universe": ITEMS, "l_max": 3, "n_max": 1}
+        columns = [{"sequences": table}]
+        asked = await it.ask(job("sequential-ngram", params, "10", columns=columns))
+        await it.result(asked["id"])
+        report = await it.report(asked["id"])
+        logged = {
+            plain(line)
+            for line in capfd.readouterr().out.splitlines()
+            # How often who polls, and what is asked for together, is up to the moment.
+            if "contribution" in line or "round_" in line or "warning" in line or "error" in line
+        }
+        counted = {
+            plain(line.rpartition(" ")[0])
+            for line in (await it.house.ask("GET", "/metrics")).text.splitlines()
+            if not line.startswith("#")
+        }
+        steps = [{**each} for each in report["details"]["steps"]]
+        traces.append((logged, counted, set(sent), steps, report["verified"], report["charged"]))
+    assert any("contribution" in line for line in traces[0][0])
+    assert len(traces[0][2]) >= 2
+    for one, other in zip(*traces[1:], strict=True):
+        assert one == other
+
+
+def plain(text: str) -> str:
+    """Without ids and times; all other numbers stay."""
+    return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9-]{10}[ T][0-9:.]+Z?|ms=[0-9.]+", "", text)
 
 
 async def test_a_preview_forecasts_and_spends_nothing(it: Site) -> None:

@@ -160,6 +160,7 @@ async def test_a_stolen_key_and_token_end_in_a_fork_and_the_operators_help(it: S
     usual = await it.join_token("north")
     answer = await it.own("PUT", path, {"token": usual.to_text()})
     assert problem(answer) == (409, "peer_refused")
+    assert (await held(it, "north")).state == "active"  # nothing has changed for it
     granted = await it.join_token("north", replaces=True)
     elsewhere = await it.own("PUT", "/v1/parties/south/identity", {"token": granted.to_text()})
     assert problem(elsewhere) == (422, "join_token_malformed")

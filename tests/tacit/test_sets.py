@@ -35,6 +35,8 @@ def test_operations_are_those_of_sets(family):
     assert [sets.count(item) for item in packed] == [len(group) for group in groups]
     assert members(sets.intersection(packed), size) == set.intersection(*groups)
     assert sets.is_subset(packed[0], packed[-1]) == (groups[0] <= groups[-1])
+    assert members(sets.difference(packed[0], packed[-1]), size) == groups[0] - groups[-1]
+    assert {number for number in range(size) if sets.holds(packed[0], number)} == groups[0]
     assert all(len(item) == sets.byte_length(size) for item in packed)
 
 
@@ -57,6 +59,8 @@ def test_bitmaps_of_different_lengths_are_refused():
         sets.intersection([b"\x00", b"\x00\x00"])
     with pytest.raises(ValueError):
         sets.is_subset(b"\x00", b"\x00\x00")
+    with pytest.raises(ValueError):
+        sets.difference(b"\x00", b"\x00\x00")
     with pytest.raises(ValueError):
         sets.intersection([])
 

@@ -21,7 +21,14 @@ from aggregator.pieces.intake import (
     _Part,
     _refuse_overlap,
 )
-from aggregator.pieces.unsealing import BatchItem, LonePiece, Words, open_lone, open_sealed_batch
+from aggregator.pieces.unsealing import (
+    BatchItem,
+    LonePiece,
+    Words,
+    open_lone,
+    open_sealed_batch,
+    read_batch,
+)
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow
 from common.store.transactions import Transaction
@@ -252,7 +259,8 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
     async def item(sender: Sender, sent: Words, present: NDArray[np.bool_], part: int) -> BatchItem:
         party = await service.directory.find(sender.tokens[0])
         (body,) = current.batches(sender, 0, sent, present, part)
-        return open_sealed_batch(service.aggregator, context, party, body, None)
+        batch = read_batch(context, party, body)
+        return open_sealed_batch(service.aggregator, context, party, batch, None)
 
     items = [
         await item(host, words, early, 0),

@@ -112,6 +112,22 @@ async def test_what_promises_nothing_is_refused(alliance: Alliance) -> None:
         assert answer.json()["detail"] == "the round belongs to another deployment"
 
 
+async def test_a_promise_is_kept_for_its_query_and_operators_only(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        aggregator = aggregator_of(pair)
+        await pair.lone(1)
+        asked = query(**{**NOISY, "collusion": {"aggregators": 1}})
+        kept = (await pair.descriptor(asked)).statement
+        first, second = kept.aggregators
+        alone = second.model_copy(update={"operator": first.operator})
+        together = kept.model_copy(update={"aggregators": (first, alone)})
+        for _ in range(2):
+            await opening._check_promise_once(aggregator, kept)
+            with pytest.raises(PolicyRefused):
+                await opening._check_promise_once(aggregator, together)
+        assert len(aggregator.promises) == 1
+
+
 # --- the own entry -------------------------------------------------------------------------------
 
 

@@ -77,6 +77,26 @@ async def test_no_answer_before_the_commit() -> None:
     await writer.stop()
 
 
+async def test_several_items_wait_together_each_with_an_answer_of_its_own() -> None:
+    """What is refused, or finds no room, spoils no other; nothing is answered before the commit."""
+    double = Double(held=True)
+    writer = writer_on(double, max_items=4)
+    await writer.start()
+    several = asyncio.create_task(writer.submit_all([1, -2, 3, 4, 5]))
+    await settle()
+    assert (double.batches, several.done()) == ([[1, -2, 3, 4]], False)
+    double.gate.set()
+    first, refused, third, fourth, full = await several
+    assert (first, third, fourth) == (10, 30, 40)
+    assert isinstance(refused, Conflict)
+    assert isinstance(full, QueueFull)
+    assert await writer.submit_all([]) == []
+    double.fail_commit = True
+    assert [type(each) for each in await writer.submit_all([6, 7])] == [WriteFailed] * 2
+    await writer.stop()
+    assert [type(each) for each in await writer.submit_all([8])] == [WriterStopped]
+
+
 async def test_a_failing_item_rejects_only_itself() -> None:
     double = Double()
     writer = writer_on(double)

@@ -9,9 +9,10 @@ import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from starlette.requests import Request
 
+from common.web import wire
 from common.web.paging import BadCursor, Page, decode_cursor, encode_cursor, next_link
 from common.web.wire import (
     CBOR,
@@ -29,7 +30,9 @@ from common.web.wire import (
     read_body,
     read_ndjson,
 )
+from tacit.crypto.signing import Signed
 from tacit.errors import DomainError, Invalid, Malformed, UnsupportedForm
+from tacit.wire import WireModel
 
 
 class Piece(BaseModel):
@@ -139,6 +142,61 @@ def test_json_that_only_looks_exotic() -> None:
     assert len(parse_json(wide, Piece).anything) == 100
     deepest = json.dumps({"anything": nested(MAX_DEPTH - 1)}).encode()
     assert parse_json(deepest, Piece).anything == nested(MAX_DEPTH - 1)
+
+
+class Leaf(WireModel):
+    places: dict[str, tuple[int, ...]] | None = None
+
+
+class Tree(WireModel):
+    below: tuple["Tree", ...] = ()
+
+
+class Lenient(BaseModel):
+    leaf: Leaf
+
+
+class Other(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+@pytest.mark.parametrize(
+    ("model", "bounds"),
+    [
+        (Leaf, True),
+        (Signed[Leaf], True),
+        (RootModel[tuple[Leaf, ...]], True),
+        (Tree, False),
+        (Lenient, False),  # it passes over what it does not know
+        (Other, False),
+        (Piece, False),
+        (Signed[Tree], False),
+        (RootModel[list[object]], False),
+    ],
+)
+def test_a_body_is_read_twice_where_its_model_allows_any_depth(
+    model: type[BaseModel], bounds: bool
+) -> None:
+    assert wire._bounds_depth(model) is bounds
+
+
+@pytest.mark.parametrize("model", [Leaf, Tree, Lenient, Other, Piece])
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"places": nested(MAX_DEPTH)}).encode(),
+        json.dumps({"unknown": nested(MAX_DEPTH)}).encode(),
+        b'{"places": {"a": [NaN]}}',
+        b'{"unknown": -Infinity}',
+        b'{"below": ' + b'[{"below": ' * 500 + b"[]" + b"}]" * 500 + b"}",
+    ],
+)
+def test_too_much_depth_and_no_number_are_malformed_in_every_model(
+    model: type[BaseModel], body: bytes
+) -> None:
+    with pytest.raises(Malformed) as refused:
+        parse_json(body, model)
+    assert refused.value.name == "malformed_body"
 
 
 TAGS = [0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799]

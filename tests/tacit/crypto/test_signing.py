@@ -10,6 +10,7 @@ from tacit.crypto.signing import (
     Identity,
     SignatureBroken,
     Signed,
+    checks_made,
     fingerprint,
     verify,
     verify_once,
@@ -55,13 +56,49 @@ def test_anything_else_is_refused(label, signed, key):
 
 
 def test_what_is_checked_once_drives_nothing_out():
+    said = [ME.sign("promise", Word(said=str(number))) for number in range(600)]
+    signing._HELD._held.clear()
+    before = checks_made()
     verify("promise", SAID, ME.public_key)
-    before = signing._check_short.cache_info()
-    for number in range(600):
-        assert verify_once("promise", ME.sign("promise", Word(said=str(number))), ME.public_key)
-    assert signing._check_short.cache_info() == before
+    assert checks_made() == before + 1
+    for each in said:
+        assert verify_once("promise", each, ME.public_key)
+    assert (len(signing._HELD._held), checks_made()) == (1, before + 601)
     verify("promise", SAID, ME.public_key)
-    assert signing._check_short.cache_info().hits == before.hits + 1
+    assert checks_made() == before + 601
+
+
+def test_what_held_or_was_signed_here_is_not_checked_again_and_what_failed_is():
+    """The own signature counts as checked, for its very bytes, purpose and key only."""
+    other = Identity.from_bytes(bytes(range(1, 33)))
+    before = checks_made()
+    own = other.sign("promise", Word(said="mine"))
+    assert verify("promise", own, other.public_key).said == "mine"
+    assert checks_made() == before
+    lies = [
+        ("threat", own, other.public_key),
+        ("promise", own, ME.public_key),
+        ("promise", own.model_copy(update={"statement": Word(said="yours")}), other.public_key),
+        ("promise", own.model_copy(update={"signature": SAID.signature}), other.public_key),
+    ]
+    for label, signed, key in lies * 2:
+        with pytest.raises(SignatureBroken):
+            verify(label, signed, key)
+    assert checks_made() == before + 2 * len(lies)
+
+
+def test_few_signatures_are_kept_and_no_long_ones(monkeypatch):
+    held = signing._Held(3)
+    monkeypatch.setattr(signing, "_HELD", held)
+    for number in range(10):
+        signed = ME.sign("promise", Word(said=str(number)))
+        assert verify("promise", signed, ME.public_key)
+        assert 1 <= len(held._held) <= 3
+    kept, before = dict(held._held), checks_made()
+    long = ME.sign("promise", Word(said="x" * signing.SHORT_BYTES))
+    for _ in range(2):
+        assert verify("promise", long, ME.public_key)
+    assert (held._held, checks_made()) == (kept, before + 2)
 
 
 def test_a_flipped_bit_anywhere_breaks_the_signature():

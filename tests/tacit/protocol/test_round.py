@@ -1,6 +1,8 @@
 """The models of a round travel unchanged and refuse what has the wrong size."""
 
+import hashlib
 import json
+from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
@@ -15,7 +17,7 @@ from tacit.protocol.round import (
     Reveal,
     RoundDescriptor,
 )
-from tacit.wire import encode_binary
+from tacit.wire import WireModel, encode_binary
 from tests.tacit.protocol.test_agreement import descriptor, entry
 
 ROUND = "01234567-89ab-7def-8123-456789abcdef"
@@ -99,6 +101,23 @@ def test_a_descriptor_refuses_bad_fields(field, value):
     with pytest.raises(ValidationError) as error:
         RoundDescriptor.model_validate_json(json.dumps(body))
     assert error.value.errors()[0]["loc"][0] == field
+
+
+def test_a_changed_descriptor_has_a_form_of_its_own():
+    """What is kept of a descriptor is kept by its value: not even a copy takes it along."""
+    made = descriptor()
+    before = made.canonical(), made.digest()
+    assert before == (made.canonical(), made.digest()) == (WireModel.canonical(made), made.digest())
+    later = made.deadline + timedelta(seconds=1)
+    changed = made.model_copy(update={"deadline": later})
+    assert changed.canonical() == WireModel.canonical(changed) != before[0]
+    assert changed.digest() == hashlib.sha256(changed.canonical()).digest() != before[1]
+    back = changed.model_copy(update={"deadline": made.deadline})
+    assert (back.canonical(), back.digest()) == before
+    bounds = made.query.bounds[0], made.query.bounds[1] + 1
+    wider = made.model_copy(update={"query": made.query.model_copy(update={"bounds": bounds})})
+    assert wider.digest() != before[1]
+    assert wider.query.digest() != made.query.digest()
 
 
 def test_a_bad_query_inside_a_descriptor_is_told_with_its_place():
