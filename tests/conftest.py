@@ -28,6 +28,7 @@ from hypothesis import settings
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
+from tests.answers import hold_answers
 
 _BEGAN = time.monotonic()
 
@@ -41,7 +42,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--allowed-s", type=float, default=float("inf"))
 
 
-SECOND_DATABASE_IS_SLOW = ("tests/adversary/", "tests/curator/console/", "tests/fuzz/")
+SECOND_DATABASE_IS_SLOW = (
+    "tests/adversary/",
+    "tests/curator/console/",
+    "tests/curator/participation/",
+    "tests/curator/records/",
+    "tests/fuzz/",
+)
 """What these ask of a store is tested on both databases where the store is."""
 
 
@@ -51,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("postgres") and item.nodeid.startswith(SECOND_DATABASE_IS_SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure() -> None:
+    """Hold each answer of a service in this process against the API's document."""
+    hold_answers()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -25,12 +25,13 @@ from common.runtime.settings import ServiceSettings
 from common.runtime.tls import expiry, post_quantum
 from common.runtime.tracing import tracer_of
 from common.web.access import Access
-from common.web.bodies import body_schemas
+from common.web.bodies import body_schemas, gives
 from common.web.body_limit import BodyLimit
 from common.web.connections import Register
 from common.web.docs import PAGE_POLICY, render_docs
 from common.web.load import Load, LoadLimit
 from common.web.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
+from tacit.answers.service import Health, Readiness
 from tacit.errors import DomainError, StartRefused, Unavailable
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -154,11 +155,16 @@ def _telemetry_off() -> dict[str, Any]:
 
 
 def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
-    @app.get("/healthz", tags=["service"], summary="Whether the process is alive")
+    @app.get("/healthz", **gives(Health), tags=["service"], summary="Whether the process is alive")
     async def healthz() -> dict[str, str]:
         return {"status": "ok", "service": name, "version": version}
 
-    @app.get("/readyz", tags=["service"], summary="Whether the service can do its work")
+    @app.get(
+        "/readyz",
+        **gives(Readiness),
+        tags=["service"],
+        summary="Whether the service can do its work",
+    )
     async def readyz() -> dict[str, object]:
         checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
         shown = {"checks": {key: why or "ok" for key, why in checks.items()}}

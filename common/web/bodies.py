@@ -30,6 +30,15 @@ def takes(
     }
 
 
+def gives(model: Any, *statuses: int) -> dict[str, Any]:
+    """The arguments of a route that document its answer in JSON: `model`, with these statuses (200
+    unless given). The route writes the answer itself."""
+    return {
+        "response_model": None,
+        "responses": {status: {"model": model} for status in statuses or (200,)},
+    }
+
+
 @cache  # a service describes its models once, however many routes, or apps of a process, take them
 def _described(model: type[BaseModel]) -> str:
     """The name under which a model's schema is kept."""

@@ -18,7 +18,7 @@ from sqlalchemy import Table
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Principal, require
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.tokens import (
     Scope,
@@ -30,6 +30,7 @@ from common.web.tokens import (
     revoke_token,
 )
 from common.web.wire import read_body
+from tacit.answers.service import ListOfTokens, MadeToken
 from tacit.errors import NotFound
 from tacit.query.words import Identifier
 from tacit.wire import WireModel, format_instant
@@ -73,6 +74,7 @@ def add_tokens(
 
     @app.post(
         "/v1/tokens",
+        **gives(MadeToken, 201),
         tags=["tokens"],
         status_code=201,
         summary="A new API token, shown once",
@@ -106,7 +108,12 @@ def add_tokens(
         revoked()
         return {"ended": ended}
 
-    @app.get("/v1/tokens", tags=["tokens"], summary="Tokens, without their secrets")
+    @app.get(
+        "/v1/tokens",
+        **gives(ListOfTokens),
+        tags=["tokens"],
+        summary="Tokens, without their secrets",
+    )
     async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:
         async with database().reading() as transaction:
             found = await list_tokens(transaction, table, after=page.after_text(), limit=page.limit)

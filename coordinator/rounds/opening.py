@@ -165,7 +165,9 @@ def _window(query: Query, asked: Window | None) -> Window:
             raise WindowFixed(pointer="/window")
         return query.window
     if asked is None:
-        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+        raise WindowMissing(
+            "this query does not say which readings: give a window", pointer="/window"
+        )
     return asked
 
 

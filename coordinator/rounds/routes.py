@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from common.store.transactions import Database
 from common.web import idempotency
 from common.web.auth import Principal
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.load import Wait
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
@@ -38,7 +38,24 @@ from coordinator.web import (
     Reader,
     encode,
 )
-from tacit.protocol.round import Refusal, RefusalGround, RoundId, RoundState, Transcript
+from tacit.answers.rounds import (
+    ListOfRounds,
+    OwnStanding,
+    RefusedByProof,
+    RoundHead,
+    RoundRefusals,
+    RoundResult,
+    RoundStates,
+)
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import (
+    Refusal,
+    RefusalGround,
+    RoundDescriptor,
+    RoundId,
+    RoundState,
+    Transcript,
+)
 from tacit.protocol.seals import ShownSeal
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words
@@ -80,6 +97,7 @@ def add_rounds(app: FastAPI) -> None:
 def _add_opening(app: FastAPI) -> None:
     @app.post(
         "/v1/rounds",
+        **gives(RoundHead, 201),
         tags=["rounds"],
         status_code=201,
         summary="Open a round of a query",
@@ -101,6 +119,7 @@ def _add_opening(app: FastAPI) -> None:
 def _add_following(app: FastAPI) -> None:
     @app.get(
         "/v1/rounds",
+        **gives(ListOfRounds),
         tags=["rounds"],
         summary="Rounds; `state=open` gives the signed descriptors, for curators",
     )
@@ -142,7 +161,12 @@ def _add_following(app: FastAPI) -> None:
         gather_s = max(GATHER_S, conduct.peers.pace_s)
         return await changes.poll(look, wait_s, key=of, gather_s=gather_s)
 
-    @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="One round, long-polled by ETag")
+    @app.get(
+        "/v1/rounds/{round_id}",
+        **gives(RoundHead),
+        tags=["rounds"],
+        summary="One round, long-polled by ETag",
+    )
     async def one(
         request: Request,
         round_id: str,
@@ -164,6 +188,7 @@ def _add_following(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/states",
+        **gives(RoundStates),
         tags=["rounds"],
         summary="Several rounds, as lists show them, without those that are not known",
         openapi_extra=takes(RoundIds, examples.ROUND_IDS),
@@ -172,7 +197,12 @@ def _add_following(app: FastAPI) -> None:
         asked = await read_body(request, RoundIds)
         return JSONResponse({"rounds": await views.several(database, asked.rounds)})
 
-    @app.get("/v1/rounds/{round_id}/descriptor", tags=["rounds"], summary="Signed descriptor")
+    @app.get(
+        "/v1/rounds/{round_id}/descriptor",
+        **gives(Signed[RoundDescriptor]),
+        tags=["rounds"],
+        summary="Signed descriptor",
+    )
     async def descriptor(
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
@@ -180,7 +210,12 @@ def _add_following(app: FastAPI) -> None:
 
 
 def _add_released(app: FastAPI) -> None:
-    @app.get("/v1/rounds/{round_id}/result", tags=["rounds"], summary="The released result")
+    @app.get(
+        "/v1/rounds/{round_id}/result",
+        **gives(RoundResult),
+        tags=["rounds"],
+        summary="The released result",
+    )
     async def result(
         request: Request, round_id: str, database: DatabasePart, _: Analyst
     ) -> Response:
@@ -189,6 +224,7 @@ def _add_released(app: FastAPI) -> None:
 
     @app.get(
         "/v1/rounds/{round_id}/report",
+        **gives(PrivacyReport),
         tags=["rounds"],
         summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
     )
@@ -208,6 +244,7 @@ def _add_released(app: FastAPI) -> None:
 
     @app.get(
         "/v1/rounds/{round_id}/transcript",
+        **gives(Transcript),
         tags=["rounds"],
         summary="What anyone needs to check the sum",
     )
@@ -267,6 +304,7 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.get(
         "/v1/rounds/{round_id}/refusals",
+        **gives(RoundRefusals),
         tags=["rounds"],
         summary="How many curators refuse a round, by ground; never which",
     )
@@ -285,6 +323,7 @@ def _add_refusals(app: FastAPI) -> None:
 def _add_standing(app: FastAPI) -> None:
     @app.get(
         "/v1/rounds/{round_id}/standing",
+        **gives(OwnStanding),
         tags=["rounds"],
         summary="Which of a party's own curators were refused by their proof, and why",
     )
@@ -294,6 +333,7 @@ def _add_standing(app: FastAPI) -> None:
 
     @app.get(
         "/v1/rounds/{round_id}/refused",
+        **gives(RefusedByProof),
         tags=["rounds"],
         summary="Which curators were refused by their proof, why, and what aggregators contradict",
     )
@@ -305,6 +345,7 @@ def _add_standing(app: FastAPI) -> None:
 def _add_ending(app: FastAPI) -> None:
     @app.post(
         "/v1/rounds/{round_id}/close",
+        **gives(RoundHead, 202),
         tags=["rounds"],
         status_code=202,
         summary="Freeze before the deadline",
@@ -322,6 +363,7 @@ def _add_ending(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/abort",
+        **gives(RoundHead, 200, 202),
         tags=["rounds"],
         summary="End a round without a sum; 202 while that is in progress",
     )

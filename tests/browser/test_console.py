@@ -108,15 +108,18 @@ def test_a_person_with_a_keyboard_asks_and_sees_the_round_come_about(
     chosen = next(each for each in options if each.startswith("demo-distributed"))
     page.get_by_label("Query", exact=True).select_option(label=chosen)
     page.get_by_label("From").fill("2025-10-28T17:00:00")
-    page.get_by_label("to, without this instant").fill("2025-10-28T18:00:00")
+    page.get_by_label("Until (a reading of exactly this time is not in it)").fill(
+        "2025-10-28T18:00:00"
+    )
     page.get_by_role("button", name="Look at the cost").focus()
     page.keyboard.press("Enter")
     expect(page.get_by_text("Each curator pays epsilon")).to_be_visible()
     page.get_by_role("button", name="Open the round").focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_text("The round is open.")).to_be_visible()
+    expect(page.get_by_role("heading", name="How it came about")).to_be_visible()
     expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=60_000)
     expect(page.get_by_text("This query promises protection down to here")).to_be_visible()
+    expect(page.get_by_text("The round is open.")).to_have_count(0)  # it was, and is no longer
     assert it.go("/console/rounds").locator("tbody tr").count() == before + 1
     assert "released" in site.command("round", "list")
 
@@ -142,7 +145,7 @@ def test_a_question_is_asked_by_the_keyboard(
     expect(page.get_by_text("epsilon 1.5")).not_to_have_count(0)
     assert violations(page) == []
     page.screenshot(path=PICTURES / f"wizard-5-{width}-{scheme}.png", full_page=True)
-    page.get_by_role("button", name="Make the query").press("Enter")
+    page.get_by_role("button", name="Keep this question").press("Enter")
     expect(page.get_by_text("The query is made")).to_be_visible()
     assert violations(page) == []
     assert f"asked-at-{width}" in site.command("query", "list", "--json")

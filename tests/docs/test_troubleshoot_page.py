@@ -18,6 +18,7 @@ MODULES = (
     "algorithms.datasets.kinds",
     "common.web.grants",
     "common.web.problems",
+    "tacit.protocol.identities",
 )
 _ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", re.MULTILINE)
 

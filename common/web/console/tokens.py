@@ -17,6 +17,7 @@ from sqlalchemy import Table
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator, require
+from common.web.bodies import gives
 from common.web.console.pages import NoSuchPage, PagesPart, own_form, person, see
 from common.web.console.sessions import Sessions, Visitor
 from common.web.console.sign_in import SessionsPart
@@ -32,6 +33,7 @@ from common.web.tokens import (
     token_by_id,
 )
 from common.web.wire import parse_json
+from tacit.answers.service import Audit
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.wire import format_instant
 
@@ -230,6 +232,7 @@ def add_audit(app: FastAPI) -> None:
 
     @app.get(
         "/v1/audit",
+        **gives(Audit),
         tags=["console"],
         summary="Who did what on pages, the newest first; kept for 400 days",
         dependencies=[Depends(require(Scope.OPERATOR))],

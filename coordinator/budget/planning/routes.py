@@ -127,7 +127,9 @@ async def preview_of(
         state = await ledger.current(transaction)
     window = plan.window or query.window
     if window is None:
-        raise WindowMissing("give the window of a query that fixes none", pointer="/window")
+        raise WindowMissing(
+            "this query does not say which readings: give a window", pointer="/window"
+        )
     price = await asyncio.to_thread(charging.price_of, query, operators)
     planned = plans.planned(state, price, window, clock.now())
     found = shortages(state.limits, state.spending, planned)

@@ -177,6 +177,12 @@ for (const area of document.querySelectorAll("[data-slider]")) {
     show();
     if (filled) filled.value = rows[slider.value].cells[0].textContent;
   });
+  filled?.addEventListener("change", () => { // what is typed and is no stop has no figures here
+    const stop = rows.findIndex((row) => row.cells[0].textContent === filled.value.trim());
+    if (stop < 0) return area.querySelectorAll("[data-cell]").forEach((each) => { each.textContent = "–"; });
+    slider.value = stop;
+    show();
+  });
   show();
 }
 

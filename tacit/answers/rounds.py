@@ -1,0 +1,148 @@
+"""Answers about rounds. Spec: aggregation, section 7; console, section 7."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from tacit.answers.base import Answer, Figure, Time
+from tacit.crypto.signing import Signed
+from tacit.protocol.round import RoundDescriptor, RoundState
+from tacit.report.model import PrivacyReport
+
+
+class Span(Answer):
+    """The readings that a round asks for: from `start`, and before `end`."""
+
+    start: Time
+    end: Time
+
+
+class Interval(Answer):
+    """How far off a result is at most, either way, with the chance `level`."""
+
+    level: Figure
+    half_width: Figure
+
+
+class Figures(Answer):
+    """What a list tells of a released round: its single numbers, the error of a sum or count, and
+    how often those whom the query names guess right at most (of 1; null: no bound)."""
+
+    result: dict[str, Figure | None]
+    interval: Interval | None
+    guess: Figure | None
+
+
+class Step(Answer):
+    """A step that is done; `at` is null where an earlier release did not keep its time."""
+
+    step: str
+    at: Time | None
+
+
+class RoundHead(Answer):
+    """A round as lists show it. `participants`: of a released one; `minimum`: curators that it
+    needs; `refused`: curators that were refused by their proof; `aborts`: signed by aggregators."""
+
+    id: str
+    query_id: str
+    query: str
+    state: RoundState
+    reason: str | None
+    opened: Time
+    deadline: Time
+    window: Span
+    descriptor_hash: str
+    participants: int | None
+    minimum: int | None
+    refused: int | None
+    aggregators: list[str]
+    unit: str
+    figures: Figures | None
+    steps: list[Step]
+    finished: Time | None
+    aborts: list[dict[str, Any]]
+
+
+class ExpiredRound(Answer):
+    """What is kept of a round whose content was dropped."""
+
+    id: str
+    state: RoundState
+    expired: Time
+
+
+class RoundStates(Answer):
+    """Several rounds; those that are not known are left out."""
+
+    rounds: list[RoundHead | ExpiredRound]
+
+
+class ListOfRounds(Answer):
+    """A page of rounds: heads, or with `state=open` signed descriptors. `newest`: the newest id of
+    all, behind a full page; `upgrade_needed`: a round is of a format that the party cannot read."""
+
+    rounds: list[RoundHead | Signed[RoundDescriptor]]
+    newest: str | None = None
+    upgrade_needed: bool | None = None
+
+
+class Completeness(Answer):
+    """How many answered; `with_readings`: a noisy count, where the query pays for it."""
+
+    answered: int
+    with_readings: Figure | None
+    note: str
+
+
+class RoundResult(Answer):
+    """A released result with its report. `result` has a decimal text or a list of them for each
+    part; a text is null where it cannot be said, and `reason` then says why."""
+
+    format: Literal["tacit.round-result/1"]
+    round: str
+    query_id: str
+    function: str
+    unit: str
+    window: Span
+    participants: int
+    completeness: Completeness
+    result: dict[str, Figure | list[Figure] | None]
+    report: PrivacyReport
+
+
+class RoundRefusals(Answer):
+    """How many curators refuse a round, in all and by ground."""
+
+    round: str
+    state: RoundState
+    refused: int
+    grounds: dict[str, int]
+
+
+class RefusedCurator(Answer):
+    """A curator that was refused by its proof, by its number; `curator`: its name, to operators."""
+
+    number: int
+    reasons: list[str]
+    detail: str
+    curator: str | None = None
+
+
+class OwnStanding(Answer):
+    """Which of a party's curators were refused by their proof."""
+
+    round: str
+    state: RoundState
+    refused: list[RefusedCurator]
+
+
+class RefusedByProof(Answer):
+    """All that were refused by their proof: `count` of them, the first by name, and what
+    aggregators contradict."""
+
+    round: str
+    state: RoundState
+    count: int
+    refused: list[RefusedCurator]
+    statements: list[str]

@@ -1,0 +1,69 @@
+"""Answers that every service has: whether it lives and is ready, API tokens, who did what."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tacit.answers.base import Answer, Day, Time
+
+
+class Health(Answer):
+    """The process is alive."""
+
+    status: Literal["ok"]
+    service: str
+    version: str
+
+
+class Readiness(Answer):
+    """The service can do its work. `checks`: `ok` for each; `tls_pq`: whether its TLS offers a
+    group that withstands quantum computers."""
+
+    status: Literal["ready"]
+    checks: dict[str, str]
+    tls_pq: str
+
+
+class MadeToken(Answer):
+    """A new API token: `token` is the secret, in this answer alone."""
+
+    id: str
+    token: str
+    scopes: list[str]
+    subject: str | None
+
+
+class Token(Answer):
+    """An API token without its secret. `last_used`: the day, of people's tokens only."""
+
+    id: str
+    scopes: list[str]
+    subject: str | None
+    label: str
+    created: Time
+    expires: Time | None
+    revoked: Time | None
+    last_used: Day | None
+
+
+class ListOfTokens(Answer):
+    """A page of tokens."""
+
+    tokens: list[Token]
+
+
+class Audited(Answer):
+    """Who did what on a page."""
+
+    id: str
+    at: Time
+    token_id: str
+    action: str
+    object: str
+    outcome: str
+
+
+class Audit(Answer):
+    """A page of what was done on pages, the newest first."""
+
+    audit: list[Audited]
