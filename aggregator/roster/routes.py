@@ -127,19 +127,19 @@ def add_enrolment(app: FastAPI) -> None:
         request: Request, party: str, aggregator: AggregatorPart, directory: DirectoryPart
     ) -> Response:
         signed = await read_body(request, Signed[TokenRenewal])
-        async with aggregator.database.begin() as transaction:
+        async with aggregator.database.reading() as transaction:
             known = await store.active_party(transaction, party)
-            if known is None:
-                raise UnknownParty
-            renewed = await renewals.renew(
-                transaction,
-                tables.tokens,
-                signed,
-                service=aggregator.id,
-                party=party,
-                identity_key=known.identity_key,
-                clock=aggregator.clock,
-            )
+        if known is None:
+            raise UnknownParty
+        asked = renewals.check_request(
+            signed,
+            service=aggregator.id,
+            party=party,
+            identity_key=known.identity_key,
+            now=aggregator.clock.now(),
+        )
+        async with aggregator.database.begin() as transaction:
+            renewed = await renewals.renew(transaction, tables.tokens, asked, aggregator.clock)
         directory.forget()
         return answer(request, renewed)
 

@@ -349,6 +349,7 @@ def _method(params: Parameters, plan: Plan, state: State | None) -> dict[str, An
         fine = [query for query in state.asked if isinstance(query, FineCells)]
         described["kept_coarse_cells"] = sum(query.kept.size for query in fine)
         described["fine_cells"] = sum(query.length for query in fine)
+        described["one_grid_instead"] = any(query.per_side != choices.per_side for query in fine)
     return described
 
 

@@ -25,6 +25,8 @@ COARSE_SHARE: Final = Fraction(2, 5)
 """Of the histogram's budget."""
 THRESHOLD: Final = 3.0
 """Of a fine cell's noisy count, in scales of its noise."""
+HINTED: Final = 4
+"""How many times the records that there seem to be a hint may be."""
 CLEAR: Final = 8
 """How many times the coarse threshold an average cluster has to pass for `auto`."""
 _RECORDS_PER_CELL: Final = 3
@@ -35,7 +37,7 @@ _LIGHTEST: Final = 1e-3
 @dataclass(frozen=True)
 class TwoLevel:
     """The public choices. per_side: coarse cells a side; epsilon_coarse and epsilon_fine add up to
-    the histogram's budget; inflation: nu; max_cells: of the second histogram."""
+    the histogram's budget; inflation: nu; max_cells: of the second histogram; size: the hint."""
 
     dimension: int
     clusters: int
@@ -44,6 +46,7 @@ class TwoLevel:
     epsilon_fine: Fraction
     inflation: float
     max_cells: int
+    size: int = 0
 
     @classmethod
     def of(
@@ -57,13 +60,9 @@ class TwoLevel:
     ) -> TwoLevel:
         """For about `size` records; `histogram`: its budget."""
         coarse = COARSE_SHARE * histogram
-        wanted = size * float(coarse) / inflation / _RECORDS_PER_CELL
-        per_side = round(math.pow(wanted, 2 / (2 + dimension)) / 2)
-        least = max(2, math.ceil(round((2 * clusters) ** (1 / dimension), 9)))
-        most = max(2, math.floor(round(min(MOST_COARSE, max_cells) ** (1 / dimension), 9)))
-        per_side = min(max(per_side, least), most)
+        per_side = _per_side(size * float(coarse) / inflation, 2, dimension, clusters, max_cells)
         rest = histogram - coarse
-        return cls(dimension, clusters, per_side, coarse, rest, inflation, max_cells)
+        return cls(dimension, clusters, per_side, coarse, rest, inflation, max_cells, size)
 
     @property
     def coarse_cells(self) -> int:
@@ -85,7 +84,15 @@ class TwoLevel:
         return size >= CLEAR * self.clusters * self.threshold
 
     def fine(self, coarse: Ints, steps: int) -> FineCells:
-        """The second query, by the noisy counts (m^d,) of the first."""
+        """The second query, by the noisy counts (m^d,) of the first.
+
+        Where all cells together seem to hold less than a quarter of the hint, the grid was too
+        fine, and light clusters fall below the threshold: then one grid of the whole box, for as
+        many records as there seem to be.
+        """
+        records = int(coarse.sum())
+        if HINTED * records < self.size:
+            return self._one_grid(records, steps)
         kept = np.flatnonzero(coarse > self.threshold)
         if not kept.size:
             fewest = max(2 * self.clusters, _FEWEST_CELLS)
@@ -102,6 +109,24 @@ class TwoLevel:
             self.per_side, self.dimension, steps, kept, sides, self.epsilon_fine, self.max_cells
         )
 
+    def _one_grid(self, records: int, steps: int) -> FineCells:
+        budget = records * float(self.epsilon_fine) / self.inflation
+        per_side = _per_side(budget, 1, self.dimension, self.clusters, self.max_cells)
+        every = np.arange(int(per_side**self.dimension))
+        whole = np.ones_like(every)
+        fine, most = self.epsilon_fine, self.max_cells
+        return FineCells(per_side, self.dimension, steps, every, whole, fine, most)
+
+
+def _per_side(budget: float, part: int, dimension: int, clusters: int, max_cells: int) -> int:
+    """Cells a side: 1 / part of those that hold three records each; budget: records times epsilon,
+    over nu."""
+    wanted = round(math.pow(max(budget, 0.0) / _RECORDS_PER_CELL, 2 / (2 + dimension)) / part)
+    least = max(2, math.ceil(round((2 * clusters) ** (1 / dimension), 9)))
+    most = max(2, math.floor(round(min(MOST_COARSE, max_cells) ** (1 / dimension), 9)))
+    found: int = min(max(wanted, least), most)
+    return found
+
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -114,14 +139,15 @@ class Parts:
 
 def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints) -> Parts:
     """Parts above three scales of noise, at least max(2 k, 8) of them, after both counts of each
-    coarse cell were made one by inverse variance."""
+    coarse cell were made one by inverse variance, where both are of the same cells."""
     number = np.diff(query.starts)
     owner = np.repeat(np.arange(query.kept.size), number)
     counts = fine.astype(np.float64)
-    lack = coarse[query.kept] - np.bincount(owner, counts, query.kept.size)
-    one = 1 / float(choices.epsilon_coarse) ** 2
-    other = number / float(choices.epsilon_fine) ** 2
-    counts += (lack * other / (one + other) / number)[owner]
+    if query.per_side == choices.per_side:
+        lack = coarse[query.kept] - np.bincount(owner, counts, query.kept.size)
+        one = 1 / float(choices.epsilon_coarse) ** 2
+        other = number / float(choices.epsilon_fine) ** 2
+        counts += (lack * other / (one + other) / number)[owner]
     limit = THRESHOLD * choices.inflation / float(choices.epsilon_fine)
     chosen = np.flatnonzero(counts > limit)
     if chosen.size < 2 * choices.clusters:

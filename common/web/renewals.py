@@ -27,28 +27,28 @@ class RenewalRefused(Forbidden):
     title = "No token is renewed for this request"
 
 
-async def renew(
-    transaction: Transaction,
-    table: Table,
-    signed: Signed[TokenRenewal],
-    *,
-    service: str,
-    party: str,
-    identity_key: bytes,
-    clock: Clock,
-) -> TokenAnswer:
-    """Another token for a party; what an answer that was lost has given it ends.
-
-    Raises RenewalRefused unless the party's identity signed for this service just now, and the
-    token that it names was ended, and not revoked.
-    """
+def check_request(
+    signed: Signed[TokenRenewal], *, service: str, party: str, identity_key: bytes, now: datetime
+) -> TokenRenewal:
+    """What a party asks for, if its identity signed it for this service just now. Raises
+    RenewalRefused. It needs no transaction that others wait for."""
     try:
         asked = verify_once(RENEWAL_LABEL, signed, identity_key)
     except SignatureBroken as error:
         raise RenewalRefused(str(error)) from None
-    now = clock.now()
     if (asked.service, asked.party) != (service, party) or not _is_fresh(asked.made, now):
         raise RenewalRefused("it is for another service or party, or of another time")
+    return asked
+
+
+async def renew(
+    transaction: Transaction, table: Table, asked: TokenRenewal, clock: Clock
+) -> TokenAnswer:
+    """Another token for a party; what an answer that was lost has given it ends.
+
+    Raises RenewalRefused unless the token that it names was ended, and not revoked.
+    """
+    now, party = clock.now(), asked.party
     held = await find_token(transaction, table, asked.token_hash)
     if held is None or held.subject != party or held.revoked is not None:
         raise RenewalRefused("the token is not known, or was revoked")

@@ -276,19 +276,19 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         request: Request, party: str, database: DatabasePart, own: RegistryPart
     ) -> Response:
         signed = await read_body(request, Signed[TokenRenewal])
-        async with database.begin() as transaction:
+        async with database.reading() as transaction:
             known = await store.party(transaction, party)
-            if known is None or known.left is not None:
-                raise UnknownParty
-            renewed = await renewals.renew(
-                transaction,
-                tables.tokens,
-                signed,
-                service=own.deployment,
-                party=party,
-                identity_key=known.identity_key,
-                clock=own.clock,
-            )
+        if known is None or known.left is not None:
+            raise UnknownParty
+        asked = renewals.check_request(
+            signed,
+            service=own.deployment,
+            party=party,
+            identity_key=known.identity_key,
+            now=own.clock.now(),
+        )
+        async with database.begin() as transaction:
+            renewed = await renewals.renew(transaction, tables.tokens, asked, own.clock)
         return model_response(renewed)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")

@@ -172,6 +172,15 @@ async def test_transcripts_and_heads_are_sealed_for_years(it: Site) -> None:
     )
     fingerprint = check_seal(transcript, forged).hex()  # whose document nobody has kept
     assert fingerprint not in found["sealed_by"].values()
+    other = KEYS[5].public
+    keys = {"ed25519": other.ed25519, "mldsa65": other.mldsa65}
+    stranger = ShownSeal(
+        aggregator=first.id,
+        document=KEYS[5].sign(IDENTITY_LABEL, document.model_copy(update=keys)),
+        seal=KEYS[5].sign(TRANSCRIPT_SEAL_LABEL, seals[0].seal.statement),
+    )
+    with pytest.raises(SealRefused, match="another identity"):
+        check_seal(transcript, stranger)
     # an aggregator seals nothing that it did not take part in
     token = await coordinator_token(it, first)
     refused = await first.ask("POST", f"{path}/seal", changed, token)

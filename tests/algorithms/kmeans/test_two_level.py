@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -174,6 +175,47 @@ def test_cells_above_the_threshold_are_kept_and_no_others() -> None:
     counts = np.array([0, 5, 6, -9, 5, 100] + [0] * 10)  # 5.55 is the threshold
     assert asked.fine(counts, 16).kept.tolist() == [2, 5]
     assert asked.fine(np.minimum(counts, 5), 16).kept.size == 8
+
+
+def test_a_grid_that_was_too_fine_is_followed_by_one_grid() -> None:
+    """300 records where 1,201 were declared: all cells of a grid for 300, once each; where 1,200
+    were declared as ever."""
+    asked = TwoLevel(2, 2, 4, Fraction(1, 5), Fraction(3), 1.0, 4_096, 1_200)
+    coarse = np.array([150, 150] + [0] * 14)
+    assert asked.fine(coarse, 16).kept.tolist() == [0, 1]
+    query = replace(asked, size=1_201).fine(coarse, 16)
+    assert query.per_side == round(math.sqrt(300 * 3 / 3)) == 17
+    assert query.sides.tolist() == [1] * 17**2
+    assert query.blocks[0].epsilon == 3
+    fine = np.zeros(query.length, np.int64)
+    fine[40:80] = 9
+    assert occupied_parts(asked, coarse, query, fine).weights.tolist() == [9.0] * 40
+    assert replace(asked, size=1_201).fine(-coarse, 16).per_side == 2
+
+
+@pytest.mark.parametrize("times", [10, 100])
+def test_a_hint_that_is_far_too_large(times: int) -> None:
+    """The rule takes two-level for it, and one grid follows: no worse than the start with one grid
+    and the same hint, which it was by 28 times at the larger hint."""
+    points, _ = unbalanced(1)
+    mean = {}
+    for start in ("grid", "auto"):
+        plan = make_plan(
+            size=times * len(points),
+            dimension=2,
+            clusters=8,
+            epsilon=Fraction(1),
+            mode="synopsis+zone",
+            start=start,  # type: ignore[arg-type]
+        )
+        grid = Grid((0.0, 0.0), (1.0, 1.0), plan.steps)
+        found = [
+            run_central(Rows(points), grid, plan, seed, SequentialContext(test_seed=seed))
+            for seed in range(5)
+        ]
+        assert all(each.spent == 1 for each in found)
+        mean[start] = np.mean([cost(points, grid.raw(release(each).centres)) for each in found])
+    assert mean["auto"] < 1.05 * mean["grid"]
 
 
 def test_sides_are_lowered_until_they_fit() -> None:

@@ -1,0 +1,119 @@
+"""Tokens that were ended with all others are renewed by their party's identity; no others are."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from common.runtime.clock import ManualClock
+from common.store.transactions import Database
+from common.web.renewals import RenewalRefused, check_request, renew
+from common.web.tokens import (
+    Scope,
+    end_tokens,
+    find_token,
+    hash_token,
+    insert_token,
+    mint,
+    revoke_subject,
+)
+from tacit.crypto.signing import Identity
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
+from tests.common.web.test_auth import metadata, table
+
+PARTY = Identity.from_bytes(bytes(range(32)))
+
+
+@pytest.fixture
+async def store(database: Database) -> Database:
+    async with database.begin() as transaction:
+        await transaction.run_sync(metadata.create_all)
+    return database
+
+
+async def issued(
+    store: Database,
+    clock: ManualClock,
+    scope: Scope,
+    subject: str | None,
+    lifetime: timedelta | None = None,
+) -> str:
+    token, record = mint((scope,), clock, subject=subject, lifetime=lifetime)
+    async with store.begin() as transaction:
+        await insert_token(transaction, table, record)
+    return token
+
+
+async def renewed(store: Database, clock: ManualClock, token: str, **changes: Any) -> str:
+    values = {"service": "north", "party": "meter", "token_hash": hash_token(token)}
+    made = {**values, "made": clock.now(), **changes}
+    signed = PARTY.sign(RENEWAL_LABEL, TokenRenewal.model_validate(made))
+    asked = check_request(
+        signed,
+        service="north",
+        party="meter",
+        identity_key=PARTY.public_key,
+        now=clock.now(),
+    )
+    async with store.begin() as transaction:
+        answer = await renew(transaction, table, asked, clock)
+    return answer.token
+
+
+async def good(store: Database, clock: ManualClock, token: str) -> bool:
+    async with store.reading() as transaction:
+        found = await find_token(transaction, table, hash_token(token))
+    assert found is not None
+    return found.revoked is None and (found.expires is None or found.expires > clock.now())
+
+
+async def test_all_tokens_end_but_the_callers(store: Database, clock: ManualClock) -> None:
+    own, other = [await issued(store, clock, Scope.OPERATOR, None) for _ in range(2)]
+    party = await issued(store, clock, Scope.CURATOR, "meter")
+    device = await issued(store, clock, Scope.DEVICE, "meter")
+    async with store.begin() as transaction:
+        kept = await find_token(transaction, table, hash_token(own))
+        assert kept is not None
+        for expected in ({"operator": 1, "curator": 1, "device": 1}, {}):
+            assert await end_tokens(transaction, table, kept.id, clock.now()) == expected
+    found = [await good(store, clock, each) for each in (own, other, party, device)]
+    assert found == [True, False, False, False]
+    with pytest.raises(RenewalRefused):  # a party's identity renews no device
+        await renewed(store, clock, device)
+    first = await renewed(store, clock, party)
+    second = await renewed(store, clock, party)  # the answer was lost
+    assert [await good(store, clock, each) for each in (party, first, second)] == [
+        False,
+        False,
+        True,
+    ]
+
+
+async def test_a_revoked_token_and_a_stale_or_foreign_request_renew_nothing(
+    store: Database, clock: ManualClock
+) -> None:
+    token = await issued(store, clock, Scope.CURATOR, "meter")
+    for_a_day = await issued(store, clock, Scope.CURATOR, "meter", timedelta(days=1))
+    for each in (token, for_a_day):
+        with pytest.raises(RenewalRefused, match="good"):
+            await renewed(store, clock, each)
+    async with store.begin() as transaction:
+        await end_tokens(transaction, table, "", clock.now())
+    clock.advance(timedelta(seconds=1000))
+    for changes in (
+        {"service": "south"},
+        {"party": "other"},
+        {"made": clock.now() - timedelta(seconds=301)},
+        {"made": clock.now() + timedelta(seconds=301)},
+    ):
+        with pytest.raises(RenewalRefused, match="another"):
+            await renewed(store, clock, token, **changes)
+    foreign = await issued(store, clock, Scope.CURATOR, "other")
+    with pytest.raises(RenewalRefused, match="not known"):
+        await renewed(store, clock, foreign)
+    async with store.begin() as transaction:  # as of a party whose identity forked, or that left
+        await revoke_subject(transaction, table, "meter", clock.now())
+    with pytest.raises(RenewalRefused, match="revoked"):
+        await renewed(store, clock, token)
