@@ -13,7 +13,7 @@ from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
 from common.web import idempotency
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.idempotency import RequestKey
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
@@ -26,6 +26,7 @@ from coordinator.datasets.upload import FORM, InlineDataset
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.web import ClockPart, DatabasePart, Operator
+from tacit.answers.datasets import Dataset, DatasetLedger, ListOfDatasets
 
 DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
@@ -40,6 +41,7 @@ def add_datasets(
 
     @app.post(
         "/v1/datasets",
+        **gives(Dataset, 201),
         tags=["datasets"],
         status_code=201,
         summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
@@ -56,7 +58,12 @@ def add_datasets(
         answer, replayed = await hand_in.take(request, clock.now(), key_of)
         return answer.response(replayed=replayed)
 
-    @app.get("/v1/datasets", tags=["datasets"], summary="The datasets that are kept")
+    @app.get(
+        "/v1/datasets",
+        **gives(ListOfDatasets),
+        tags=["datasets"],
+        summary="The datasets that are kept",
+    )
     async def listing(
         request: Request, page: PageQuery, database: DatabasePart, _: Operator, kind: Kind = None
     ) -> Response:
@@ -67,6 +74,7 @@ def add_datasets(
 
     @app.get(
         "/v1/datasets/{dataset_id}",
+        **gives(Dataset),
         tags=["datasets"],
         summary="One dataset: its schema, row count and budget, none of its rows",
     )
@@ -79,6 +87,7 @@ def add_datasets(
 
     @app.get(
         "/v1/datasets/{dataset_id}/ledger",
+        **gives(DatasetLedger),
         tags=["datasets"],
         summary="What jobs reserved and charged; also of a dataset that was deleted",
     )

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request, Response
 
 from common.store.database import exclusive
 from common.web import idempotency
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.wire import read_body
 from coordinator import examples
@@ -20,6 +20,7 @@ from coordinator.store.groups import GroupRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import ClockPart, DatabasePart, Operator, Reader, encode, time_text
 from tacit import sets
+from tacit.answers.groups import CuratorsOfGroup, Group, ListOfGroups
 
 
 def add_groups(app: FastAPI) -> None:
@@ -27,6 +28,7 @@ def add_groups(app: FastAPI) -> None:
 
     @app.post(
         "/v1/groups",
+        **gives(Group, 200, 201),
         tags=["groups"],
         status_code=201,
         summary="Declare a group of curators; it is immutable",
@@ -49,7 +51,7 @@ def add_groups(app: FastAPI) -> None:
             await idempotency.remember(transaction, idempotency_keys, key, answer, now)
         return answer.response(replayed=False)
 
-    @app.get("/v1/groups", tags=["groups"], summary="All groups, by name")
+    @app.get("/v1/groups", **gives(ListOfGroups), tags=["groups"], summary="All groups, by name")
     async def listing(
         request: Request, page: PageQuery, database: DatabasePart, _: Reader
     ) -> Response:
@@ -58,12 +60,22 @@ def add_groups(app: FastAPI) -> None:
         items = [_shown(row) for row in found]
         return page_response(request, "groups", items, page.limit, "name")
 
-    @app.get("/v1/groups/{name}", tags=["groups"], summary="One group, without its curators")
+    @app.get(
+        "/v1/groups/{name}",
+        **gives(Group),
+        tags=["groups"],
+        summary="One group, without its curators",
+    )
     async def one(name: str, database: DatabasePart, _: Reader) -> dict[str, Any]:
         async with database.reading() as transaction:
             return _shown(await groups.find(transaction, name))
 
-    @app.get("/v1/groups/{name}/curators", tags=["groups"], summary="Its curators, by number")
+    @app.get(
+        "/v1/groups/{name}/curators",
+        **gives(CuratorsOfGroup),
+        tags=["groups"],
+        summary="Its curators, by number",
+    )
     async def curators(
         request: Request, name: str, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
