@@ -50,7 +50,7 @@ async def test_an_open_round_tells_how_far_it_is(house: Houses) -> None:
         assert found["least"] is None
         assert [each["accepted"] for each in found["aggregators"]] == [6, None]
         await browser.get(f"/console/rounds/{opened.id}")
-        assert f"No answer from {found['aggregators'][1]['id']}" in browser.words()
+        assert f"Not heard yet from {found['aggregators'][1]['id']}" in browser.words()
         it.wires[1].down = False
         it.wires[1].lie = _lie
         clock.advance(timedelta(seconds=2))
