@@ -58,7 +58,7 @@ class ListOfDatasets(Answer):
 
 class DatasetEvent(Answer):
     """A row of a dataset's ledger; `hash` covers it and the row before. `reserved`:
-    whether the amount was reserved before."""
+    whether the amount was reserved before; `reason`: why no figure covers a release."""
 
     seq: int
     time: Time
@@ -71,6 +71,7 @@ class DatasetEvent(Answer):
     epsilon: Figure | None = None
     delta: Figure | None = None
     reserved: bool | None = None
+    reason: str | None = None
 
 
 class DatasetLedger(DatasetAccount):

@@ -152,6 +152,7 @@ async def test_a_planned_rotation_while_rounds_run(it: Site) -> None:
     assert await known_to_curators(it) == {KEYS[1].public.ed25519}
 
 
+@pytest.mark.slow
 async def test_who_enrols_or_pairs_after_a_rotation_follows_the_next_one(it: Site) -> None:
     await commit(it)
     await rotate(it, 0)
@@ -302,6 +303,7 @@ async def test_the_ledger_starts_from_a_checkpoint_of_the_new_key(it: Site) -> N
         found.check(before)
 
 
+@pytest.mark.slow
 async def test_a_new_key_takes_the_least_suite_along(it: Site) -> None:
     """A party that enrols under it, before the others follow, is no way back to format 1."""
     await it.house.restart(round_format="2")
@@ -339,6 +341,7 @@ async def test_where_every_change_has_to_be_confirmed(tmp_path: Path) -> None:
         assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_an_answer_of_before_a_rotation_is_still_checked(it: Site) -> None:
     """By the key that signed its round, which a party keeps with what it followed."""
     await commit(it)

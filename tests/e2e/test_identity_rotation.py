@@ -82,6 +82,7 @@ async def test_a_planned_rotation_while_rounds_run(
     assert (await released(it, third))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_a_compromised_identity_ends_at_once(it: Site) -> None:
     """Its rounds abort without "never frozen", its keys are gone, and new rounds go on."""
     first = peers(it)[0]
@@ -204,6 +205,7 @@ async def test_curators_refuse_a_fork_until_their_operator_confirms(it: Site) ->
     assert (await released(it, await opened(it, "confirmed")))["participants"] == 2
 
 
+@pytest.mark.slow
 async def test_a_dropped_aggregator_is_in_no_round_of_curators(it: Site) -> None:
     first = peers(it)[0]
     assert (await it.own("DELETE", f"/v1/anchors/{first.id}")).status_code == 204

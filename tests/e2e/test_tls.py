@@ -80,6 +80,7 @@ async def refusal(port: int, context: ssl.SSLContext, host: str = "127.0.0.1") -
     return distrusted(caught.value) or "no TLS error"
 
 
+@pytest.mark.slow
 async def test_whom_a_client_takes(tmp_path: Path) -> None:
     prepare(tmp_path, [["right", "127.0.0.1"], ["elsewhere", "10.1.2.3"]], 30)
     authority = Authority.load(tmp_path)

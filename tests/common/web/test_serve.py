@@ -58,6 +58,7 @@ async def test_another_thread_ends_it_before_the_next_tick(
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_the_date_of_answers_goes_on(tmp_path: Path) -> None:
     async with serving(tmp_path) as it, httpx.AsyncClient() as client:
         url = f"http://127.0.0.1:{it.server.address[1]}/small"

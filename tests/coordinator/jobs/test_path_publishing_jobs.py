@@ -34,6 +34,7 @@ def published(it: Office, job: str) -> bytes:
     return it.ask("GET", f"/v1/jobs/{job}/files/published.json").content
 
 
+@pytest.mark.slow
 def test_a_complement_costs_nothing(it: Office) -> None:
     dataset = it.rows(None, **network())
     job = it.submit(dataset, NAME, params={})
