@@ -88,18 +88,18 @@ def add_imports(router: APIRouter) -> None:
         except DomainError as error:
             return _form(request, pages, visitor, given, error)
         await sessions.note(visitor, "imported readings", "", "done")
-        told = progress.document()
-        return pages.show(request, "imported.html", visitor, told=told, most=SHOWN)
+        outcome = progress.document()
+        return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
 
     @router.get("/readings/imports/{import_id}/progress")
     async def progress(import_id: str, imports: Running, _: Operator) -> Response:
         """A line for the page that sends the file; empty before it has begun."""
         try:
-            told = imports.find(import_id).document()
+            outcome = imports.find(import_id).document()
         except DomainError:
             return PlainTextResponse("", headers=dict(HEADERS))
         line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
-        return PlainTextResponse(line.format(**told), headers=dict(HEADERS))
+        return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
 
 
 def _form(

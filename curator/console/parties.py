@@ -1,4 +1,4 @@
-"""The parties of a process: whom each answers, with which keys; and enrolling another.
+"""The parties of a process: their coordinators and aggregators, their keys; enrolling another.
 
 Spec: console, section 6.5. A join token's services and fingerprints are shown before anything is
 sent. The token lies in the form alone until then.
