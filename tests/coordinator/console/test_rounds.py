@@ -158,6 +158,8 @@ async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
         assert first.headers["location"] == again.headers["location"]
         [head] = (await it.ask("GET", "/v1/rounds?state=open&form=head")).json()["rounds"]
         opened = await it.round_of(head["id"])
+        while not (await it.ask("GET", "/v1/rounds?state=open&wait_s=5")).json()["rounds"]:
+            pass  # it is not announced to the aggregators yet
         await opened.contribute(host, integers(5))
         await browser.get(f"/console/rounds/{opened.id}")
         await browser.submit(f"/console/rounds/{opened.id}/close")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
 from common.store.transactions import Database
 from common.web.parts import part_of
@@ -400,9 +401,7 @@ async def test_each_curator_of_a_host_has_its_own_sums_and_its_own_debit(
     assert refused((await it.history("poor"))[0]) == "step_missed"
 
 
-async def test_what_was_left_out_shows_nowhere(
-    it: Site, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_what_was_left_out_shows_nowhere(it: Site) -> None:
     """Three lone curators in the same rounds: a sequence that is left out of two of five steps, one
     that counts in all, and no table. Sizes, logs, refusals, states and debits are the same."""
     names = {"meter": f"{LONG}\n", "other": f"{SHORT}\n" * 9, "empty": None}
@@ -413,13 +412,13 @@ async def test_what_was_left_out_shows_nowhere(
         headers = {"Content-Type": "text/plain"}
         if content is not None:
             await it.request("POST", path, None, content=content.encode(), headers=headers)
-    capsys.readouterr()
-    for number in range(1, 6):
-        await ask(it, *asked(it, FIRST, number))
-        assert opened(it) == ([1, 11, 11] if number < 4 else [0, 9, 9])
-    lines = [line for line in capsys.readouterr().out.splitlines() if "contribution" in line]
+    with capture_logs() as logs:
+        for number in range(1, 6):
+            await ask(it, *asked(it, FIRST, number))
+            assert opened(it) == ([1, 11, 11] if number < 4 else [0, 9, 9])
+    lines = [repr(sorted(entry.items())) for entry in logs if entry["event"] == "contribution"]
     plain = Counter(re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+", "", line) for line in lines)
-    assert {count for line, count in plain.items() if "outcome=" in line} == {15}
+    assert set(plain.values()) == {15}, plain
     assert not it.world.refusals
     for aggregator in it.world.aggregators:
         sizes = {len(body) - len(party) for party, body in aggregator.bodies}
