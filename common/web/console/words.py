@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from tacit.accounting.amounts import CURATORS_DAY_EPSILON
+from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.scenarios import Scenario
 from tacit.report.guessing import of_a_hundred
 
@@ -56,7 +56,7 @@ GROUPS: Final = {
 REFUSED: Final = {
     "policy": "because their policy does not agree to it",
     "descriptor": "because the round is not what they agreed to",
-    "own": "because their budget of the day is used up, or this window was answered before",
+    "own": "because their budget is used up, or this window was answered before",
     "other": "on other grounds",
 }
 """Why curators refuse a round, by the ground that they tell."""
@@ -113,15 +113,19 @@ def is_loopback(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def of_a_day(epsilon: str) -> str:
+def of_a_day(epsilon: str, delta: str) -> str:
     """What a cost means to curators that have the default policy."""
     if no_bound(epsilon):
         return "By default curators refuse what has no bound."
-    cost = Fraction(epsilon)
-    if not cost:
+    day = ((CURATORS_DAY_EPSILON, epsilon), (CURATORS_DAY_DELTA, delta))
+    fitting = [Fraction(limit) // Fraction(cost) for limit, cost in day if Fraction(cost)]
+    if not fitting:
         return ""
-    rounds = Fraction(CURATORS_DAY_EPSILON) // cost
-    allowed = f"By default a curator allows epsilon {CURATORS_DAY_EPSILON} a day"
+    rounds = min(fitting)
+    allowed = (
+        f"By default a curator allows epsilon {CURATORS_DAY_EPSILON} "
+        f"and delta {CURATORS_DAY_DELTA} a day"
+    )
     if not rounds:
         return f"{allowed}: it refuses this."
     often = "one such round" if rounds == 1 else f"{grouped(rounds)} such rounds"

@@ -86,17 +86,22 @@ async def test_the_address_of_a_service_leads_to_its_console(house: Houses) -> N
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "said"),
+    ("epsilon", "delta", "said"),
     [
-        ("0.3", "a curator allows epsilon 1 a day: 3 such rounds"),
-        ("1", "one such round"),
-        ("1.5", "it refuses this"),
-        ("inf", "refuse what has no bound"),
-        ("0", ""),
+        ("0.3", "0", "a curator allows epsilon 1 and delta 0.000001 a day: 3 such rounds"),
+        ("1", "0", "one such round"),
+        ("1.5", "0", "it refuses this"),
+        ("0.3", "0.0000005", "2 such rounds"),
+        ("0.3", "0.00001", "it refuses this"),
+        ("inf", "1", "refuse what has no bound"),
     ],
 )
-def test_a_price_is_told_by_the_day_of_a_curator(epsilon: str, said: str) -> None:
-    assert said in words.of_a_day(epsilon)
+def test_a_price_is_told_by_the_day_of_a_curator(epsilon: str, delta: str, said: str) -> None:
+    assert said in words.of_a_day(epsilon, delta)
+
+
+def test_what_costs_nothing_says_nothing_of_a_day() -> None:
+    assert words.of_a_day("0", "0") == ""
 
 
 @pytest.mark.parametrize(
