@@ -133,7 +133,8 @@ def _revoke_token(token_id: str) -> Steps[None]:
 
 
 def _end_tokens() -> Steps[Json]:
-    """End every token of a service but the caller's own, after a theft; parties renew theirs."""
+    """End every token of a service but the caller's own, after a theft; parties and a
+    coordinator renew theirs."""
     return json_of(Request("POST", "/v1/tokens/end"))
 
 

@@ -97,7 +97,8 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
         assert client.followed_identity(gone.id)["links"][-1]["statement"]["revoked_by"]
         query = {"name": "after", "function": "count", "mechanism": "distributed", "epsilon": "1",
                  "aggregators": 2, "sharing": "additive", "unit": "kWh", "bounds": ["0", "5"],
-                 "max_readings": 1, "resolution": "0.001", "deadline_s": 60, "min_participants": 2, "n_max": 10,
+                 "max_readings": 1, "resolution": "0.001", "deadline_s": 60,
+                 "min_participants": 2, "n_max": 10,
                  "collusion": {"curators": 0, "aggregators": 1}}  # fmt: skip
         made = client.create_query(query)
         hour = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T01:00:00Z"}

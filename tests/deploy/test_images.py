@@ -150,8 +150,8 @@ def test_tls_of_services_is_sealed_with_ml_kem_too(store: Store, build: Build) -
 
 
 def _wait_for(port: int) -> None:
-    """Until something listens there. Raises ConnectionRefusedError after 20 s."""
-    for left in reversed(range(100)):
+    """Until something listens there. Raises ConnectionRefusedError after 120 s."""
+    for left in reversed(range(600)):
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
