@@ -49,7 +49,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="A one-time secret with which a party may enrol",
         openapi_extra=takes(GrantRequest, examples.GRANT),
     )
-    async def grant(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def create_grant(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         body = await read_body(request, GrantRequest)
         granted = await enrolment.issue_grant(aggregator, body)
         return answer(request, granted, status=201)
@@ -83,7 +83,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="Announce a party's key of a new epoch",
         openapi_extra=takes(Signed[EpochKey]),
     )
-    async def announce(
+    async def announce_party_keys(
         request: Request, party: str, epoch: int, aggregator: AggregatorPart, caller: Curator
     ) -> Response:
         if caller.subject != party:
@@ -100,7 +100,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
     )
-    async def follow(
+    async def follow_party_identity(
         request: Request,
         party: str,
         aggregator: AggregatorPart,
@@ -125,7 +125,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="Put another token in the place of a party's ended one, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
     )
-    async def renew(
+    async def renew_party_token(
         request: Request, party: str, aggregator: AggregatorPart, directory: DirectoryPart
     ) -> None:
         signed = await read_body(request, Signed[TokenRenewal])
@@ -147,7 +147,7 @@ def add_enrolment(app: FastAPI) -> None:
     @app.delete(
         "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"
     )
-    async def revoke(
+    async def remove_party(
         party: str,
         aggregator: AggregatorPart,
         directory: DirectoryPart,
@@ -159,7 +159,7 @@ def add_enrolment(app: FastAPI) -> None:
         authenticator.forget()
 
     @app.get("/v1/roster", tags=["roster"], summary="Parties in the order of their enrolment")
-    async def roster(
+    async def get_roster(
         request: Request, page: PageQuery, aggregator: AggregatorPart, _: Operator
     ) -> Response:
         async with aggregator.database.reading() as transaction:

@@ -40,7 +40,7 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="Replace the identity by the pair that it committed to",
         openapi_extra=takes(SuccessorRequest),
     )
-    async def successor(
+    async def succeed_identity(
         request: Request,
         aggregator: AggregatorPart,
         intake: IntakePart,
@@ -61,7 +61,7 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="End the identity without a successor, by the pair that it committed to",
         openapi_extra=takes(RevocationRequest),
     )
-    async def revocation(
+    async def revoke_identity(
         request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
     ) -> Response:
         asked = await read_body(request, RevocationRequest)
@@ -73,7 +73,7 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="Make a new seal key now; the old one opens no new round, or dies at once",
         openapi_extra=takes(RotationRequest, examples.ROTATION),
     )
-    async def rotation(
+    async def rotate_seal_key(
         request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
     ) -> dict[str, Any]:
         asked = await read_body(request, RotationRequest)

@@ -22,7 +22,7 @@ def add_anchors(app: FastAPI) -> None:
     """Add them to the app."""
 
     @app.get("/v1/anchors", tags=["parties"], summary="The services as the parties here know them")
-    async def anchors(_: Operator, known: AnchorsPart) -> Response:
+    async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
         return answer(await known.listed())
 
     @app.put(
@@ -32,7 +32,9 @@ def add_anchors(app: FastAPI) -> None:
         summary="Show the chain of a service's identities, where the service is gone",
         openapi_extra=takes(IdentityChain),
     )
-    async def show(request: Request, name: str, _: Operator, known: AnchorsPart) -> None:
+    async def follow_anchor_identity(
+        request: Request, name: str, _: Operator, known: AnchorsPart
+    ) -> None:
         await known.take(name, await read_body(request, IdentityChain))
 
     @app.post(
@@ -41,7 +43,9 @@ def add_anchors(app: FastAPI) -> None:
         summary="Confirm a service's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
     )
-    async def confirm(request: Request, name: str, _: Operator, known: AnchorsPart) -> Response:
+    async def confirm_anchor(
+        request: Request, name: str, _: Operator, known: AnchorsPart
+    ) -> Response:
         body = await read_body(request, ConfirmationRequest)
         return answer(await known.confirm(name, body.fingerprint))
 
@@ -51,5 +55,5 @@ def add_anchors(app: FastAPI) -> None:
         status_code=204,
         summary="Forget an aggregator: nobody here takes part in its rounds any more",
     )
-    async def drop(name: str, _: Operator, known: AnchorsPart) -> None:
+    async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
         await known.drop(name)
