@@ -116,6 +116,7 @@ def _parse_instant(value: object) -> datetime:
         raise PydanticCustomError("instant", "lies outside the years 1 to 9999 in UTC") from None
 
 
+@lru_cache(maxsize=4096)  # a round's times are told again and again
 def format_instant(value: datetime) -> str:
     """RFC 3339 in UTC, with milliseconds or microseconds only where there are some."""
     timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
