@@ -21,7 +21,8 @@ class Job(Shown):
     stage: str | None
     remaining_s: float | None
     error: dict[str, Any] | None
-    submitted: datetime
+    created: datetime
+    finished: datetime | None
 
     @property
     def over(self) -> bool:
