@@ -12,7 +12,7 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import grants, renewals
 from common.web.auth import Authenticator
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
 from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
@@ -40,9 +40,27 @@ from coordinator.web import (
     model_response,
     time_text,
 )
+from tacit.answers.registry import (
+    FollowedIdentity,
+    ListOfGrants,
+    ListOfParties,
+    PairedAggregator,
+    PairedAggregators,
+    ReturnedParty,
+    RosterPage,
+)
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
-from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest, TokenRenewal
+from tacit.protocol.enrolment import (
+    GRANT_HEADER,
+    Enrolment,
+    EnrolmentAnswer,
+    GrantAnswer,
+    GrantRequest,
+    TokenAnswer,
+    TokenRenewal,
+)
+from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
 
@@ -78,6 +96,7 @@ async def _no_subject(asked: NewToken) -> None:
 def _add_aggregators(app: FastAPI) -> None:
     @app.post(
         "/v1/aggregators",
+        **gives(PairedAggregator, 201),
         tags=["registry"],
         status_code=201,
         summary="Pair an aggregator",
@@ -93,7 +112,12 @@ def _add_aggregators(app: FastAPI) -> None:
         body = await read_body(request, AggregatorRequest)
         return _aggregator(await registry.pair(database, own, peers, body))
 
-    @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
+    @app.get(
+        "/v1/aggregators",
+        **gives(PairedAggregators),
+        tags=["registry"],
+        summary="The paired aggregators",
+    )
     async def list_aggregators(
         database: DatabasePart,
         looks: Annotated[HealthLooks, Depends(part(HealthLooks))],
@@ -113,6 +137,7 @@ def _add_aggregators(app: FastAPI) -> None:
 
     @app.get(
         "/v1/aggregators/{aggregator}/identity",
+        **gives(IdentityChain),
         tags=["registry"],
         summary="The chain of an aggregator's identities, as it was followed last",
     )
@@ -126,6 +151,7 @@ def _add_aggregators(app: FastAPI) -> None:
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",
+        **gives(PairedAggregator),
         tags=["registry"],
         summary="Confirm an aggregator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
@@ -155,6 +181,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/grants",
+        **gives(GrantAnswer, 201),
         tags=["registry"],
         status_code=201,
         summary="A one-time secret with which a party may enrol",
@@ -170,6 +197,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get(
         "/v1/grants",
+        **gives(ListOfGrants),
         tags=["registry"],
         summary="Grants that are neither used nor expired, without their secrets",
     )
@@ -190,6 +218,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/enrolments",
+        **gives(EnrolmentAnswer, 201),
         tags=["registry"],
         status_code=201,
         summary="Enrol a curator or a host with a one-time secret",
@@ -216,7 +245,12 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         )
         return await answer_enrolment(request, limit, large, enrolled)
 
-    @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
+    @app.get(
+        "/v1/parties",
+        **gives(ListOfParties),
+        tags=["registry"],
+        summary="Curators and hosts, with their numbers",
+    )
     async def list_parties(
         request: Request,
         page: PageQuery,
@@ -230,7 +264,9 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         items = [_party(row) for row in found]
         return page_response(request, "parties", items, page.limit, "id", total=total)
 
-    @app.get("/v1/curators", tags=["registry"], summary="The roster, by number")
+    @app.get(
+        "/v1/curators", **gives(RosterPage), tags=["registry"], summary="The roster, by number"
+    )
     async def list_curators(
         request: Request,
         page: PageQuery,
@@ -245,6 +281,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.put(
         "/v1/parties/{party}/identity",
+        **gives(FollowedIdentity),
         tags=["registry"],
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
@@ -268,6 +305,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/parties/{party}/token",
+        **gives(TokenAnswer),
         tags=["registry"],
         summary="Another token for a party whose own was ended, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
@@ -304,6 +342,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/parties/{party}/return",
+        **gives(ReturnedParty),
         tags=["registry"],
         summary="A party that left is back, with its old ledger; its new token is shown once",
     )
