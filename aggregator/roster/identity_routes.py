@@ -14,7 +14,7 @@ from aggregator.roster import coordinator, enrolment
 from aggregator.roster.enrolment import CoordinatorAnswer, CoordinatorRequest, PairedCoordinator
 from aggregator.settings import AggregatorSettings
 from aggregator.store import admission
-from aggregator.web import Coordinator, Operator
+from aggregator.web import Operator, Watcher
 from common.web import own_identity
 from common.web.auth import Authenticator
 from common.web.bodies import gives, takes
@@ -25,7 +25,7 @@ from tacit.answers.aggregators import AggregatorIdentity
 from tacit.crypto.hybrid_signing import HybridPublicKey
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import EpochKey
-from tacit.protocol.identities import IdentityChain, Role
+from tacit.protocol.identities import CoordinatorRenewal, IdentityChain, Role
 from tacit.wire import encode_binary
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -142,13 +142,29 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         "/v1/coordinator/identity",
         tags=["identity"],
         status_code=204,
-        summary="The coordinator shows the chain of its identities",
+        summary="Show the chain of the coordinator's identities",
         openapi_extra=takes(IdentityChain),
     )
     async def follow_coordinator_identity(
-        request: Request, aggregator: AggregatorPart, _: Coordinator
+        request: Request,
+        aggregator: AggregatorPart,
+        authenticator: AuthenticatorPart,
+        _: Watcher,
     ) -> None:
-        await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+        try:
+            await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+        finally:  # after a compromised key its tokens ended
+            authenticator.forget()
+
+    @app.post(
+        "/v1/coordinator/token",
+        tags=["identity"],
+        status_code=204,
+        summary="Put another token in the place of the coordinator's ended one, by its identity",
+        openapi_extra=takes(CoordinatorRenewal),
+    )
+    async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) -> None:
+        await coordinator.renew(aggregator, await read_body(request, CoordinatorRenewal))
 
     @app.get(
         "/v1/coordinator/identity",

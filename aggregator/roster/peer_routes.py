@@ -11,7 +11,7 @@ from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.roster import peers
 from aggregator.roster.peers import ListOfPeers, PeerAnswer, PeerRequest
-from aggregator.web import Coordinator, Operator
+from aggregator.web import Operator, Watcher
 from common.web.bodies import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
@@ -56,7 +56,7 @@ def add_peers(app: FastAPI) -> None:
         openapi_extra=takes(IdentityChain),
     )
     async def follow_peer_identity(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Coordinator
+        request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
     ) -> None:
         await peers.follow(aggregator, peer, await read_body(request, IdentityChain))
 

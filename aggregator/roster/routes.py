@@ -21,6 +21,7 @@ from common.web.bodies import gives, takes
 from common.web.grants import EnrolmentRefused, answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
+from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
 from tacit.answers.aggregators import AnnouncedKey, PartiesOfRoster
 from tacit.answers.registry import FollowedIdentity
@@ -32,7 +33,6 @@ from tacit.protocol.enrolment import (
     EpochKey,
     GrantAnswer,
     GrantRequest,
-    TokenAnswer,
     TokenRenewal,
 )
 from tacit.protocol.party_identities import PartyChain
@@ -128,30 +128,29 @@ def add_enrolment(app: FastAPI) -> None:
 
     @app.post(
         "/v1/parties/{party}/token",
-        **gives(TokenAnswer, also=[CBOR]),
         tags=["roster"],
-        summary="Another token for a party whose own was ended, by its identity",
+        status_code=204,
+        summary="Put another token in the place of a party's ended one, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
     )
     async def renew_party_token(
         request: Request, party: str, aggregator: AggregatorPart, directory: DirectoryPart
-    ) -> Response:
+    ) -> None:
         signed = await read_body(request, Signed[TokenRenewal])
         async with aggregator.database.reading() as transaction:
             known = await store.active_party(transaction, party)
         if known is None:
             raise UnknownParty
-        asked = renewals.check_request(
+        await renewals.renew_by_identity(
+            aggregator.database,
+            tables.tokens,
             signed,
+            renewals.Holder(Scope.CURATOR, party),
             service=aggregator.id,
-            party=party,
             identity_key=known.identity_key,
-            now=aggregator.clock.now(),
+            clock=aggregator.clock,
         )
-        async with aggregator.database.begin() as transaction:
-            renewed = await renewals.renew(transaction, tables.tokens, asked, aggregator.clock)
         directory.forget()
-        return answer(request, renewed)
 
     @app.delete(
         "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"

@@ -9,8 +9,10 @@ from fastapi import Depends, FastAPI, Request, Response
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
+from aggregator.roster.senders import SenderDirectory
 from aggregator.rounds import identity_ends, key_sweep
 from aggregator.web import Operator
+from common.web.auth import Authenticator
 from common.web.bodies import gives, takes
 from common.web.own_identity import (
     IdentityAnswer,
@@ -25,6 +27,8 @@ from tacit.wire import WireModel
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 IntakePart = Annotated[Intake, Depends(part(Intake))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
 
 
 class RotationRequest(WireModel):
@@ -44,10 +48,19 @@ def add_key_rotation(app: FastAPI) -> None:
         openapi_extra=takes(SuccessorRequest),
     )
     async def succeed_identity(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+        request: Request,
+        aggregator: AggregatorPart,
+        intake: IntakePart,
+        authenticator: AuthenticatorPart,
+        directory: DirectoryPart,
+        _: Operator,
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
-        return answer(request, await identity_ends.rotate(aggregator, intake, asked))
+        try:
+            return answer(request, await identity_ends.rotate(aggregator, intake, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
+            directory.forget()
 
     @app.post(
         "/v1/identity/revocation",

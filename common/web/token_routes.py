@@ -94,7 +94,7 @@ def add_tokens(
         "/v1/tokens/end",
         **gives(EndedTokens),
         tags=["tokens"],
-        summary="End every token but the caller's own, after a theft; parties renew theirs",
+        summary="End every token but the caller's own, after a theft; identities renew their own",
     )
     async def end_tokens(caller: Operator) -> dict[str, Any]:
         async with database().begin() as transaction:

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from common.store.erasure import Erasure
 from common.web import own_identity as shown_identity
+from common.web.auth import Authenticator
 from common.web.bodies import gives, takes
 from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
@@ -27,6 +28,7 @@ from tacit.wire import encode_binary
 RegistryPart = Annotated[Registry, Depends(part(Registry))]
 IdentitiesPart = Annotated[Identities, Depends(part(Identities))]
 ErasurePart = Annotated[Erasure, Depends(part(Erasure))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 
 def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
@@ -81,10 +83,14 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
         registry: RegistryPart,
         identities: IdentitiesPart,
         erasure: ErasurePart,
+        authenticator: AuthenticatorPart,
         _: Operator,
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
-        return model_response(await own_identity.rotate(registry, identities, erasure, asked))
+        try:
+            return model_response(await own_identity.rotate(registry, identities, erasure, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
 
     @app.post(
         "/v1/identity/revocation",

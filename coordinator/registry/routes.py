@@ -57,7 +57,6 @@ from tacit.protocol.enrolment import (
     EnrolmentAnswer,
     GrantAnswer,
     GrantRequest,
-    TokenAnswer,
     TokenRenewal,
 )
 from tacit.protocol.identities import IdentityChain
@@ -148,6 +147,21 @@ def _add_aggregators(app: FastAPI) -> None:
         if shown is None:
             raise UnknownAggregator("no chain of such an aggregator is known")
         return json_response(shown)
+
+    @app.put(
+        "/v1/aggregators/{aggregator}/identity",
+        tags=["registry"],
+        status_code=204,
+        summary="Show the chain of an aggregator's identities, where the aggregator is gone",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow_aggregator_identity(
+        request: Request,
+        aggregator: str,
+        identities: Annotated[Identities, Depends(part(Identities))],
+        _: Operator,
+    ) -> None:
+        await identities.take(aggregator, await read_body(request, IdentityChain))
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",
@@ -305,29 +319,28 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/parties/{party}/token",
-        **gives(TokenAnswer),
         tags=["registry"],
-        summary="Another token for a party whose own was ended, by its identity",
+        status_code=204,
+        summary="Put another token in the place of a party's ended one, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
     )
     async def renew_party_token(
         request: Request, party: str, database: DatabasePart, own: RegistryPart
-    ) -> Response:
+    ) -> None:
         signed = await read_body(request, Signed[TokenRenewal])
         async with database.reading() as transaction:
             known = await store.party(transaction, party)
         if known is None or known.left is not None:
             raise UnknownParty
-        asked = renewals.check_request(
+        await renewals.renew_by_identity(
+            database,
+            tables.tokens,
             signed,
+            renewals.Holder(Scope.CURATOR, party),
             service=own.deployment,
-            party=party,
             identity_key=known.identity_key,
-            now=own.clock.now(),
+            clock=own.clock,
         )
-        async with database.begin() as transaction:
-            renewed = await renewals.renew(transaction, tables.tokens, asked, own.clock)
-        return model_response(renewed)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
     async def leave_deployment(

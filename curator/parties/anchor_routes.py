@@ -13,6 +13,7 @@ from common.web.wire import read_body
 from curator import examples
 from curator.parties.anchors import Anchors, AnchorsAnswer
 from curator.web import Operator, answer
+from tacit.protocol.identities import IdentityChain
 
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
@@ -28,6 +29,18 @@ def add_anchors(app: FastAPI) -> None:
     )
     async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
         return answer(await known.listed())
+
+    @app.put(
+        "/v1/anchors/{name}/identity",
+        tags=["parties"],
+        status_code=204,
+        summary="Show the chain of a service's identities, where the service is gone",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow_anchor_identity(
+        request: Request, name: str, _: Operator, known: AnchorsPart
+    ) -> None:
+        await known.take(name, await read_body(request, IdentityChain))
 
     @app.post(
         "/v1/anchors/{name}/confirmation",
