@@ -1,13 +1,12 @@
-"""Examples of request bodies, and the API document of the hot path's plain routes."""
+"""Examples of request bodies, and what the API document says of the hot path's plain routes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI
 from pydantic import RootModel
 
-from common.web.bodies import takes
+from common.web.bodies import OCTETS, described, takes
 from common.web.problems import openapi_responses
 from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
 
@@ -57,66 +56,66 @@ class CarriedPieces(RootModel[tuple[CarriedPiece, ...]]):
     """Pieces of several rounds and parties."""
 
 
-def _operation(summary: str, body: dict[str, Any], *, of_round: bool = True) -> dict[str, Any]:
-    stored = {
-        "description": "Stored durably (200: it was known before)",
-        "content": {"application/json": {"schema": ItemAnswer.model_json_schema()}},
+class ItemAnswers(RootModel[tuple[ItemAnswer, ...]]):
+    """An answer to each item of an array, in its order."""
+
+
+def _operation(
+    name: str, summary: str, body: dict[str, Any], *, of_round: bool = True
+) -> dict[str, Any]:
+    several = described(ItemAnswers)
+    stored = {"anyOf": [described(ItemAnswer), several]} if of_round else several
+    answers = {
+        "200": "An item that was known before; or an answer for each item of an array",
+        **({"201": "Stored durably"} if of_round else {}),
     }
-    responses: dict[str, Any] = {"200": stored, "201": stored}
+    responses: dict[str, Any] = {
+        status: {"description": words, "content": {"application/json": {"schema": stored}}}
+        for status, words in answers.items()
+    }
     for status, problem in openapi_responses().items():
         responses.setdefault(str(status), problem)
-    return {
+    operation = {
         "tags": ["pieces"],
+        "operationId": name,
         "summary": summary,
         "parameters": [_ROUND_ID] if of_round else [],
         "security": [{"HTTPBearer": []}],
         "responses": responses,
         **body,
     }
+    return {"post": operation}
 
 
-def document_plain_routes(app: FastAPI) -> None:
-    """Add the routes that FastAPI does not handle to the OpenAPI document of `app`."""
-    made = app.openapi
-    one, several = takes(Piece, PIECE), takes(CarriedPieces, [CARRIED_PIECE])
-    octets = {"schema": {"type": "string", "format": "binary"}}
-    batch = {"requestBody": {"required": True, "content": {"application/octet-stream": octets}}}
-    batch["requestBody"]["content"]["application/cbor"] = octets  # type: ignore[index]
-
-    def openapi() -> dict[str, Any]:
-        document = made()
-        paths = document["paths"]
-        paths["/v1/rounds/{round_id}/pieces"] = {
-            "post": _operation(
-                "A lone curator's sealed piece, or an array of pieces; each of them may carry the "
-                "`token` of another party, whose it then is",
-                one,
-            )
-        }
-        paths["/v1/rounds/{round_id}/batches"] = {
-            "post": _operation(
-                "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
-                "of them may carry the `token` of another host, whose it then is",
-                batch,
-            )
-        }
-        paths["/v1/pieces"] = {
-            "post": _operation(
-                "Sealed pieces of several rounds and parties, in an array; each names its `round`, "
-                "and may carry the `token` of another party, whose it then is",
-                several,
-                of_round=False,
-            )
-        }
-        content = {"application/cbor": octets}
-        paths["/v1/batches"] = {
-            "post": _operation(
-                "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
-                "`round`, and may carry the `token` of another host, whose it then is",
-                {"requestBody": {"required": True, "content": content}},
-                of_round=False,
-            )
-        }
-        return document
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def plain_paths() -> dict[str, dict[str, Any]]:
+    """The routes that FastAPI does not handle, for the API document."""
+    cbor = {"application/cbor": OCTETS}
+    batch = {"application/octet-stream": OCTETS, **cbor}
+    return {
+        "/v1/rounds/{round_id}/pieces": _operation(
+            "submit_round_pieces",
+            "A lone curator's sealed piece, or an array of pieces; each of them may carry the "
+            "`token` of another party, whose it then is",
+            takes(Piece, PIECE),
+        ),
+        "/v1/rounds/{round_id}/batches": _operation(
+            "submit_round_batches",
+            "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
+            "of them may carry the `token` of another host, whose it then is",
+            {"requestBody": {"required": True, "content": batch}},
+        ),
+        "/v1/pieces": _operation(
+            "submit_pieces",
+            "Sealed pieces of several rounds and parties, in an array; each names its `round`, "
+            "and may carry the `token` of another party, whose it then is",
+            takes(CarriedPieces, [CARRIED_PIECE]),
+            of_round=False,
+        ),
+        "/v1/batches": _operation(
+            "submit_batches",
+            "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
+            "`round`, and may carry the `token` of another host, whose it then is",
+            {"requestBody": {"required": True, "content": cbor}},
+            of_round=False,
+        ),
+    }

@@ -11,10 +11,11 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
+from cli import gone_services
 from cli.archives.envelope import Sealer
 from cli.archives.pairs import CONTENT, opened_pair
 from cli.backup import PassphraseFile, opening_holder, sealing_holder
@@ -25,6 +26,10 @@ from tacit.client.problems import Problem
 from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
 from tacit.wire import encode_binary
 
+_LEFT: Final = (
+    "\ntokens of parties and of the coordinator ended here, and are renewed by their identities; "
+    "those of people, devices and owners are as before: `tacit token end` ends them"
+)
 Service = Annotated[
     str | None,
     typer.Argument(help="An aggregator of --home, or `coordinator`; not with --url."),
@@ -96,7 +101,8 @@ def rotate_identity(
             overlap_s=overlap_s,
         )
     said = {**found, "file": str(following)}
-    return Answer(said, lambda: typer.echo(_rotated(found, next, following)))
+    left = _LEFT if compromised else ""
+    return Answer(said, lambda: typer.echo(_rotated(found, next, following) + left))
 
 
 @at_target
@@ -113,11 +119,25 @@ def revoke_identity(
     compromised: Annotated[
         bool, typer.Option("--compromised", help="Also what it signed before may be a thief's.")
     ] = False,
+    chain_from: Annotated[
+        str | None,
+        typer.Option(
+            help="The service is gone: who followed it, an aggregator's coordinator or one of a "
+            "coordinator's aggregators. The revocation is written to a file."
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="With --chain-from: the file, for `tacit keys show`.")
+    ] = Path("revoked.json"),
 ) -> Answer:
     """End the identity of a coordinator or an aggregator for good, without another one.
 
     Its rounds abort, its keys are destroyed, and all who follow it refuse it. It cannot be undone.
     """
+    if chain_from is not None:
+        return gone_services.revoke(
+            service, opened_pair(next, opening_holder(key, passphrase_file)), chain_from, out
+        )
     with _service(target, service) as client:
         secret = encode_binary(opened_pair(next, opening_holder(key, passphrase_file)))
         found = client.revoke_identity(secret, compromised=compromised)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli import dev_authority, identity_keys, key_rotation
+from cli import dev_authority, gone_services, identity_keys, key_rotation
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -28,6 +28,7 @@ app.add_typer(key_rotation.app, name="rotate")
 app.command("next")(identity_keys.next_key)
 app.command("confirm")(identity_keys.confirm)
 app.command("revoke")(identity_keys.revoke_identity)
+app.command("show")(gone_services.show)
 
 
 @app.command("list")

@@ -112,8 +112,8 @@ def revoke(
 def end(target: Target, service: Service = "coordinator") -> Answer:
     """End every token of a service but your own, after a theft.
 
-    Parties get others by their identities, by themselves. Devices, owners, analysts, and a
-    coordinator at its aggregators, need new ones by hand.
+    Parties, and a coordinator at its aggregators, put others in place by their identities, by
+    themselves. Devices, owners and analysts need new ones by hand.
     """
     with _client(target, service) as client:
         found = client.end_tokens()

@@ -18,7 +18,7 @@ from cli.context import Answer, digits, fail, plain_errors, printed, tabled
 from cli.deployment import trusted
 from tacit import Client, Problem
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.identities import IdentityChain
+from tacit.protocol.identities import IdentityChain, Role
 from tacit.protocol.trust import Pinned, Trust
 from tacit.wire import format_instant
 
@@ -101,7 +101,10 @@ def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) 
 @app.command("refresh")
 def refresh(
     urls: Annotated[
-        list[str], typer.Argument(help="Addresses of the coordinator and of aggregators.")
+        list[str],
+        typer.Argument(
+            help="Addresses of the coordinator and of aggregators; files of `tacit keys revoke`."
+        ),
     ],
     file: TrustFile = DEFAULT_FILE,
 ) -> None:
@@ -118,8 +121,10 @@ def refresh(
 
 
 def _refreshed(trust: Trust, url: str) -> Trust:
-    """With what one service shows of its identities."""
+    """With what one service, or a file, shows of identities."""
     now = datetime.now(UTC)
+    if Path(url).is_file():
+        return _following(trust, IdentityChain.model_validate_json(Path(url).read_bytes()), now)
     with Client(url, verify=trusted(url)) as client:
         for document in ("tacit-coordinator", "tacit-aggregator"):
             try:
@@ -128,11 +133,15 @@ def _refreshed(trust: Trust, url: str) -> Trust:
                 if problem.status == 404:
                     continue
                 raise
-            chain = IdentityChain.model_validate_json(json.dumps(shown))
-            if document == "tacit-coordinator":
-                return trust.following_coordinator(chain, now)
-            return trust.following(chain.documents[0].statement.name, chain, now)
+            return _following(trust, IdentityChain.model_validate_json(json.dumps(shown)), now)
     return trust  # its identity is a key alone, or an older release's: nothing follows from it
+
+
+def _following(trust: Trust, chain: IdentityChain, now: datetime) -> Trust:
+    document = chain.documents[0].statement
+    if document.role is Role.COORDINATOR:
+        return trust.following_coordinator(chain, now)
+    return trust.following(document.name, chain, now)
 
 
 @app.command("show")

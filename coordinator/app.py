@@ -46,6 +46,7 @@ from coordinator.registry.health import HealthLooks
 from coordinator.registry.identities import Identities
 from coordinator.registry.identity_routes import add_identity
 from coordinator.registry.peers import Peers
+from coordinator.registry.renewals import Renewals
 from coordinator.registry.routes import add_registry
 from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suite_routes import add_suites
@@ -96,7 +97,8 @@ def create_app(
         sweeper = own_identity.Sweeper(own, erasure, time)
         await sweeper.look()
         tracer: Tracer = app.state.tracer
-        peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer)
+        renewals = Renewals(database, own, settings.deployment, time)
+        peers = Peers(settings.aggregator_timeout_s, transports, settings.trust(), tracer, renewals)
         changes = Changes(database)
         ledger = Ledger(database, time, lambda: None if own.revoked else own.current)
         await ledger.load()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+from common.web.bodies import OCTETS
 
 READING: dict[str, Any] = {
     "curator": "house-17",
@@ -71,7 +74,6 @@ READING_SCHEMA: dict[str, Any] = {
 
 def readings_body() -> dict[str, Any]:
     """The `openapi_extra` of the route that takes readings."""
-    one = {"schema": READING_SCHEMA, "example": READING}
     return {
         "requestBody": {
             "required": True,
@@ -82,7 +84,7 @@ def readings_body() -> dict[str, Any]:
                     },
                     "example": [READING],
                 },
-                "application/x-ndjson": one,
+                "application/x-ndjson": {**OCTETS, "example": json.dumps(READING)},
             },
         }
     }
@@ -92,10 +94,10 @@ IMPORT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            "text/csv": {"schema": {"type": "string"}},
-            "application/atom+xml": {"schema": {"type": "string"}},
-            "application/gzip": {"schema": {"type": "string", "format": "binary"}},
-            "application/x-xz": {"schema": {"type": "string", "format": "binary"}},
+            "text/csv": OCTETS,
+            "application/atom+xml": OCTETS,
+            "application/gzip": OCTETS,
+            "application/x-xz": OCTETS,
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
@@ -116,11 +118,11 @@ ITEMS_BODY: dict[str, Any] = {
         "required": True,
         "content": {
             "text/plain": {
-                "schema": {"type": "string"},
+                **OCTETS,
                 "example": "home news sports\nnews home\n",
             },
             "application/x-ndjson": {
-                "schema": {"type": "string"},
+                **OCTETS,
                 "example": '["home", "news", "sports"]\n["news", "home"]\n',
             },
         },

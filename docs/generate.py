@@ -106,6 +106,14 @@ def _command(path: str, command: Any) -> list[str]:
     return lines
 
 
+def api_document(service: str) -> dict[str, Any]:
+    """The OpenAPI document of a service with all its routes."""
+    kind = settings_class(service)
+    all_on = {"console": True} if "console" in kind.model_fields else {}
+    document: dict[str, Any] = import_module(f"{service}.app").create_app(kind(**all_on)).openapi()
+    return document
+
+
 def api_page() -> str:
     """Every route of every service."""
     lines = [
@@ -114,10 +122,7 @@ def api_page() -> str:
         "needs no network. Errors are problems as in RFC 9457.\n",
     ]
     for service in SERVICES:
-        kind = settings_class(service)
-        all_on = {"console": True} if "console" in kind.model_fields else {}
-        app = import_module(f"{service}.app").create_app(kind(**all_on))
-        document = app.openapi()
+        document = api_document(service)
         lines += [f"## {service.capitalize()}\n", "| route | what it does |", "|---|---|"]
         for path, operations in sorted(document["paths"].items()):
             for method, operation in operations.items():

@@ -2,15 +2,19 @@
 
     python constrained_curator.py state.json enrol tctjoin_...
     python constrained_curator.py state.json contribute 2025-11-03T18:00:00Z 1.234
+    python constrained_curator.py state.json rotate
 
 The second gives a reading of energy_import in kWh and its time, and takes part in every open round;
-run it again until all is delivered, it sends the same bytes. It needs Python 3.11, `cryptography`
-50, and for proofs `pycryptodome` (TurboSHAKE128; all else of a proof is integers). It seals with
-X25519 and ML-KEM-768 together (rounds of format 2) and in no other way. It takes part in rounds of
-`sum` and `count`, declared or proved, with additive sharing whose noise the aggregators add
-(`distributed`, layer `aggregator`), within a lifetime budget of its own (EPSILON). It refuses all
-others, and says which member of the query or the descriptor made it do so. The wire is described in
-docs/reference/protocol.md.
+run it again until all is delivered, it sends the same bytes. The third replaces the device's key;
+run it again until all services know the new one. Where the key may be stolen, `enrol` takes a join
+token of grants with `replaces`, over the same state: what was spent stays spent.
+
+It needs Python 3.11, `cryptography` 50, and for proofs `pycryptodome` (TurboSHAKE128; all else of a
+proof is integers). It seals with X25519 and ML-KEM-768 together (rounds of format 2) and in no
+other way. It takes part in rounds of `sum` and `count`, declared or proved, with additive sharing
+whose noise the aggregators add (`distributed`, layer `aggregator`), within a lifetime budget of its
+own (EPSILON). It refuses all others, and says which member of the query or the descriptor made it
+do so. The wire is described in docs/reference/protocol.md.
 """
 
 import base64
@@ -35,6 +39,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519Pu
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 EPSILON = Fraction(100)  # the most that this device will ever spend
+OVERLAP = timedelta(days=7)  # how long what a replaced key signed is accepted
 SKEW = timedelta(seconds=300)  # how far clocks may lie apart
 TAKEN = {  # what a query may say; None: nothing
     "function": ("sum", "count"),
@@ -250,7 +255,12 @@ def new_state(token):
 
 
 def enrol(path, text):
-    state = load(path) if os.path.exists(path) else new_state(json.loads(unb64(text[8:])))
+    token = json.loads(unb64(text[8:]))
+    state = load(path) if os.path.exists(path) else new_state(token)
+    if token["coordinator"]["secret"] != state["coordinator"]["secret"]:  # another key, same budget
+        demand(token["party"] == state["party"], "the join token is for another party")
+        past = dict.fromkeys(state["rounds"], "identity")  # not answered again
+        state = {**new_state(token), "spent": state["spent"], "rounds": past}
     save(path, state)  # keys are durable before anybody hears of them
     identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
     # An enrolment names a key of suite 1; this client seals nothing under it, and forgets it.
@@ -288,6 +298,38 @@ def enrol(path, text):
     }
     coordinator = state["coordinator"]
     ask(f"{coordinator['url']}/v1/parties/{me}/suites", body, coordinator["token"], "PUT")
+
+
+def rotate(path):
+    """Another key, signed by the one before. That one signs until all services know the new one."""
+    state, old = load(path), "identity"
+    if "next" not in state:
+        state["next"] = b64(Ed25519PrivateKey.generate().private_bytes_raw())
+        keys = [Ed25519PrivateKey.from_private_bytes(unb64(state[name])) for name in ("next", old)]
+        new_public, old_public = (b64(key.public_key().public_bytes_raw()) for key in keys)
+        now = datetime.now(UTC)
+        statement = {
+            "format": "tacit.party-succession/2",
+            "deployment": state["coordinator"]["party"],
+            "party": state["party"],
+            "from": fingerprint_of(old_public),
+            "identity_key": new_public,
+            "effective": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            "overlap_until": f"{now + OVERLAP:%Y-%m-%dT%H:%M:%SZ}",
+        }
+        message = b"tacit party succession v2\0" + canonical(statement)
+        signature, old_signature = (b64(key.sign(message)) for key in keys)
+        link = {"statement": statement, "signature": signature, "old_signature": old_signature}
+        state["links"] = [*state.get("links", []), link]
+        save(path, state)  # the key is durable before anybody hears of it
+    for grant in [state["coordinator"], *state["aggregators"].values()]:
+        if grant.get("links") != len(state["links"]):
+            place = f"{grant['url']}/v1/parties/{state['party']}/identity"
+            ask(place, {"links": state["links"]}, grant["token"], "PUT")
+            grant["links"] = len(state["links"])
+            save(path, state)
+    state[old] = state.pop("next")
+    save(path, state)
 
 
 def bits_of(value, top):
@@ -562,4 +604,6 @@ def contribute(path, moment, value):
 
 
 if __name__ == "__main__":
-    {"enrol": enrol, "contribute": contribute}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"enrol": enrol, "contribute": contribute, "rotate": rotate}[sys.argv[2]](
+        sys.argv[1], *sys.argv[3:]
+    )

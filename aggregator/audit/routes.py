@@ -32,7 +32,7 @@ def add_audit(app: FastAPI) -> None:
         tags=["audit"],
         summary="Who may add no noise, or stands far out, in local rounds: proposals only",
     )
-    async def noise(
+    async def audit_noise(
         aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
         _: Operator,
         alpha: Alpha = 0.05,

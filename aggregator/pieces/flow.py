@@ -79,7 +79,7 @@ def add_flow(app: FastAPI) -> None:
         summary="Uploads by hour, form and outcome: hours that are over, no count below five",
         response_model=Flow,
     )
-    async def flow(
+    async def get_flow(
         counts: Annotated[UploadCounts, Depends(part(UploadCounts))],
         _: Watcher,
         start: Begin = None,

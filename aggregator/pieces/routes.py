@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json
 
@@ -28,6 +28,7 @@ from aggregator.roster.senders import SenderDirectory
 from aggregator.store.roster import Party
 from common.web.auth import TokenUnknown, authenticate
 from common.web.direct import add_direct
+from common.web.openapi import ServiceApp
 from common.web.parts import part_of
 from common.web.problems import MalformedBody, invalid_from, status_of
 from common.web.tokens import Scope
@@ -75,7 +76,7 @@ class PieceParts:
         self.counts.add(form, error.name)
 
 
-def add_pieces(app: FastAPI) -> None:
+def add_pieces(app: ServiceApp) -> None:
     """Add them to the app, before every route that it has."""
 
     async def take_pieces(request: Request) -> Response:
@@ -93,7 +94,7 @@ def add_pieces(app: FastAPI) -> None:
             "/v1/batches": take_batch,
         },
     )
-    examples.document_plain_routes(app)
+    app.plain_paths.update(examples.plain_paths())
 
 
 async def _counted(

@@ -16,7 +16,7 @@ from aggregator.errors import UnknownSealKey
 from aggregator.pieces import peer_seals
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
-from common.web.bodies import takes
+from common.web.bodies import gives_octets, takes, takes_octets
 from common.web.parts import part
 from common.web.wire import content_type, etag_response, json_response, read_body
 from tacit.crypto.signing import Signed
@@ -40,7 +40,7 @@ def add_seal_keys(app: FastAPI) -> None:
     """Add them to the app."""
 
     @app.get("/v1/seal-keys/current", tags=["identity"], summary="The signed seal key of now")
-    async def current(request: Request, aggregator: AggregatorPart) -> Response:
+    async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
         return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
     @app.post(
@@ -49,7 +49,9 @@ def add_seal_keys(app: FastAPI) -> None:
         summary="A signed seal key for one round",
         openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
     )
-    async def for_round(request: Request, aggregator: AggregatorPart, _: Coordinator) -> Response:
+    async def create_round_seal_key(
+        request: Request, aggregator: AggregatorPart, _: Coordinator
+    ) -> Response:
         asked = await read_body(request, RoundKeyRequest)
         return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
 
@@ -57,10 +59,9 @@ def add_seal_keys(app: FastAPI) -> None:
         "/v1/seal-keys/{key_hash}",
         tags=["identity"],
         summary="A public seal key, 1,216 bytes, by its hash",
-        response_class=Response,
-        responses={200: {"content": {OCTETS: {}}}},
+        **gives_octets(),
     )
-    async def public_key(key_hash: str, aggregator: AggregatorPart) -> Response:
+    async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
         async with aggregator.database.reading() as transaction:
             raw = await store.public_key(transaction, _hash(key_hash))
         if raw is None:
@@ -73,7 +74,7 @@ def add_seal_keys(app: FastAPI) -> None:
         summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
         responses={200: {"model": Signed[SealKeyStatement]}},
     )
-    async def signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+    async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
         signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
         if signed is None:
             raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
@@ -83,9 +84,9 @@ def add_seal_keys(app: FastAPI) -> None:
         "/v1/seal-keys/{key_hash}",
         tags=["identity"],
         summary="Hand over the public seal key of another aggregator of a round",
-        openapi_extra={"requestBody": {"required": True, "content": {OCTETS: {}}}},
+        openapi_extra=takes_octets(),
     )
-    async def peer_key(
+    async def put_peer_seal_key(
         request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
     ) -> Response:
         if content_type(request) != OCTETS:

@@ -31,7 +31,7 @@ def add_sessions(app: FastAPI) -> None:
         summary="Announce a session under a seal key",
         openapi_extra=takes(Signed[Session]),
     )
-    async def announce(
+    async def announce_session(
         request: Request, party: str, session: str, aggregator: AggregatorPart, caller: Curator
     ) -> Response:
         if caller.subject != party:

@@ -14,7 +14,7 @@ from aggregator.roster import coordinator, enrolment
 from aggregator.roster.enrolment import CoordinatorRequest
 from aggregator.settings import AggregatorSettings
 from aggregator.store import admission
-from aggregator.web import Coordinator, Operator
+from aggregator.web import Operator, Watcher
 from common.web import own_identity
 from common.web.auth import Authenticator
 from common.web.bodies import takes
@@ -23,7 +23,7 @@ from common.web.parts import part
 from common.web.wire import answer, etag_response, read_body
 from tacit.crypto.hybrid_signing import HybridPublicKey
 from tacit.crypto.signing import fingerprint
-from tacit.protocol.identities import IdentityChain, Role
+from tacit.protocol.identities import CoordinatorRenewal, IdentityChain, Role
 from tacit.wire import encode_binary
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -39,7 +39,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     """Add them to the app."""
 
     @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
-    async def identity(aggregator: AggregatorPart) -> dict[str, Any]:
+    async def get_identity(aggregator: AggregatorPart) -> dict[str, Any]:
         keyring = aggregator.keyring
         ended = keyring.identities.revoked or await keyring.ended()
         current = None if ended else await keyring.current()
@@ -70,7 +70,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         tags=["identity"],
         summary="The chain of its identities: documents, and the links between them",
     )
-    async def chain(request: Request, aggregator: AggregatorPart) -> Response:
+    async def get_identity_chain(request: Request, aggregator: AggregatorPart) -> Response:
         found = await own_identity.shown(aggregator.keyring.identities)
         return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
@@ -80,14 +80,16 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="Commit to the next pair of keys, of which the service gets the public halves",
         openapi_extra=takes(HybridPublicKey),
     )
-    async def commit(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def commit_identity(
+        request: Request, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
         following = await read_body(request, HybridPublicKey)
         own = aggregator.keyring.identities
         done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
         return answer(request, done)
 
     @app.get("/v1/keys/current", tags=["identity"], summary="The signed key of this epoch")
-    async def current_key(request: Request, aggregator: AggregatorPart) -> Response:
+    async def get_current_key(request: Request, aggregator: AggregatorPart) -> Response:
         current = await aggregator.keyring.current()
         return etag_response(request, current.signed.model_dump_json().encode())
 
@@ -96,7 +98,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         tags=["identity"],
         summary="The coordinator that this aggregator is paired with",
     )
-    async def paired(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def get_coordinator(
+        request: Request, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
         return answer(request, await enrolment.paired(aggregator))
 
     @app.put(
@@ -105,7 +109,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="Pair with the one coordinator",
         openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
     )
-    async def pair(
+    async def pair_coordinator(
         request: Request,
         aggregator: AggregatorPart,
         authenticator: AuthenticatorPart,
@@ -122,18 +126,36 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         "/v1/coordinator/identity",
         tags=["identity"],
         status_code=204,
-        summary="The coordinator shows the chain of its identities",
+        summary="Show the chain of the coordinator's identities",
         openapi_extra=takes(IdentityChain),
     )
-    async def follow(request: Request, aggregator: AggregatorPart, _: Coordinator) -> None:
-        await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+    async def follow_coordinator_identity(
+        request: Request,
+        aggregator: AggregatorPart,
+        authenticator: AuthenticatorPart,
+        _: Watcher,
+    ) -> None:
+        try:
+            await coordinator.follow(aggregator, await read_body(request, IdentityChain))
+        finally:  # after a compromised key its tokens ended
+            authenticator.forget()
+
+    @app.post(
+        "/v1/coordinator/token",
+        tags=["identity"],
+        status_code=204,
+        summary="Put another token in the place of the coordinator's ended one, by its identity",
+        openapi_extra=takes(CoordinatorRenewal),
+    )
+    async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) -> None:
+        await coordinator.renew(aggregator, await read_body(request, CoordinatorRenewal))
 
     @app.get(
         "/v1/coordinator/identity",
         tags=["identity"],
         summary="The chain of the coordinator's identities, as it was followed last",
     )
-    async def followed(request: Request, aggregator: AggregatorPart) -> Response:
+    async def get_coordinator_identity(request: Request, aggregator: AggregatorPart) -> Response:
         async with aggregator.database.reading() as transaction:
             known = await admission.coordinator(transaction)
         if known is None or known.shown is None:
@@ -146,7 +168,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="Confirm the coordinator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
     )
-    async def confirm(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def confirm_coordinator(
+        request: Request, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
         body = await read_body(request, ConfirmationRequest)
         return answer(request, await coordinator.confirm(aggregator, body.fingerprint))
 
@@ -157,7 +181,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         name="part",  # clients see it in the operation's id
         summary="End the pairing: no coordinator may speak here",
     )
-    async def end_pairing(
+    async def unpair_coordinator(
         aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
     ) -> None:
         await enrolment.part(aggregator)

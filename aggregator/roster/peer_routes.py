@@ -11,7 +11,7 @@ from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.roster import peers
 from aggregator.roster.peers import PeerRequest
-from aggregator.web import Coordinator, Operator
+from aggregator.web import Operator, Watcher
 from common.web.bodies import takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
@@ -31,14 +31,14 @@ def add_peers(app: FastAPI) -> None:
         summary="Pin another aggregator",
         openapi_extra=takes(PeerRequest, examples.PEER),
     )
-    async def pin(
+    async def pin_peer(
         request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
     ) -> Response:
         body = await read_body(request, PeerRequest)
         return answer(request, await peers.pin(aggregator, body, replacing=replace))
 
     @app.get("/v1/peers", tags=["identity"], summary="The pinned aggregators, by id")
-    async def listing(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         found = await peers.listed(aggregator)
         return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
 
@@ -49,8 +49,8 @@ def add_peers(app: FastAPI) -> None:
         summary="Pass on the chain of another aggregator's identities",
         openapi_extra=takes(IdentityChain),
     )
-    async def follow(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Coordinator
+    async def follow_peer_identity(
+        request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
     ) -> None:
         await peers.follow(aggregator, peer, await read_body(request, IdentityChain))
 
@@ -60,7 +60,7 @@ def add_peers(app: FastAPI) -> None:
         summary="Confirm another aggregator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
     )
-    async def confirm(
+    async def confirm_peer(
         request: Request, peer: str, aggregator: AggregatorPart, _: Operator
     ) -> Response:
         body = await read_body(request, ConfirmationRequest)
@@ -69,5 +69,5 @@ def add_peers(app: FastAPI) -> None:
     @app.delete(
         "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
     )
-    async def remove(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
+    async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
         await peers.remove(aggregator, peer)

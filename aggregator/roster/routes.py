@@ -21,6 +21,7 @@ from common.web.bodies import takes
 from common.web.grants import EnrolmentRefused, answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
+from common.web.tokens import Scope
 from common.web.wire import answer, encode, etag_response, read_body
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
@@ -48,7 +49,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="A one-time secret with which a party may enrol",
         openapi_extra=takes(GrantRequest, examples.GRANT),
     )
-    async def grant(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    async def create_grant(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         body = await read_body(request, GrantRequest)
         granted = await enrolment.issue_grant(aggregator, body)
         return answer(request, granted, status=201)
@@ -82,7 +83,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="Announce a party's key of a new epoch",
         openapi_extra=takes(Signed[EpochKey]),
     )
-    async def announce(
+    async def announce_party_keys(
         request: Request, party: str, epoch: int, aggregator: AggregatorPart, caller: Curator
     ) -> Response:
         if caller.subject != party:
@@ -99,7 +100,7 @@ def add_enrolment(app: FastAPI) -> None:
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
     )
-    async def follow(
+    async def follow_party_identity(
         request: Request,
         party: str,
         aggregator: AggregatorPart,
@@ -120,33 +121,33 @@ def add_enrolment(app: FastAPI) -> None:
     @app.post(
         "/v1/parties/{party}/token",
         tags=["roster"],
-        summary="Another token for a party whose own was ended, by its identity",
+        status_code=204,
+        summary="Put another token in the place of a party's ended one, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
     )
-    async def renew(
+    async def renew_party_token(
         request: Request, party: str, aggregator: AggregatorPart, directory: DirectoryPart
-    ) -> Response:
+    ) -> None:
         signed = await read_body(request, Signed[TokenRenewal])
         async with aggregator.database.reading() as transaction:
             known = await store.active_party(transaction, party)
         if known is None:
             raise UnknownParty
-        asked = renewals.check_request(
+        await renewals.renew_by_identity(
+            aggregator.database,
+            tables.tokens,
             signed,
+            renewals.Holder(Scope.CURATOR, party),
             service=aggregator.id,
-            party=party,
             identity_key=known.identity_key,
-            now=aggregator.clock.now(),
+            clock=aggregator.clock,
         )
-        async with aggregator.database.begin() as transaction:
-            renewed = await renewals.renew(transaction, tables.tokens, asked, aggregator.clock)
         directory.forget()
-        return answer(request, renewed)
 
     @app.delete(
         "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"
     )
-    async def revoke(
+    async def remove_party(
         party: str,
         aggregator: AggregatorPart,
         directory: DirectoryPart,
@@ -158,7 +159,7 @@ def add_enrolment(app: FastAPI) -> None:
         authenticator.forget()
 
     @app.get("/v1/roster", tags=["roster"], summary="Parties in the order of their enrolment")
-    async def roster(
+    async def get_roster(
         request: Request, page: PageQuery, aggregator: AggregatorPart, _: Operator
     ) -> Response:
         async with aggregator.database.reading() as transaction:

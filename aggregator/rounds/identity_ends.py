@@ -18,8 +18,9 @@ from aggregator.rounds import key_sweep, state_machine
 from aggregator.store import admission
 from aggregator.store import rounds as store
 from aggregator.store.tables import identities as table
+from aggregator.store.tables import tokens
 from common.runtime.logs import describe, get_logger
-from common.store.identities import OwnIdentity, destroy_identity, replace, revoke
+from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
 from common.web.own_identity import (
     IdentityAnswer,
     RevocationAnswer,
@@ -28,6 +29,7 @@ from common.web.own_identity import (
     answer_of,
     revoked_answer,
 )
+from common.web.tokens import end_renewable
 from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.protocol.round import AbortRequest
 
@@ -45,9 +47,10 @@ async def rotate(
         coordinator = await admission.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
-        new = await replace(
-            transaction, table, coordinator.deployment, asked, aggregator.clock.now()
-        )
+        now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
+        new = await replace(transaction, table, coordinator.deployment, asked, now)
+        if request.compromised and new.serial != before:
+            await end_renewable(transaction, tokens, now)
     await sweep(aggregator, intake)
     assert new.document is not None
     return answer_of(new.document.statement)

@@ -9,8 +9,10 @@ from fastapi import Depends, FastAPI, Request, Response
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
+from aggregator.roster.senders import SenderDirectory
 from aggregator.rounds import identity_ends, key_sweep
 from aggregator.web import Operator
+from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
@@ -19,6 +21,8 @@ from tacit.wire import WireModel
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 IntakePart = Annotated[Intake, Depends(part(Intake))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
 
 
 class RotationRequest(WireModel):
@@ -36,11 +40,20 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="Replace the identity by the pair that it committed to",
         openapi_extra=takes(SuccessorRequest),
     )
-    async def successor(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    async def succeed_identity(
+        request: Request,
+        aggregator: AggregatorPart,
+        intake: IntakePart,
+        authenticator: AuthenticatorPart,
+        directory: DirectoryPart,
+        _: Operator,
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
-        return answer(request, await identity_ends.rotate(aggregator, intake, asked))
+        try:
+            return answer(request, await identity_ends.rotate(aggregator, intake, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
+            directory.forget()
 
     @app.post(
         "/v1/identity/revocation",
@@ -48,7 +61,7 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="End the identity without a successor, by the pair that it committed to",
         openapi_extra=takes(RevocationRequest),
     )
-    async def revocation(
+    async def revoke_identity(
         request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
     ) -> Response:
         asked = await read_body(request, RevocationRequest)
@@ -60,7 +73,7 @@ def add_key_rotation(app: FastAPI) -> None:
         summary="Make a new seal key now; the old one opens no new round, or dies at once",
         openapi_extra=takes(RotationRequest, examples.ROTATION),
     )
-    async def rotation(
+    async def rotate_seal_key(
         request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
     ) -> dict[str, Any]:
         asked = await read_body(request, RotationRequest)

@@ -17,7 +17,7 @@ from aggregator.rounds.opening import RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.steps import RoundSteps, take_all
 from aggregator.web import Coordinator, Watcher
-from common.web.bodies import takes
+from common.web.bodies import gives_octets, takes, takes_octets
 from common.web.parts import part
 from common.web.wire import (
     content_type,
@@ -75,7 +75,7 @@ def add_rounds(app: FastAPI) -> None:
         summary="Steps of many rounds, each answered as by its own route",
         openapi_extra=takes(Steps, examples.STEPS),
     )
-    async def several(request: Request, steps: StepsPart, _: Coordinator) -> Response:
+    async def take_round_steps(request: Request, steps: StepsPart, _: Coordinator) -> Response:
         asked = await read_body(request, Steps)
         answers = StepAnswers(answers=tuple(await take_all(steps, asked.steps)))
         return json_response(answers.model_dump_json())
@@ -86,7 +86,7 @@ def add_rounds(app: FastAPI) -> None:
         summary="Other aggregators' shares of noise for this one",
         openapi_extra=takes(RelayedPieces),
     )
-    async def contribute(
+    async def list_round_contributions(
         request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
         body = await read_body(request, RelayedPieces)
@@ -98,7 +98,9 @@ def add_rounds(app: FastAPI) -> None:
         summary="Other aggregators' shares of a proved round's verify key",
         openapi_extra=takes(RelayedKeyShares),
     )
-    async def keys(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+    async def get_verification_keys(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
         body = await read_body(request, RelayedKeyShares)
         return json_response(*await steps.keys(round_id, body))
 
@@ -108,7 +110,7 @@ def add_rounds(app: FastAPI) -> None:
         summary="Of how many of these curators no piece is held; nothing changes",
         openapi_extra=takes(AwaitedCurators, examples.AWAITED),
     )
-    async def missing(
+    async def list_missing_pieces(
         request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
         body = await read_body(request, AwaitedCurators)
@@ -122,7 +124,9 @@ def add_rounds(app: FastAPI) -> None:
         "fewer curators are held when the time is over; the round stays open then.",
         openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
     )
-    async def freeze(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+    async def freeze_round(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
         asked = await read_body(request, FreezeRequest) if await request.body() else None
         return json_response(*await steps.freeze(round_id, asked))
 
@@ -134,7 +138,9 @@ def add_rounds(app: FastAPI) -> None:
         summary="Sum the manifest, and commit to the partial sum",
         openapi_extra=takes(ManifestRequest),
     )
-    async def commit(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+    async def commit_round(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
         return json_response(
             *await steps.commit(round_id, await read_body(request, ManifestRequest))
         )
@@ -145,7 +151,9 @@ def add_rounds(app: FastAPI) -> None:
         summary="The partial sum, after everybody's commitments",
         openapi_extra=takes(RevealRequest),
     )
-    async def reveal(request: Request, round_id: str, steps: StepsPart, _: Coordinator) -> Response:
+    async def reveal_round(
+        request: Request, round_id: str, steps: StepsPart, _: Coordinator
+    ) -> Response:
         body = await read_body(request, RevealRequest)
         return json_response(*await steps.reveal(round_id, body))
 
@@ -155,7 +163,7 @@ def add_rounds(app: FastAPI) -> None:
         summary="End a round without a sum, for good",
         openapi_extra=takes(AbortRequest, examples.ABORT),
     )
-    async def abort(
+    async def abort_round(
         request: Request,
         round_id: str,
         aggregator: AggregatorPart,
@@ -172,7 +180,7 @@ def add_rounds(app: FastAPI) -> None:
         summary="Seal the transcript of a released round with Ed25519 and ML-DSA-65",
         openapi_extra=takes(Transcript),
     )
-    async def seal(
+    async def seal_round(
         request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
     ) -> Response:
         transcript = await read_body(request, Transcript)
@@ -180,7 +188,7 @@ def add_rounds(app: FastAPI) -> None:
         return json_response(sealed.model_dump_json(exclude_none=True))
 
     @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="Where a round stands")
-    async def one(
+    async def get_round(
         request: Request,
         round_id: str,
         aggregator: AggregatorPart,
@@ -205,7 +213,7 @@ def _add_verification(app: FastAPI) -> None:
         "seen. There is one set of candidates for a round, ever.",
         openapi_extra=takes(VerificationRequest),
     )
-    async def verification(
+    async def begin_verification(
         request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
         body = await read_body(request, VerificationRequest)
@@ -215,10 +223,9 @@ def _add_verification(app: FastAPI) -> None:
         "/v1/rounds/{round_id}/verification/{chunk}",
         tags=["rounds"],
         summary="A chunk of this aggregator's verifier shares, sealed for the others",
-        responses={200: {"content": {OCTETS: {}}}},
-        response_class=Response,
+        **gives_octets(),
     )
-    async def own_chunk(
+    async def get_verification_chunk(
         round_id: str, chunk: ChunkNumber, steps: StepsPart, _: Coordinator
     ) -> Response:
         return Response(await steps.verifying.chunk(round_id, chunk), media_type=OCTETS)
@@ -228,9 +235,9 @@ def _add_verification(app: FastAPI) -> None:
         tags=["rounds"],
         status_code=204,
         summary="A chunk of another aggregator's verifier shares",
-        openapi_extra={"requestBody": {"required": True, "content": {OCTETS: {}}}},
+        openapi_extra=takes_octets(),
     )
-    async def other_chunk(
+    async def put_verification_chunk(
         request: Request,
         round_id: str,
         index: AggregatorIndex,
@@ -248,7 +255,7 @@ def _add_verification(app: FastAPI) -> None:
         summary="Decide which contributions count, over the verifier shares of all",
         openapi_extra=takes(VerdictRequest),
     )
-    async def verdict(
+    async def get_verdict(
         request: Request, round_id: str, steps: StepsPart, _: Coordinator
     ) -> Response:
         body = await read_body(request, VerdictRequest)

@@ -38,6 +38,7 @@ from tacit.protocol.identities import (
     SuccessionRefused,
     commitment,
     follow,
+    revocation,
     succeed,
 )
 
@@ -211,16 +212,7 @@ async def revoke(
     before = _committed(current)
     if commitment(successor.public) != before.next:
         raise SuccessionRefused("not the keys that the identity committed to")
-    statement = Succession(
-        deployment=deployment,
-        role=before.role,
-        name=before.name,
-        replaced=before.fingerprint,
-        revoked_by=successor.public,
-        effective=now,
-        overlap_until=now,
-        reason=reason,
-    )
+    statement = revocation(deployment, before, successor.public, reason, now)
     return await _end(transaction, table, current, _link(current, statement, successor))
 
 

@@ -25,12 +25,13 @@ from common.runtime.settings import ServiceSettings
 from common.runtime.tls import expiry, post_quantum
 from common.runtime.tracing import tracer_of
 from common.web.access import Access
-from common.web.bodies import body_schemas, gives
+from common.web.bodies import gives
 from common.web.body_limit import BodyLimit
 from common.web.connections import Register
 from common.web.docs import PAGE_POLICY, render_docs
 from common.web.load import Load, LoadLimit
-from common.web.problems import PROBLEM_SCHEMA, install_problem_handlers, openapi_responses
+from common.web.openapi import ServiceApp
+from common.web.problems import install_problem_handlers, openapi_responses
 from tacit.answers.service import Health, Readiness
 from tacit.errors import DomainError, StartRefused, Unavailable
 
@@ -60,19 +61,6 @@ class StartFailed(RuntimeError):
     words of any other may hold what must stay private."""
 
 
-class ServiceApp(FastAPI):
-    """FastAPI whose OpenAPI document also holds the schema of a problem."""
-
-    def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
-        document = super().openapi()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        schemas.setdefault("Problem", dict(PROBLEM_SCHEMA))
-        for name, schema in body_schemas().items():
-            schemas.setdefault(name, schema)
-        return document
-
-
 def build_app(
     name: str,
     settings: ServiceSettings,
@@ -81,7 +69,7 @@ def build_app(
     version: str,
     description: str = "",
     body_limits: Mapping[str, int] | None = None,
-) -> FastAPI:
+) -> ServiceApp:
     """The app of service `name`, to which the service adds its routers.
 
     `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
@@ -156,7 +144,7 @@ def _telemetry_off() -> dict[str, Any]:
 
 def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
     @app.get("/healthz", **gives(Health), tags=["service"], summary="Whether the process is alive")
-    async def healthz() -> dict[str, str]:
+    async def get_health() -> dict[str, str]:
         return {"status": "ok", "service": name, "version": version}
 
     @app.get(
@@ -165,7 +153,7 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
         tags=["service"],
         summary="Whether the service can do its work",
     )
-    async def readyz() -> dict[str, object]:
+    async def get_readiness() -> dict[str, object]:
         checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
         shown = {"checks": {key: why or "ok" for key, why in checks.items()}}
         if any(reason is not None for reason in checks.values()):

@@ -6,12 +6,21 @@ list is no tuple, a text no enumeration); `takes` documents what the route reads
 
 from __future__ import annotations
 
+import re
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
+from starlette.responses import Response
 
-_PREFIX = "#/components/schemas/"
+from common.web.wire import CBOR, JSON
+
+BINARY: Final = "application/octet-stream"
+
+REFERENCE: Final = "#/components/schemas/"
+OCTETS: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
+"""A body in another form than JSON: the fields are those of the JSON beside it, where there is one.
+Schemas describe JSON alone; generators of clients take such a body as octets."""
 _schemas: dict[str, dict[str, Any]] = {}
 
 
@@ -19,35 +28,45 @@ def takes(
     model: type[BaseModel], example: object = None, *, required: bool = True
 ) -> dict[str, Any]:
     """The `openapi_extra` of a route whose body is `model`, in JSON or CBOR."""
-    content: dict[str, Any] = {"schema": {"$ref": _PREFIX + _described(model)}}
+    content: dict[str, Any] = {"schema": described(model)}
     if example is not None:
         content["example"] = example
-    return {
-        "requestBody": {
-            "required": required,
-            "content": {"application/json": content, "application/cbor": content},
-        }
-    }
+    return _body({JSON: content, CBOR: OCTETS}, required)
 
 
-def gives(model: Any, *statuses: int) -> dict[str, Any]:
+def takes_octets() -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is octets."""
+    return _body({BINARY: OCTETS}, True)
+
+
+def gives(model: Any, *statuses: int, cbor: bool = False) -> dict[str, Any]:
     """The arguments of a route that document its answer in JSON: `model`, with these statuses (200
-    unless given). The route writes the answer itself."""
+    unless given); `cbor`: or in CBOR. The route writes the answer itself."""
+    answer = {"model": model, **({"content": {CBOR: OCTETS}} if cbor else {})}
     return {
         "response_model": None,
-        "responses": {status: {"model": model} for status in statuses or (200,)},
+        "responses": dict.fromkeys(statuses or (200,), answer),
     }
+
+
+def gives_octets(form: str = BINARY) -> dict[str, Any]:
+    """The same for an answer that is a file of this media type."""
+    return {"response_class": Response, "responses": {200: {"content": {form: OCTETS}}}}
+
+
+def _body(content: dict[str, Any], required: bool) -> dict[str, Any]:
+    return {"requestBody": {"required": required, "content": content}}
 
 
 @cache  # a service describes its models once, however many routes, or apps of a process, take them
-def _described(model: type[BaseModel]) -> str:
-    """The name under which a model's schema is kept."""
-    schema = model.model_json_schema(ref_template=_PREFIX + "{model}")
+def described(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to a model's schema, which is kept for `body_schemas`."""
+    schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
     for name, definition in schema.pop("$defs", {}).items():
         _schemas.setdefault(name, definition)
-    name = model.__name__.replace("[", "_").replace("]", "")
+    name = re.sub(r"\W", "_", model.__name__)  # as pydantic writes the name of a generic model
     _schemas[name] = schema
-    return name
+    return {"$ref": REFERENCE + name}
 
 
 def body_schemas() -> dict[str, dict[str, Any]]:

@@ -17,18 +17,11 @@ from sqlalchemy import Table
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
+from common.web import tokens
 from common.web.auth import Principal, require
 from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
-from common.web.tokens import (
-    Scope,
-    TokenRecord,
-    end_tokens,
-    insert_token,
-    list_tokens,
-    mint,
-    revoke_token,
-)
+from common.web.tokens import Scope, TokenRecord, mint
 from common.web.wire import read_body
 from tacit.answers.service import ListOfTokens, MadeToken
 from tacit.errors import NotFound
@@ -80,7 +73,7 @@ def add_tokens(
         summary="A new API token, shown once",
         openapi_extra=takes(NewToken, example),
     )
-    async def new_token(request: Request, _: Operator) -> dict[str, Any]:
+    async def create_token(request: Request, _: Operator) -> dict[str, Any]:
         asked = await read_body(request, NewToken)
         await check(asked)
         lifetime = None if asked.valid_s is None else timedelta(seconds=asked.valid_s)
@@ -88,7 +81,7 @@ def add_tokens(
             (asked.scope,), clock, subject=asked.subject, label=asked.label, lifetime=lifetime
         )
         async with database().begin() as transaction:
-            await insert_token(transaction, table, record)
+            await tokens.insert_token(transaction, table, record)
         return {
             "id": record.id,
             "token": token,
@@ -99,11 +92,11 @@ def add_tokens(
     @app.post(
         "/v1/tokens/end",
         tags=["tokens"],
-        summary="End every token but the caller's own, after a theft; parties renew theirs",
+        summary="End every token but the caller's own, after a theft; identities renew their own",
     )
-    async def end(caller: Operator) -> dict[str, Any]:
+    async def end_tokens(caller: Operator) -> dict[str, Any]:
         async with database().begin() as transaction:
-            ended = await end_tokens(transaction, table, caller.token_id, clock.now())
+            ended = await tokens.end_tokens(transaction, table, caller.token_id, clock.now())
         app.state.authenticator.forget()
         revoked()
         return {"ended": ended}
@@ -114,15 +107,17 @@ def add_tokens(
         tags=["tokens"],
         summary="Tokens, without their secrets",
     )
-    async def tokens(request: Request, page: PageQuery, _: Operator) -> Response:
+    async def list_tokens(request: Request, page: PageQuery, _: Operator) -> Response:
         async with database().reading() as transaction:
-            found = await list_tokens(transaction, table, after=page.after_text(), limit=page.limit)
+            found = await tokens.list_tokens(
+                transaction, table, after=page.after_text(), limit=page.limit
+            )
         return page_response(request, "tokens", [_public(item) for item in found], page.limit, "id")
 
     @app.delete("/v1/tokens/{token_id}", tags=["tokens"], status_code=204, summary="Revoke one")
-    async def revoke(token_id: TokenId, _: Operator) -> None:
+    async def revoke_token(token_id: TokenId, _: Operator) -> None:
         async with database().begin() as transaction:
-            if not await revoke_token(transaction, table, token_id, clock.now()):
+            if not await tokens.revoke_token(transaction, table, token_id, clock.now()):
                 raise UnknownToken
         app.state.authenticator.forget()
         revoked()

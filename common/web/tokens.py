@@ -22,9 +22,11 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    and_,
     bindparam,
     func,
     insert,
+    or_,
     select,
     update,
 )
@@ -61,6 +63,10 @@ class TokenRecord:
     revoked: datetime | None = None
     last_used: datetime | None = None
     """The day, of tokens of people alone: a party's would tell when it was there."""
+
+    def is_good(self, now: datetime) -> bool:
+        """Neither revoked nor expired."""
+        return self.revoked is None and (self.expires is None or self.expires > now)
 
 
 def token_table(metadata: MetaData) -> Table:
@@ -101,12 +107,27 @@ def record_token(
     lifetime: timedelta | None = None,
 ) -> TokenRecord:
     """The record of a token that exists; insert it to make the token valid."""
+    return record_hash(
+        hash_token(token), scopes, clock, subject=subject, label=label, lifetime=lifetime
+    )
+
+
+def record_hash(
+    token_hash: str,
+    scopes: Sequence[Scope],
+    clock: Clock,
+    *,
+    subject: str | None = None,
+    label: str = "",
+    lifetime: timedelta | None = None,
+) -> TokenRecord:
+    """The same of a token that is known by its hash alone."""
     if not scopes:
         raise ValueError("a token needs a scope")
     now = clock.now()
     return TokenRecord(
         id=str(uuid7(clock)),
-        hash=hash_token(token),
+        hash=token_hash,
         scopes=tuple(dict.fromkeys(scopes)),
         subject=subject,
         label=label,
@@ -209,21 +230,29 @@ async def revoke_subject(
     return done.rowcount
 
 
-async def expire_subject(
-    transaction: Transaction, table: Table, subject: str, now: datetime
+async def expire_holder(
+    transaction: Transaction, table: Table, scope: Scope, subject: str | None, now: datetime
 ) -> None:
-    """End the tokens of a party, which its identity may renew."""
+    """End the tokens of one scope and subject, which an identity may renew."""
+    whose = table.c.scopes == scope.value, table.c.subject == subject  # IS NULL of no subject
+    await transaction.execute(update(table).where(*whose, *_good(table, now)).values(expires=now))
+
+
+async def end_renewable(transaction: Transaction, table: Table, now: datetime) -> None:
+    """End the tokens that identities may renew: those of parties and of the coordinator."""
+    of_party = and_(table.c.scopes == Scope.CURATOR.value, table.c.subject.is_not(None))
+    of_coordinator = table.c.scopes == Scope.COORDINATOR.value
     await transaction.execute(
-        update(table).where(table.c.subject == subject, *_good(table, now)).values(expires=now)
+        update(table).where(*_good(table, now), or_(of_party, of_coordinator)).values(expires=now)
     )
 
 
 async def end_tokens(
     transaction: Transaction, table: Table, kept: str, now: datetime
 ) -> dict[str, int]:
-    """End every token but the one of this id; how many of each scope there were.
+    """End every token but the one of this id, an operator's; how many of each scope there were.
 
-    Those of parties expire, so that they may be renewed; all others are revoked.
+    Those that may be renewed expire; all others are revoked.
     """
     good = _good(table, now)
     found = await transaction.execute(
@@ -232,10 +261,7 @@ async def end_tokens(
         .group_by(table.c.scopes)
     )
     counts = {str(scopes): int(count) for scopes, count in found}
-    of_party = table.c.scopes == Scope.CURATOR.value, table.c.subject.is_not(None)
-    await transaction.execute(
-        update(table).where(*good, table.c.id != kept, *of_party).values(expires=now)
-    )
+    await end_renewable(transaction, table, now)
     await transaction.execute(
         update(table).where(*_good(table, now), table.c.id != kept).values(revoked=now)
     )

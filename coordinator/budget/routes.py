@@ -51,7 +51,7 @@ def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
 
 def _add_figures(app: FastAPI) -> None:
     @app.get("/v1/budget", tags=["budget"], summary="The global bounds, and what really holds")
-    async def budget(
+    async def get_budget(
         database: DatabasePart,
         ledger: LedgerPart,
         caller: Analyst,
@@ -76,7 +76,7 @@ def _add_figures(app: FastAPI) -> None:
         tags=["budget"],
         summary="One curator: where it stands and what it spent",
     )
-    async def curator(
+    async def get_curator_budget(
         curator: str, database: DatabasePart, ledger: LedgerPart, caller: Writer
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
@@ -89,7 +89,7 @@ def _add_figures(app: FastAPI) -> None:
 
 def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
     @app.get("/v1/budget/events", tags=["budget"], summary="The ledger, row by row")
-    async def events(
+    async def list_budget_events(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -114,7 +114,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="Something happened to curators or their data",
         openapi_extra=takes(Update, examples.UPDATE),
     )
-    async def record(
+    async def record_budget_event(
         request: Request,
         database: DatabasePart,
         ledger: LedgerPart,
@@ -141,7 +141,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["budget"],
         summary="The ledger's head of each day, sealed so that it is believed for years",
     )
-    async def seals(
+    async def list_budget_seals(
         request: Request, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
         async with database.reading() as transaction:
@@ -156,7 +156,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["budget"],
         summary="Look at every row of the ledger; the first bad one is named",
     )
-    async def verification(
+    async def verify_budget(
         database: DatabasePart,
         ledger: LedgerPart,
         _: Operator,
@@ -172,7 +172,9 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
 
 def _add_limits(app: FastAPI) -> None:
     @app.get("/v1/budget/limits", tags=["budget"], summary="The limits of the deployment")
-    async def limits(database: DatabasePart, ledger: LedgerPart, _: Analyst) -> dict[str, Any]:
+    async def get_budget_limits(
+        database: DatabasePart, ledger: LedgerPart, _: Analyst
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             state = await ledger.current(transaction)
         return {"limits": [statement.limit(item) for item in state.limits.deployment]}
@@ -183,7 +185,7 @@ def _add_limits(app: FastAPI) -> None:
         summary="Limit what every curator spends",
         openapi_extra=takes(LimitsBody, examples.LIMITS),
     )
-    async def put(
+    async def put_budget_limits(
         request: Request, database: DatabasePart, ledger: LedgerPart, caller: Operator
     ) -> dict[str, Any]:
         body = await read_body(request, LimitsBody)
@@ -197,7 +199,7 @@ def _add_limits(app: FastAPI) -> None:
         summary="Limit what one curator spends, beside the deployment's limits",
         openapi_extra=takes(LimitsBody, examples.LIMITS),
     )
-    async def put_one(
+    async def put_curator_limits(
         request: Request, curator: str, database: DatabasePart, ledger: LedgerPart, caller: Operator
     ) -> dict[str, Any]:
         body = await read_body(request, LimitsBody)
@@ -215,7 +217,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
         summary="A party says whom of its curators it debited",
         openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
     )
-    async def acknowledge(
+    async def acknowledge_round(
         request: Request,
         round_id: str,
         database: DatabasePart,
@@ -235,7 +237,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
         summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
         openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
     )
-    async def acknowledge_together(
+    async def acknowledge_rounds(
         request: Request,
         database: DatabasePart,
         ledger: LedgerPart,
@@ -270,7 +272,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
         tags=["budget"],
         summary="Whom a round charges here, against what its parties say they debited",
     )
-    async def differences(
+    async def compare_round_debits(
         round_id: str, database: DatabasePart, ledger: LedgerPart, _: Operator
     ) -> dict[str, Any]:
         async with database.reading() as transaction:

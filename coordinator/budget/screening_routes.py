@@ -49,7 +49,7 @@ def add_proposals(app: FastAPI) -> None:
         tags=["budget"],
         summary="Curators that an operator may want to look at, by what the ledger holds",
     )
-    async def screening(
+    async def list_budget_proposals(
         database: DatabasePart,
         ledger: Annotated[Ledger, Depends(part(Ledger))],
         _: Operator,

@@ -47,7 +47,7 @@ def add_datasets(
         summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
         openapi_extra=_body(),
     )
-    async def create(
+    async def create_dataset(
         request: Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
     ) -> Response:
         async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
@@ -64,7 +64,7 @@ def add_datasets(
         tags=["datasets"],
         summary="The datasets that are kept",
     )
-    async def listing(
+    async def list_datasets(
         request: Request, page: PageQuery, database: DatabasePart, _: Operator, kind: Kind = None
     ) -> Response:
         async with database.reading() as transaction:
@@ -78,7 +78,7 @@ def add_datasets(
         tags=["datasets"],
         summary="One dataset: its schema, row count and budget, none of its rows",
     )
-    async def one(
+    async def get_dataset(
         dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
@@ -91,7 +91,7 @@ def add_datasets(
         tags=["datasets"],
         summary="What jobs reserved and charged; also of a dataset that was deleted",
     )
-    async def one_ledger(
+    async def get_dataset_ledger(
         dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
@@ -104,7 +104,7 @@ def add_datasets(
         status_code=204,
         summary="Delete a dataset; its ledger stays with the data",
     )
-    async def delete(dataset_id: str, datasets: DatasetsPart, _: Operator) -> Response:
+    async def delete_dataset(dataset_id: str, datasets: DatasetsPart, _: Operator) -> Response:
         await datasets.delete(dataset_id)
         return Response(status_code=204)
 

@@ -85,12 +85,12 @@ def add_jobs(app: FastAPI) -> None:
 
 def _add_algorithms(app: FastAPI) -> None:
     @app.get("/v1/algorithms", tags=["jobs"], summary="The algorithms that run as jobs")
-    async def algorithms(request: Request, _: Analyst) -> Response:
+    async def list_algorithms(request: Request, _: Analyst) -> Response:
         shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
         return etag_response(request, encode({"algorithms": shown}))
 
     @app.get("/v1/algorithms/{name}", tags=["jobs"], summary="One algorithm and its parameters")
-    async def algorithm(request: Request, name: str, _: Analyst) -> Response:
+    async def get_algorithm(request: Request, name: str, _: Analyst) -> Response:
         if name not in catalogue.NAMES:
             raise UnknownAlgorithm
         return etag_response(request, encode(await asyncio.to_thread(catalogue.shown, name)))
@@ -104,7 +104,7 @@ def _add_asking(app: FastAPI) -> None:
         summary="Ask for a job; it is checked against the data before it is queued",
         openapi_extra=takes(JobRequest, examples.JOB),
     )
-    async def ask(
+    async def create_job(
         request: Request,
         database: DatabasePart,
         clock: ClockPart,
@@ -122,7 +122,7 @@ def _add_asking(app: FastAPI) -> None:
         summary="The privacy report that a job would carry; nothing is queued or spent",
         openapi_extra=takes(JobRequest, examples.JOB),
     )
-    async def preview(
+    async def preview_job(
         request: Request,
         submission: Annotated[Submission, Depends(part(Submission))],
         _: Operator,
@@ -147,7 +147,7 @@ def _add_following(app: FastAPI) -> None:
         summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
         "that collect reports, for curators, long-polled by ETag",
     )
-    async def listing(
+    async def list_jobs(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -180,7 +180,7 @@ def _add_following(app: FastAPI) -> None:
         tags=["jobs"],
         summary="Two to four jobs that succeeded, side by side; keys that differ are marked",
     )
-    async def compare(
+    async def compare_jobs(
         database: DatabasePart, results: ResultsPart, caller: Analyst, ids: Ids
     ) -> Comparison:
         operator = caller.has(Scope.OPERATOR)
@@ -189,7 +189,7 @@ def _add_following(app: FastAPI) -> None:
     @app.get(
         "/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag", responses=_ONE
     )
-    async def one(
+    async def get_job(
         request: Request,
         job_id: str,
         database: DatabasePart,
@@ -218,7 +218,7 @@ def _add_following(app: FastAPI) -> None:
         response_class=StreamingResponse,
         responses=_EVENT,
     )
-    async def events(
+    async def follow_job(
         job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, _: Operator
     ) -> StreamingResponse:
         await views.find(database, job_id, operator=True)
@@ -232,7 +232,7 @@ def _add_ending(app: FastAPI) -> None:
         status_code=202,
         summary="Cancel a job; what it was charged stays charged if noise was drawn",
     )
-    async def cancel(
+    async def cancel_job(
         job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, _: Operator
     ) -> Response:
         row = await asking.cancel(database, jobs, clock.now(), job_id)
@@ -245,7 +245,7 @@ def _add_published(app: FastAPI) -> None:
         tags=["jobs"],
         summary="The result as JSON, or by `Accept` the native file of that media type",
     )
-    async def result(
+    async def get_job_result(
         request: Request,
         job_id: str,
         database: DatabasePart,
@@ -266,7 +266,7 @@ def _add_published(app: FastAPI) -> None:
         tags=["jobs"],
         summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
     )
-    async def report(
+    async def get_job_report(
         request: Request,
         job_id: str,
         database: DatabasePart,
@@ -281,7 +281,7 @@ def _add_published(app: FastAPI) -> None:
         return etag_response(request, body, media_type=media_type, headers={"Vary": "Accept"})
 
     @app.get("/v1/jobs/{job_id}/files/{name}", tags=["jobs"], summary="A native file of the result")
-    async def file(
+    async def get_job_file(
         job_id: str, name: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
         await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
@@ -296,7 +296,7 @@ def _add_published(app: FastAPI) -> None:
         tags=["jobs"],
         summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
     )
-    async def plot(
+    async def get_job_plot(
         request: Request,
         job_id: str,
         name: str,
@@ -312,7 +312,7 @@ def _add_published(app: FastAPI) -> None:
         return FileResponse(path, media_type=kind, headers={"Vary": "Accept"})
 
     @app.get("/v1/jobs/{job_id}/archive", tags=["jobs"], summary="All published parts in one zip")
-    async def archive(
+    async def get_job_archive(
         job_id: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
         await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))
@@ -329,7 +329,7 @@ def _add_published(app: FastAPI) -> None:
         tags=["jobs"],
         summary="The comparison with the true data: never private, never published",
     )
-    async def evaluation(
+    async def get_job_evaluation(
         job_id: str, database: DatabasePart, results: ResultsPart, caller: Operator
     ) -> Response:
         await views.succeeded(database, job_id, operator=caller.has(Scope.OPERATOR))

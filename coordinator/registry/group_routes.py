@@ -34,7 +34,7 @@ def add_groups(app: FastAPI) -> None:
         summary="Declare a group of curators; it is immutable",
         openapi_extra=takes(GroupRequest, examples.GROUP),
     )
-    async def create(
+    async def create_group(
         request: Request, database: DatabasePart, clock: ClockPart, caller: Operator
     ) -> Response:
         body = await read_body(request, GroupRequest)
@@ -52,7 +52,7 @@ def add_groups(app: FastAPI) -> None:
         return answer.response(replayed=False)
 
     @app.get("/v1/groups", **gives(ListOfGroups), tags=["groups"], summary="All groups, by name")
-    async def listing(
+    async def list_groups(
         request: Request, page: PageQuery, database: DatabasePart, _: Reader
     ) -> Response:
         async with database.reading() as transaction:
@@ -66,7 +66,7 @@ def add_groups(app: FastAPI) -> None:
         tags=["groups"],
         summary="One group, without its curators",
     )
-    async def one(name: str, database: DatabasePart, _: Reader) -> dict[str, Any]:
+    async def get_group(name: str, database: DatabasePart, _: Reader) -> dict[str, Any]:
         async with database.reading() as transaction:
             return _shown(await groups.find(transaction, name))
 
@@ -76,7 +76,7 @@ def add_groups(app: FastAPI) -> None:
         tags=["groups"],
         summary="Its curators, by number",
     )
-    async def curators(
+    async def list_group_curators(
         request: Request, name: str, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
         last = page.after_number()

@@ -64,16 +64,26 @@ class Identities:
     async def confirm(self, aggregator: str, compared: bytes) -> AggregatorRow:
         """The operator compared the fingerprint of a document out of band. Raises
         UnknownAggregator, KeyNotAnchored if the aggregator shows no such document."""
-        async with self.database.reading() as transaction:
-            rows = await store.list_aggregators(transaction)
-        found = [row for row in rows if row.id == aggregator]
-        if not found:
-            raise UnknownAggregator
-        shown = await self.peers.of(found[0]).identities()
+        row = await self._paired(aggregator)
+        shown = await self.peers.of(row).identities()
         if shown is None:
             raise AggregatorUnreachable(f"{aggregator} shows no identity document")
-        pin = (found[0].pin or _pin(found[0])).confirmed(self.deployment, shown, compared)
-        return await self._keep(found[0], pin, shown)
+        pin = (row.pin or _pin(row)).confirmed(self.deployment, shown, compared)
+        return await self._keep(row, pin, shown)
+
+    async def take(self, aggregator: str, shown: IdentityChain) -> AggregatorRow:
+        """Go along the chain of an aggregator that somebody else shows, as it may be gone. Raises
+        UnknownAggregator, and what stands against the chain."""
+        row = await self._paired(aggregator)
+        return await self._along(row, shown, self.clock.now())
+
+    async def _paired(self, aggregator: str) -> AggregatorRow:
+        async with self.database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        for row in rows:
+            if row.id == aggregator:
+                return row
+        raise UnknownAggregator
 
     async def hand_over(self, peers: Sequence[Peer]) -> None:
         """Give the aggregators of a round the coordinator's chain, and each other's. Who does not
@@ -116,21 +126,28 @@ class Identities:
         if shown is None:
             return row
         try:
+            kept = await self._along(row, shown, now)
+        except KeyChangeUnconfirmed:
+            if again:
+                raise
+            return row  # it may still use the one before
+        _check_current(row.id, kept.pin or pin)
+        return kept
+
+    async def _along(
+        self, row: AggregatorRow, shown: IdentityChain, now: datetime
+    ) -> AggregatorRow:
+        pin = row.pin or _pin(row)
+        try:
             new = pin.follow(self.deployment, shown, now, Role.AGGREGATOR, row.id, self.confirmed)
         except IdentityForked:
             await self._keep(row, pin.forking(), None)
             _logger.warning("identity_forked", aggregator=row.id)
             raise
-        except KeyChangeUnconfirmed:
-            if again:
-                raise
-            return row  # it may still use the one before
         if new == row.pin:
             return row
-        kept = await self._keep(row, new, shown)
-        _check_current(row.id, new)
         _logger.info("identity_followed", aggregator=row.id)
-        return kept
+        return await self._keep(row, new, shown)
 
     async def _keep(
         self, row: AggregatorRow, pin: Pin, shown: IdentityChain | None

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from common.store.erasure import Erasure
 from common.web import own_identity as shown_identity
+from common.web.auth import Authenticator
 from common.web.bodies import takes
 from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
@@ -24,13 +25,14 @@ from tacit.wire import encode_binary
 RegistryPart = Annotated[Registry, Depends(part(Registry))]
 IdentitiesPart = Annotated[Identities, Depends(part(Identities))]
 ErasurePart = Annotated[Erasure, Depends(part(Erasure))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 
 def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add them to the app."""
 
     @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
-    async def identity(registry: RegistryPart) -> dict[str, str]:
+    async def get_identity(registry: RegistryPart) -> dict[str, str]:
         key = registry.own.public_keys[0]
         return {
             "deployment": settings.deployment,
@@ -43,7 +45,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["registry"],
         summary="The chain of its identities: documents, and the links between them",
     )
-    async def chain(request: Request, registry: RegistryPart) -> Response:
+    async def get_identity_chain(request: Request, registry: RegistryPart) -> Response:
         found = await shown_identity.shown(registry.own)
         return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
@@ -53,7 +55,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="Commit to the next pair of keys, of which the service gets the public halves",
         openapi_extra=takes(HybridPublicKey),
     )
-    async def commit(
+    async def commit_identity(
         request: Request, registry: RegistryPart, identities: IdentitiesPart, _: Operator
     ) -> Response:
         following = await read_body(request, HybridPublicKey)
@@ -65,15 +67,19 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="Replace the identity by the pair that it committed to",
         openapi_extra=takes(SuccessorRequest),
     )
-    async def successor(
+    async def succeed_identity(
         request: Request,
         registry: RegistryPart,
         identities: IdentitiesPart,
         erasure: ErasurePart,
+        authenticator: AuthenticatorPart,
         _: Operator,
     ) -> Response:
         asked = await read_body(request, SuccessorRequest)
-        return model_response(await own_identity.rotate(registry, identities, erasure, asked))
+        try:
+            return model_response(await own_identity.rotate(registry, identities, erasure, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
 
     @app.post(
         "/v1/identity/revocation",
@@ -81,7 +87,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="End the identity without a successor, by the pair that it committed to",
         openapi_extra=takes(RevocationRequest),
     )
-    async def revocation(
+    async def revoke_identity(
         request: Request,
         registry: RegistryPart,
         identities: IdentitiesPart,

@@ -27,9 +27,11 @@ from common.web.own_identity import (
     answer_of,
     revoked_answer,
 )
+from common.web.tokens import end_renewable
 from coordinator.registry.identities import Identities
 from coordinator.registry.registry import Registry
 from coordinator.store import rounds as round_store
+from coordinator.store.tables import tokens
 from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
 from tacit.protocol.identities import Role
 
@@ -68,6 +70,7 @@ async def rotate(
         new = await replace(transaction, own.table, registry.deployment, asked, now)
         if request.compromised and new.serial != before:
             await round_store.wish_all_end(transaction, REASON)
+            await end_renewable(transaction, tokens, now)
     await sweep(own, erasure, registry.clock)
     await registry.ledger.checkpoint(instead=True)  # the next start believes no other key's
     assert new.document is not None

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import ssl
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -16,6 +16,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from common.runtime.tracing import Tracer, Untraced
+from common.web.auth import TokenExpired
 from common.web.client import distrusted, service_client
 from common.web.problems import ProblemReceived, raise_for_problem
 from coordinator.errors import (
@@ -34,6 +35,8 @@ from coordinator.registry.answers import (
     RelayedPiece,
     WellKnown,
 )
+from coordinator.registry.renewals import PATH as TOKEN_PATH
+from coordinator.registry.renewals import Renewals
 from coordinator.registry.shown_keys import ShownKeys
 from coordinator.registry.step_queue import StepQueue
 from coordinator.store.registry import AggregatorRow
@@ -87,6 +90,7 @@ class Peer:
         steps: StepQueue,
         shown: ShownKeys,
         tracer: Tracer,
+        renewed: Callable[[Peer], Awaitable[httpx.AsyncClient | None]] | None,
     ) -> None:
         self.id = row.id
         self.row = row
@@ -94,6 +98,7 @@ class Peer:
         self._steps = steps
         self._shown = shown
         self._tracer = tracer
+        self._renewed = renewed
 
     async def epoch_key(self, now: datetime) -> Signed[EpochKey]:
         """The current epoch key, verified, or the one shown within the last minute. Raises
@@ -294,15 +299,42 @@ class Peer:
     async def _request(
         self, method: str, path: str, content: str | bytes, form: str = JSON
     ) -> httpx.Response:
+        """An answer; after one that says that the token was ended, that to the same request with
+        another token."""
+        send = partial(self._sent, method, path, content, form)
+        answer = await send(self._client)
+        if self._renewed is not None and _is_expired(answer):
+            client = await self._renewed(self)
+            if client is not None:
+                answer = await send(client)
+        return answer
+
+    async def ask_for_token(self, request: str) -> httpx.Response:
+        """Post a request for another token."""
+        return await self._sent("POST", TOKEN_PATH, request, JSON, self._client)
+
+    async def _sent(
+        self, method: str, path: str, content: str | bytes, form: str, client: httpx.AsyncClient
+    ) -> httpx.Response:
         headers = {"Content-Type": form} if content else {}
         self._tracer.carry(headers)
         body = (content.encode() if isinstance(content, str) else content) or None
         try:
-            return await self._client.request(method, path, content=body, headers=headers)
+            return await client.request(method, path, content=body, headers=headers)
         except httpx.HTTPError as error:
             why = distrusted(error)
             said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
             raise AggregatorUnreachable(said) from None
+
+
+def _is_expired(answer: httpx.Response) -> bool:
+    if answer.status_code != 401:
+        return False
+    try:
+        raise_for_problem(answer)
+    except ProblemReceived as error:
+        return error.name == TokenExpired.name
+    return False
 
 
 class Peers:
@@ -314,8 +346,10 @@ class Peers:
         transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
         verify: ssl.SSLContext | bool = True,
         tracer: Tracer | None = None,
+        renewals: Renewals | None = None,
     ) -> None:
         self._timeout_s, self._verify = timeout_s, verify
+        self._renewals = renewals
         self._tracer = tracer or Untraced()
         self.chunk_places = asyncio.Semaphore(CHUNKS_AT_ONCE)
         """Held for each chunk of verifier shares that is in memory."""
@@ -330,6 +364,21 @@ class Peers:
 
     def of(self, row: AggregatorRow) -> Peer:
         """The aggregator of a registry row."""
+        key, client = (row.url, row.token), self._client(row)
+        shown = self._shown[row.id, row.identity_key]
+        renewed = None if self._renewals is None else self._renewed
+        return Peer(row, client, self._steps[key], shown, self._tracer, renewed)
+
+    def candidate(self, row: AggregatorRow) -> Peer:
+        """The same of one that is not stored: its token stands for itself."""
+        return Peer(row, self._client(row), StepQueue(), ShownKeys(), self._tracer, None)
+
+    async def _renewed(self, peer: Peer) -> httpx.AsyncClient | None:
+        assert self._renewals is not None
+        row = await self._renewals.renewed(peer.row, peer.ask_for_token)
+        return None if row is None else self._client(row)
+
+    def _client(self, row: AggregatorRow) -> httpx.AsyncClient:
         key = (row.url, row.token)
         if key not in self._clients:
             self._clients[key] = service_client(
@@ -340,8 +389,7 @@ class Peers:
                 max_connections=CONNECTIONS,
                 transport=self._transports.get(row.url),
             )
-        shown = self._shown[row.id, row.identity_key]
-        return Peer(row, self._clients[key], self._steps[key], shown, self._tracer)
+        return self._clients[key]
 
     async def identity(self, url: str) -> WellKnown:
         """What an aggregator states about itself at its well-known address. Raises

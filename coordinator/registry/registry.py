@@ -105,7 +105,7 @@ async def pair(
         identity_key=found.identity_key,
         token=request.token,
     )
-    await peers.of(row).check_token()
+    await peers.candidate(row).check_token()
     async with database.begin() as transaction:
         await exclusive(transaction, "aggregators")
         for known in await store.aggregators_like(transaction, row):

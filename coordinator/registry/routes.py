@@ -43,6 +43,7 @@ from coordinator.web import (
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest, TokenRenewal
+from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
 
@@ -83,7 +84,7 @@ def _add_aggregators(app: FastAPI) -> None:
         summary="Pair an aggregator",
         openapi_extra=takes(AggregatorRequest, examples.AGGREGATOR),
     )
-    async def pair(
+    async def pair_aggregator(
         request: Request,
         database: DatabasePart,
         own: RegistryPart,
@@ -94,7 +95,7 @@ def _add_aggregators(app: FastAPI) -> None:
         return _aggregator(await registry.pair(database, own, peers, body))
 
     @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
-    async def aggregators(
+    async def list_aggregators(
         database: DatabasePart,
         looks: Annotated[HealthLooks, Depends(part(HealthLooks))],
         caller: Reader,
@@ -116,7 +117,7 @@ def _add_aggregators(app: FastAPI) -> None:
         tags=["registry"],
         summary="The chain of an aggregator's identities, as it was followed last",
     )
-    async def chain(aggregator: str, database: DatabasePart) -> Response:
+    async def get_aggregator_identity(aggregator: str, database: DatabasePart) -> Response:
         async with database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
         shown = {row.id: row.shown for row in rows}.get(aggregator)
@@ -124,13 +125,28 @@ def _add_aggregators(app: FastAPI) -> None:
             raise UnknownAggregator("no chain of such an aggregator is known")
         return json_response(shown)
 
+    @app.put(
+        "/v1/aggregators/{aggregator}/identity",
+        tags=["registry"],
+        status_code=204,
+        summary="Show the chain of an aggregator's identities, where the aggregator is gone",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow_aggregator_identity(
+        request: Request,
+        aggregator: str,
+        identities: Annotated[Identities, Depends(part(Identities))],
+        _: Operator,
+    ) -> None:
+        await identities.take(aggregator, await read_body(request, IdentityChain))
+
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",
         tags=["registry"],
         summary="Confirm an aggregator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
     )
-    async def confirm(
+    async def confirm_aggregator(
         request: Request,
         aggregator: str,
         identities: Annotated[Identities, Depends(part(Identities))],
@@ -142,7 +158,7 @@ def _add_aggregators(app: FastAPI) -> None:
     @app.delete(
         "/v1/aggregators/{aggregator}", tags=["registry"], status_code=204, summary="Unpair one"
     )
-    async def unpair(
+    async def unpair_aggregator(
         aggregator: str, database: DatabasePart, clock: ClockPart, _: Operator
     ) -> None:
         async with database.begin() as transaction:
@@ -160,7 +176,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="A one-time secret with which a party may enrol",
         openapi_extra=takes(GrantRequest, examples.GRANT),
     )
-    async def grant(
+    async def create_grant(
         request: Request, database: DatabasePart, own: RegistryPart, _: Operator
     ) -> Response:
         body = await read_body(request, GrantRequest)
@@ -173,7 +189,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["registry"],
         summary="Grants that are neither used nor expired, without their secrets",
     )
-    async def invitations(database: DatabasePart, clock: ClockPart, _: Operator) -> dict[str, Any]:
+    async def list_grants(database: DatabasePart, clock: ClockPart, _: Operator) -> dict[str, Any]:
         async with database.reading() as transaction:
             found = await grants.open_grants(transaction, tables.grants, clock.now())
         return {"grants": [grant_shown(each) for each in found]}
@@ -184,7 +200,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         status_code=204,
         summary="Withdraw a grant that is not used yet",
     )
-    async def withdraw(grant_id: GrantId, database: DatabasePart, _: Operator) -> None:
+    async def withdraw_grant(grant_id: GrantId, database: DatabasePart, _: Operator) -> None:
         async with database.begin() as transaction:
             await grants.withdraw_grant(transaction, tables.grants, grant_id)
 
@@ -217,7 +233,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         return await answer_enrolment(request, limit, large, enrolled)
 
     @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
-    async def parties(
+    async def list_parties(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -231,7 +247,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         return page_response(request, "parties", items, page.limit, "id", total=total)
 
     @app.get("/v1/curators", tags=["registry"], summary="The roster, by number")
-    async def curators(
+    async def list_curators(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -249,7 +265,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
     )
-    async def follow(
+    async def follow_party_identity(
         request: Request,
         party: str,
         database: DatabasePart,
@@ -269,30 +285,30 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
     @app.post(
         "/v1/parties/{party}/token",
         tags=["registry"],
-        summary="Another token for a party whose own was ended, by its identity",
+        status_code=204,
+        summary="Put another token in the place of a party's ended one, by its identity",
         openapi_extra=takes(Signed[TokenRenewal]),
     )
-    async def renew(
+    async def renew_party_token(
         request: Request, party: str, database: DatabasePart, own: RegistryPart
-    ) -> Response:
+    ) -> None:
         signed = await read_body(request, Signed[TokenRenewal])
         async with database.reading() as transaction:
             known = await store.party(transaction, party)
         if known is None or known.left is not None:
             raise UnknownParty
-        asked = renewals.check_request(
+        await renewals.renew_by_identity(
+            database,
+            tables.tokens,
             signed,
+            renewals.Holder(Scope.CURATOR, party),
             service=own.deployment,
-            party=party,
             identity_key=known.identity_key,
-            now=own.clock.now(),
+            clock=own.clock,
         )
-        async with database.begin() as transaction:
-            renewed = await renewals.renew(transaction, tables.tokens, asked, own.clock)
-        return model_response(renewed)
 
     @app.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
-    async def leave(
+    async def leave_deployment(
         party: str,
         database: DatabasePart,
         own: RegistryPart,
@@ -307,7 +323,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["registry"],
         summary="A party that left is back, with its old ledger; its new token is shown once",
     )
-    async def come_back(
+    async def return_party(
         party: str, database: DatabasePart, own: RegistryPart, _: Operator
     ) -> dict[str, Any]:
         token = await registry.come_back(database, own, party)

@@ -32,7 +32,7 @@ def add_suites(app: FastAPI) -> None:
         summary="A party says which suites it can do",
         openapi_extra=takes(Signed[Suites]),
     )
-    async def announce(
+    async def announce_suites(
         request: Request, party: str, database: DatabasePart, clock: ClockPart, caller: Party
     ) -> None:
         if caller.subject != party:
@@ -41,7 +41,7 @@ def add_suites(app: FastAPI) -> None:
         await suites.announce(database, clock, party, signed)
 
     @app.get("/v1/suites", tags=["registry"], summary="Parties by suite; the next round's format")
-    async def status(
+    async def get_suites(
         database: DatabasePart,
         clock: ClockPart,
         formats: Annotated[Formats, Depends(part(Formats))],
@@ -83,7 +83,7 @@ def add_suites(app: FastAPI) -> None:
         tags=["registry"],
         summary="A public key that pieces are sealed to, by its hash",
     )
-    async def seal_key(
+    async def get_seal_key(
         key_hash: str, mirror: Annotated[SealKeyMirror, Depends(part(SealKeyMirror))]
     ) -> Response:
         try:

@@ -36,7 +36,7 @@ def add_storage_key(app: FastAPI) -> None:
         tags=["service"],
         summary="Which storage key seals, and how far a rotation has come",
     )
-    async def state(
+    async def get_storage_key(
         database: DatabasePart, keys: KeysPart, resealing: ResealingPart, _: Operator
     ) -> dict[str, Any]:
         return await status(database, resealing, keys)
@@ -48,7 +48,7 @@ def add_storage_key(app: FastAPI) -> None:
         summary="Rotate the storage key: everything is sealed anew",
         openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
     )
-    async def rotate(
+    async def rotate_storage_key(
         request: Request,
         database: DatabasePart,
         keys: KeysPart,

@@ -72,7 +72,7 @@ def add_flow(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Whether contributions arrive: rounds, refusals and uploads of a span, in counts",
     )
-    async def flow(
+    async def get_flow(
         database: DatabasePart,
         peers: Annotated[Peers, Depends(part(Peers))],
         clock: ClockPart,

@@ -39,7 +39,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="Create a query; it is immutable",
         openapi_extra=takes(Query, examples.QUERY),
     )
-    async def create(
+    async def create_query(
         request: Request,
         database: DatabasePart,
         clock: ClockPart,
@@ -58,13 +58,13 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         summary="The privacy report and error forecast of a query, before anything is spent",
         openapi_extra=takes(PreviewRequest, examples.PREVIEW),
     )
-    async def preview(request: Request, database: DatabasePart, _: Analyst) -> Response:
+    async def preview_query(request: Request, database: DatabasePart, _: Analyst) -> Response:
         body = await read_body(request, PreviewRequest)
         found = await queries.preview(database, body.query, settings, body.epsilons)
         return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
 
     @app.get("/v1/queries", tags=["queries"], summary="All queries")
-    async def listing(
+    async def list_queries(
         request: Request, page: PageQuery, database: DatabasePart, _: Reader
     ) -> Response:
         async with database.reading() as transaction:
@@ -76,7 +76,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         return json_response(body, headers=headers)
 
     @app.get("/v1/queries/{query_id}", tags=["queries"], summary="One query with its preview")
-    async def one(query_id: str, database: DatabasePart, _: Reader) -> Response:
+    async def get_query(query_id: str, database: DatabasePart, _: Reader) -> Response:
         async with database.reading() as transaction:
             row = await queries.find(transaction, query_id)
             asked = await store.rounds_of(transaction, [query_id])
@@ -87,7 +87,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         tags=["queries"],
         summary="Open no further rounds of a scheduled query; those that are open go on",
     )
-    async def stop(
+    async def stop_query_schedule(
         query_id: str, database: DatabasePart, clock: ClockPart, _: Operator
     ) -> Response:
         return json_response(await query_asking.stop(database, clock, query_id))

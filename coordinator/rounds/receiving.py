@@ -114,7 +114,7 @@ def add_receiving(app: FastAPI) -> None:
         tags=["rounds"],
         summary="How far an open round is: whom it awaits, what every aggregator says it holds",
     )
-    async def one(
+    async def get_round_received(
         round_id: str, looks: Annotated[ReceivingLooks, Depends(part(ReceivingLooks))], _: Operator
     ) -> Received:
         return await looks.look(round_id)

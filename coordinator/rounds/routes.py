@@ -123,7 +123,7 @@ def _add_following(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Rounds; `state=open` gives the signed descriptors, for curators",
     )
-    async def listing(
+    async def list_rounds(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -167,7 +167,7 @@ def _add_following(app: FastAPI) -> None:
         tags=["rounds"],
         summary="One round, long-polled by ETag",
     )
-    async def one(
+    async def get_round(
         request: Request,
         round_id: str,
         database: DatabasePart,
@@ -193,7 +193,7 @@ def _add_following(app: FastAPI) -> None:
         summary="Several rounds, as lists show them, without those that are not known",
         openapi_extra=takes(RoundIds, examples.ROUND_IDS),
     )
-    async def states(request: Request, database: DatabasePart, _: Reader) -> Response:
+    async def get_round_states(request: Request, database: DatabasePart, _: Reader) -> Response:
         asked = await read_body(request, RoundIds)
         return JSONResponse({"rounds": await views.several(database, asked.rounds)})
 
@@ -203,7 +203,7 @@ def _add_following(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Signed descriptor",
     )
-    async def descriptor(
+    async def get_round_descriptor(
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
         return etag_response(request, await views.document(database, round_id, "descriptor"))
@@ -216,7 +216,7 @@ def _add_released(app: FastAPI) -> None:
         tags=["rounds"],
         summary="The released result",
     )
-    async def result(
+    async def get_round_result(
         request: Request, round_id: str, database: DatabasePart, _: Analyst
     ) -> Response:
         document = await views.result(database, round_id)
@@ -228,7 +228,7 @@ def _add_released(app: FastAPI) -> None:
         tags=["rounds"],
         summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
     )
-    async def report(
+    async def get_round_report(
         request: Request, round_id: str, database: DatabasePart, _: Analyst
     ) -> Response:
         document = await views.document(database, round_id, "report")
@@ -248,7 +248,7 @@ def _add_released(app: FastAPI) -> None:
         tags=["rounds"],
         summary="What anyone needs to check the sum",
     )
-    async def transcript(
+    async def get_round_transcript(
         request: Request, round_id: str, database: DatabasePart, _: Reader
     ) -> Response:
         return etag_response(request, await views.document(database, round_id, "transcript"))
@@ -261,7 +261,9 @@ def _add_seals(app: FastAPI) -> None:
         summary="Seals of a released round's transcript, believed for years",
         responses={200: {"model": SealList}},
     )
-    async def seals(request: Request, round_id: str, database: DatabasePart, _: Reader) -> Response:
+    async def list_round_seals(
+        request: Request, round_id: str, database: DatabasePart, _: Reader
+    ) -> Response:
         async with database.reading() as transaction:
             await context.find(transaction, round_id)
             found = await lasting_seals.seals_of(transaction, round_id)
@@ -272,7 +274,7 @@ def _add_seals(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Ask the aggregators of the quorum for their seals again",
     )
-    async def ask_again(
+    async def ask_for_round_seals(
         round_id: str, database: DatabasePart, conduct: ConductPart, _: Operator
     ) -> dict[str, int]:
         text = await views.document(database, round_id, "transcript")
@@ -288,7 +290,7 @@ def _add_refusals(app: FastAPI) -> None:
         summary="A party keeps curators of its own out of an open round, and says on which grounds",
         openapi_extra=takes(Refusal, examples.REFUSAL),
     )
-    async def refuse(
+    async def refuse_round(
         request: Request,
         round_id: str,
         database: DatabasePart,
@@ -308,7 +310,9 @@ def _add_refusals(app: FastAPI) -> None:
         tags=["rounds"],
         summary="How many curators refuse a round, by ground; never which",
     )
-    async def refused(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+    async def get_round_refusals(
+        round_id: str, database: DatabasePart, _: Operator
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             row = await context.find(transaction, round_id)
             counts = await refusal_store.counts(transaction, round_id)
@@ -327,7 +331,9 @@ def _add_standing(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Which of a party's own curators were refused by their proof, and why",
     )
-    async def own(round_id: str, database: DatabasePart, caller: Party) -> dict[str, Any]:
+    async def get_own_standing(
+        round_id: str, database: DatabasePart, caller: Party
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             return await standing.own_standing(transaction, round_id, caller.subject or "")
 
@@ -337,7 +343,9 @@ def _add_standing(app: FastAPI) -> None:
         tags=["rounds"],
         summary="Which curators were refused by their proof, why, and what aggregators contradict",
     )
-    async def every(round_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+    async def get_refused_by_proof(
+        round_id: str, database: DatabasePart, _: Operator
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             return await standing.whole_standing(transaction, round_id)
 
@@ -350,7 +358,7 @@ def _add_ending(app: FastAPI) -> None:
         status_code=202,
         summary="Freeze before the deadline",
     )
-    async def close(
+    async def close_round(
         round_id: str,
         database: DatabasePart,
         clock: ClockPart,
@@ -367,7 +375,7 @@ def _add_ending(app: FastAPI) -> None:
         tags=["rounds"],
         summary="End a round without a sum; 202 while that is in progress",
     )
-    async def abort(
+    async def abort_round(
         round_id: str,
         database: DatabasePart,
         conductor: ConductorPart,

@@ -122,6 +122,13 @@ async def list_aggregators(
     )
 
 
+async def set_token(transaction: Transaction, aggregator: str, token: str) -> None:
+    """Keep another token for an aggregator."""
+    await transaction.execute(
+        update(aggregators).where(aggregators.c.id == aggregator).values(token=token)
+    )
+
+
 async def set_pin(
     transaction: Transaction,
     aggregator: str,

@@ -20,7 +20,7 @@ from common.web.tokens import Scope
 from curator.console.given import LOOK_S, ClockPart, Person
 from curator.owner import flow
 from curator.owner.curator_routes import own
-from curator.owner.flow import Completeness, Register
+from curator.owner.flow import ReadingsCompleteness, Register
 from curator.web import DatabasePart
 from tacit.errors import DomainError
 from tacit.wire import format_instant
@@ -111,7 +111,7 @@ async def _picture(
     period_s: int,
     span: tuple[datetime, datetime],
     curator: int | None,
-) -> tuple[Markup, Completeness] | str:
+) -> tuple[Markup, ReadingsCompleteness] | str:
     """A bar for each period, and its numbers; or why there is none."""
     try:
         found = await flow.completeness(transaction, register.name, period_s, span, curator)

@@ -52,5 +52,5 @@ def add_imports(app: FastAPI) -> None:
         tags=["readings"],
         summary="How far an import is, while it runs (give it an `import_id`)",
     )
-    async def import_progress(import_id: str, _: Operator, imports: Running) -> dict[str, Any]:
+    async def get_import(import_id: str, _: Operator, imports: Running) -> dict[str, Any]:
         return imports.find(import_id).document()

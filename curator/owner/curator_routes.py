@@ -16,7 +16,7 @@ from common.web.tokens import Scope
 from common.web.wire import JSON
 from curator.owner import curators, flow, statement
 from curator.owner.curators import Asked, Filter, Listed, Summary
-from curator.owner.flow import Completeness, Device, IntakeFlow, Register
+from curator.owner.flow import Device, IntakeFlow, ReadingsCompleteness, Register
 from curator.owner.policies import Policies
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart, Operator, Owner
@@ -67,7 +67,7 @@ def add_curators(app: FastAPI) -> None:
         summary="The curators of this process: budget left, newest reading, stops",
         response_model=ListOfCurators,
     )
-    async def listing(
+    async def list_curators(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -91,7 +91,7 @@ def add_curators(app: FastAPI) -> None:
         tags=["owner"],
         summary="How many curators this process has, and how many need a look",
     )
-    async def summary(
+    async def get_summary(
         database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
     ) -> Summary:
         default = await policies.current()
@@ -103,7 +103,7 @@ def add_curators(app: FastAPI) -> None:
         tags=["readings"],
         summary="Readings that came in, by hour and outcome",
     )
-    async def intake(
+    async def get_intake(
         database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
     ) -> IntakeFlow:
         span = flow.span_of(begin, end, clock.now(), flow.HOUR)
@@ -116,7 +116,7 @@ def add_curators(app: FastAPI) -> None:
         summary="Devices that sent nothing for a while, the longest silent first",
         response_model=ListOfDevices,
     )
-    async def devices(
+    async def list_devices(
         request: Request,
         page: PageQuery,
         database: DatabasePart,
@@ -138,7 +138,7 @@ def add_curators(app: FastAPI) -> None:
         tags=["readings"],
         summary="Registers that have readings, their units, and the queries that ask for them",
     )
-    async def registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
+    async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
         async with database.reading() as transaction:
             of = await own(transaction, caller)
             key, party = (None, None) if of is None else (of[0].key, of[1].id)
@@ -150,7 +150,7 @@ def add_curators(app: FastAPI) -> None:
         tags=["readings"],
         summary="How many devices have a reading of a register in each period",
     )
-    async def completeness(
+    async def get_completeness(
         database: DatabasePart,
         clock: ClockPart,
         caller: Owner,
@@ -158,7 +158,7 @@ def add_curators(app: FastAPI) -> None:
         period_s: PeriodS = 3_600,
         begin: Begin = None,
         end: End = None,
-    ) -> Completeness:
+    ) -> ReadingsCompleteness:
         span = flow.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
         async with database.reading() as transaction:
             of = await own(transaction, caller)

@@ -82,7 +82,7 @@ class Period(WireModel):
     devices: int
 
 
-class Completeness(WireModel):
+class ReadingsCompleteness(WireModel):
     """A register's devices, by period; `expected`: all that ever had a reading of it."""
 
     register_name: Annotated[str, Field(alias="register")]
@@ -204,7 +204,7 @@ async def completeness(
     period_s: int,
     span: tuple[datetime, datetime],
     curator: int | None,
-) -> Completeness:
+) -> ReadingsCompleteness:
     """How many devices have a reading of a register in each period of a span.
 
     Raises UnknownRegister, and Invalid for more than can be counted at once.
@@ -224,7 +224,7 @@ async def completeness(
         found = await store.present(transaction, row.key, size, (first, last), curator)
         for period, count in found:
             counts[period] = counts.get(period, 0) + count
-    return Completeness(
+    return ReadingsCompleteness(
         register_name=register,
         period_s=period_s,
         begin=span[0],

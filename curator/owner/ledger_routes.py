@@ -19,7 +19,7 @@ def add_ledger(app: FastAPI) -> None:
         tags=["owner"],
         summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
     )
-    async def verification(
+    async def verify_ledger(
         _: Operator,
         database: DatabasePart,
         seq: Annotated[

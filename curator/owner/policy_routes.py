@@ -35,7 +35,7 @@ def add_policy(app: FastAPI) -> None:
     """Add the routes to an app."""
 
     @app.get("/v1/policy", tags=["policy"], summary="The default policy of this process")
-    async def policy(_: Operator, policies: Defaults) -> Response:
+    async def get_policy(_: Operator, policies: Defaults) -> Response:
         return answer(await policies.current())
 
     @app.put(
@@ -56,14 +56,14 @@ def add_policy(app: FastAPI) -> None:
         openapi_extra=takes(Policy, examples.POLICY),
         response_model=Tried,
     )
-    async def preview(
+    async def preview_policy(
         request: Request, _: Operator, database: DatabasePart, clock: ClockPart
     ) -> Response:
         body = await read_body(request, Policy)
         return answer(await tried.try_on(database, (body,), clock.now(), None))
 
     @app.get("/v1/curators/{curator_id}/policy", tags=["policy"], summary="A curator's policy")
-    async def own_policy(
+    async def get_own_policy(
         curator_id: CuratorId,
         caller: Owner,
         database: DatabasePart,
@@ -115,7 +115,7 @@ def add_policy(app: FastAPI) -> None:
         openapi_extra=takes(Policy, examples.POLICY),
         response_model=Tried,
     )
-    async def own_preview(
+    async def preview_own_policy(
         request: Request,
         curator_id: CuratorId,
         caller: Owner,

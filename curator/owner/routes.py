@@ -39,7 +39,7 @@ def add_owner(app: FastAPI) -> None:
         tags=["owner"],
         summary="The ledger statement: what was spent, what is left",
     )
-    async def budget(
+    async def get_own_budget(
         curator_id: CuratorId,
         caller: Owner,
         database: DatabasePart,
@@ -57,7 +57,7 @@ def add_owner(app: FastAPI) -> None:
         tags=["owner"],
         summary="Rounds this curator contributed to or refused, newest first",
     )
-    async def contributions(
+    async def list_contributions(
         request: Request,
         curator_id: CuratorId,
         page: PageQuery,
@@ -78,7 +78,7 @@ def add_owner(app: FastAPI) -> None:
         tags=["owner"],
         summary="One answer, and who would have to work together to learn what of it",
     )
-    async def contribution(
+    async def get_contribution(
         curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
@@ -91,7 +91,7 @@ def add_owner(app: FastAPI) -> None:
         summary="The transcript of a round that was answered, as its coordinator published it",
         responses={200: {"model": Transcript}},
     )
-    async def transcript(
+    async def get_contribution_transcript(
         curator_id: CuratorId,
         round_id: str,
         caller: Owner,
@@ -107,7 +107,7 @@ def add_owner(app: FastAPI) -> None:
         summary="Which round was answered, and whose identities the answer went to",
         responses={200: {"model": Anchors}},
     )
-    async def anchors(
+    async def get_contribution_anchors(
         curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
     ) -> Response:
         of = await published.given(database, curator_id, round_id, caller)
@@ -118,7 +118,7 @@ def add_owner(app: FastAPI) -> None:
         tags=["owner"],
         summary="All debits of the ledger in one privacy unit, newest first",
     )
-    async def debits(
+    async def list_debits(
         request: Request,
         curator_id: CuratorId,
         page: PageQuery,
@@ -141,7 +141,7 @@ def add_owner(app: FastAPI) -> None:
         summary="Jobs that asked for noisy reports, newest first, and how many were made",
         response_model=ListOfReports,
     )
-    async def reports(
+    async def list_reports(
         request: Request,
         curator_id: CuratorId,
         page: PageQuery,
@@ -161,7 +161,7 @@ def add_owner(app: FastAPI) -> None:
         tags=["owner"],
         summary="How many readings were accepted, refused, used, clamped",
     )
-    async def readings(
+    async def list_readings(
         curator_id: CuratorId, caller: Owner, database: DatabasePart
     ) -> dict[str, Any]:
         async with database.reading() as transaction:

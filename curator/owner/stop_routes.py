@@ -22,7 +22,7 @@ def add_stops(app: FastAPI) -> None:
     """Add the routes to an app."""
 
     @app.get("/v1/stop", tags=["owner"], summary="Whether all curators of this process are stopped")
-    async def process(_: Operator, database: DatabasePart) -> dict[str, Any]:
+    async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
         async with database.reading() as transaction:
             return await stopping.of_process(transaction)
 
@@ -32,7 +32,7 @@ def add_stops(app: FastAPI) -> None:
         summary="Let all curators of this process take part in nothing, or start them again",
         openapi_extra=takes(Stop, examples.STOP),
     )
-    async def stop_process(
+    async def put_stop(
         request: Request, _: Operator, database: DatabasePart, clock: ClockPart
     ) -> dict[str, Any]:
         asked = await read_body(request, Stop)
@@ -44,7 +44,9 @@ def add_stops(app: FastAPI) -> None:
         tags=["owner"],
         summary="Whether a curator takes part in nothing, and who stopped it since when",
     )
-    async def one(curator_id: CuratorId, caller: Owner, database: DatabasePart) -> dict[str, Any]:
+    async def get_own_stop(
+        curator_id: CuratorId, caller: Owner, database: DatabasePart
+    ) -> dict[str, Any]:
         async with database.reading() as transaction:
             return await stopping.of_curator(transaction, curator_id, caller)
 
@@ -54,7 +56,7 @@ def add_stops(app: FastAPI) -> None:
         summary="Let a curator take part in nothing, or take back one's own stop",
         openapi_extra=takes(Stop, examples.STOP),
     )
-    async def stop_one(
+    async def put_own_stop(
         request: Request,
         curator_id: CuratorId,
         caller: Owner,

@@ -13,6 +13,7 @@ from common.web.wire import read_body
 from curator import examples
 from curator.parties.anchors import Anchors
 from curator.web import Operator, answer
+from tacit.protocol.identities import IdentityChain
 
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
@@ -21,8 +22,20 @@ def add_anchors(app: FastAPI) -> None:
     """Add them to the app."""
 
     @app.get("/v1/anchors", tags=["parties"], summary="The services as the parties here know them")
-    async def anchors(_: Operator, known: AnchorsPart) -> Response:
+    async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
         return answer(await known.listed())
+
+    @app.put(
+        "/v1/anchors/{name}/identity",
+        tags=["parties"],
+        status_code=204,
+        summary="Show the chain of a service's identities, where the service is gone",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow_anchor_identity(
+        request: Request, name: str, _: Operator, known: AnchorsPart
+    ) -> None:
+        await known.take(name, await read_body(request, IdentityChain))
 
     @app.post(
         "/v1/anchors/{name}/confirmation",
@@ -30,7 +43,9 @@ def add_anchors(app: FastAPI) -> None:
         summary="Confirm a service's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
     )
-    async def confirm(request: Request, name: str, _: Operator, known: AnchorsPart) -> Response:
+    async def confirm_anchor(
+        request: Request, name: str, _: Operator, known: AnchorsPart
+    ) -> Response:
         body = await read_body(request, ConfirmationRequest)
         return answer(await known.confirm(name, body.fingerprint))
 
@@ -40,5 +55,5 @@ def add_anchors(app: FastAPI) -> None:
         status_code=204,
         summary="Forget an aggregator: nobody here takes part in its rounds any more",
     )
-    async def drop(name: str, _: Operator, known: AnchorsPart) -> None:
+    async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
         await known.drop(name)

@@ -14,7 +14,7 @@ from curator.errors import UnknownAnchor
 from curator.parties.coordinators import Coordinators
 from curator.parties.identities import Identities
 from curator.store import parties as store
-from tacit.protocol.identities import Pin
+from tacit.protocol.identities import IdentityChain, Pin, Role
 from tacit.wire import WireModel
 
 
@@ -72,6 +72,14 @@ class Anchors:
         if not above and not below:
             raise UnknownAnchor
         return await self.listed(name)
+
+    async def take(self, name: str, shown: IdentityChain) -> None:
+        """Go along the chain of a service that somebody else shows, as it may be gone. Raises
+        UnknownAnchor, and what stands against the chain."""
+        of_coordinator = shown.documents[0].statement.role is Role.COORDINATOR
+        known = self.coordinators if of_coordinator else self.identities
+        if not await known.take(name, shown):
+            raise UnknownAnchor
 
     async def drop(self, name: str) -> None:
         """Forget an aggregator: no party here takes part in a round of it any more. Raises

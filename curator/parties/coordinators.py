@@ -75,17 +75,34 @@ class Coordinators:
             await self._keep(held, held.pin.confirmed(deployment, shown, compared))
         return bool(known)
 
+    async def take(self, deployment: str, shown: IdentityChain) -> bool:
+        """Go along the chain of a coordinator that somebody else shows, as it may be gone; whether
+        one of this deployment is known. Raises what stands against the chain."""
+        async with self._alone, self.database.reading() as transaction:
+            found = await store.coordinators(transaction)
+        known = [held for held in found if held.deployment == deployment]
+        for held in known:
+            await self._along(held, shown)
+        return bool(known)
+
     async def _followed(self, held: Coordinator, shown: IdentityChain) -> bool:
+        try:
+            return await self._along(held, shown)
+        except DomainError as error:  # it stops nobody: the known key stays good
+            name = held.deployment
+            _logger.warning("identity_not_followed", coordinator=name, problem=error.name)
+            return False
+
+    async def _along(self, held: Coordinator, shown: IdentityChain) -> bool:
+        """Whether it is known by more than before. Raises what stands against the chain; a fork is
+        kept."""
         name, now = held.deployment, self.clock.now()
         try:
             pin = held.pin.follow(name, shown, now, Role.COORDINATOR, name, self.confirmed)
         except IdentityForked:
             await self._keep(held, held.pin.forking())
             _logger.warning("identity_forked", coordinator=name)
-            return False
-        except DomainError as error:  # it stops nobody: the known key stays good
-            _logger.warning("identity_not_followed", coordinator=name, problem=error.name)
-            return False
+            raise
         if pin == held.pin:
             return False
         await self._keep(held, pin)

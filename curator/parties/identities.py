@@ -24,7 +24,7 @@ from curator.store import parties as store
 from curator.store.parties import Anchor, PartyRow
 from tacit.errors import DomainError
 from tacit.protocol.agreement import check_anchors
-from tacit.protocol.identities import IdentityForked, KeyNotAnchored, Pin, Role
+from tacit.protocol.identities import IdentityChain, IdentityForked, KeyNotAnchored, Pin, Role
 from tacit.protocol.round import RoundDescriptor
 
 LOOK: Final = timedelta(hours=1)
@@ -71,6 +71,16 @@ class Identities:
             await self._keep(held, deployment, pin)
         return bool(known)
 
+    async def take(self, aggregator: str, shown: IdentityChain) -> bool:
+        """Go along the chain of an aggregator that somebody else shows, as it may be gone; whether
+        such an aggregator is known. Raises what stands against the chain."""
+        async with self.database.reading() as transaction:
+            found = await store.anchored(transaction)
+        known = [each for each in found if each[1].aggregator == aggregator]
+        for deployment, held in known:
+            await self._along(held, deployment, shown, self.clock.now())
+        return bool(known)
+
     def _is_due(self, anchor: Anchor, key: bytes, now: datetime) -> bool:
         """Whether the round names another key, or the aggregator was not looked at for an hour."""
         try:
@@ -106,20 +116,28 @@ class Identities:
         if shown is None:
             return held.pin
         try:
-            pin = held.pin.follow(
-                party.deployment, shown, now, Role.AGGREGATOR, held.aggregator, self.confirmed
-            )
+            return await self._along(held, party.deployment, shown, now)
         except IdentityForked:
-            await self._keep(held, party.deployment, held.pin.forking())
-            _logger.warning("identity_forked", aggregator=anchor.aggregator)
             raise
         except DomainError:
             if self._is_anchored(held.pin, key, now):  # and nothing else was asked
                 return held.pin
             raise
+
+    async def _along(
+        self, held: Anchor, deployment: str, shown: IdentityChain, now: datetime
+    ) -> Pin:
+        try:
+            pin = held.pin.follow(
+                deployment, shown, now, Role.AGGREGATOR, held.aggregator, self.confirmed
+            )
+        except IdentityForked:
+            await self._keep(held, deployment, held.pin.forking())
+            _logger.warning("identity_forked", aggregator=held.aggregator)
+            raise
         if pin != held.pin:
-            await self._keep(held, party.deployment, pin)
-            _logger.info("identity_followed", aggregator=anchor.aggregator)
+            await self._keep(held, deployment, pin)
+            _logger.info("identity_followed", aggregator=held.aggregator)
         return pin
 
     async def _keep(self, held: Anchor, deployment: str, pin: Pin) -> None:

@@ -14,7 +14,7 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.problems import ProblemReceived
-from common.web.tokens import hash_token
+from common.web.tokens import Scope, hash_token, new_token
 from curator.errors import PeerUnavailable
 from curator.parties.peers import Peers
 from curator.store import parties as store
@@ -69,13 +69,19 @@ class Renewals:
         return count
 
     async def _asked(self, row: PartyRow, url: str, service: str, token: str) -> str | None:
-        """Another token; None where the one there is good, or the service gives none."""
+        """Another token; None where the one there is good, or the service takes none."""
+        made = new_token(Scope.CURATOR)
         statement = TokenRenewal(
-            service=service, party=row.id, token_hash=hash_token(token), made=self.clock.now()
+            service=service,
+            party=row.id,
+            token_hash=hash_token(token),
+            new_hash=hash_token(made),
+            made=self.clock.now(),
         )
         signed = Identity.from_bytes(row.identity).sign(RENEWAL_LABEL, statement)
         try:
-            return await self.peers.renew_token(url, signed)
+            await self.peers.renew_token(url, signed)
+            return made
         except PeerUnavailable:
             self.peers.expired.add(url)  # once more
         except ProblemReceived as error:

@@ -62,14 +62,16 @@ def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> Non
         summary="Enrol a curator or a host with its join token; safe to repeat",
         openapi_extra=takes(EnrolmentRequest, examples.ENROLMENT),
     )
-    async def enrol(request: Request, _: Operator, enroller: EnrollerPart) -> dict[str, Any]:
+    async def enrol_with_deployment(
+        request: Request, _: Operator, enroller: EnrollerPart
+    ) -> dict[str, Any]:
         body = await read_body(request, EnrolmentRequest)
         row = await enroller.enrol(body.token, body.curators)
         await enrolled()
         return _party(row)
 
     @app.get("/v1/parties", tags=["parties"], summary="The parties that are hosted here")
-    async def parties(_: Operator, database: DatabasePart) -> dict[str, Any]:
+    async def list_parties(_: Operator, database: DatabasePart) -> dict[str, Any]:
         async with database.reading() as transaction:
             found = await store.list_parties(transaction)
         return {"parties": [_party(row) for row in found]}
@@ -85,7 +87,7 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
         summary="Replace the identities of parties, while rounds run",
         openapi_extra=takes(IdentitiesRequest, examples.IDENTITIES),
     )
-    async def replace(
+    async def replace_identities(
         request: Request, _: Operator, successions: SuccessionsPart
     ) -> dict[str, Any]:
         body = await read_body(request, IdentitiesRequest)
@@ -97,7 +99,9 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
         tags=["parties"],
         summary="Parties whose next identity is not known to all their services yet",
     )
-    async def waiting(_: Operator, successions: SuccessionsPart) -> dict[str, Any]:
+    async def list_identity_replacements(
+        _: Operator, successions: SuccessionsPart
+    ) -> dict[str, Any]:
         return {
             "waiting": [
                 {
@@ -116,7 +120,7 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
         summary="Replace a stolen identity, with a join token whose grants do",
         openapi_extra=takes(JoinTokenRequest, examples.JOIN_TOKEN),
     )
-    async def enrol_again(
+    async def enrol_party_again(
         request: Request,
         party: str,
         _: Operator,

@@ -96,7 +96,7 @@ def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
         f"/v1/curators/{{curator_id}}/{kind}",
         tags=["records"],
         summary=f"Names and sizes of a curator's tables of {words}",
-        name=f"outline_{kind}",
+        name=f"get_{kind}",
     )
     async def outline(
         curator_id: Identifier, caller: Owner, database: DatabasePart

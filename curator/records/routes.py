@@ -36,7 +36,7 @@ def add_records(app: FastAPI) -> None:
         summary="A curator's own table, CSV or JSON, in place of the one before",
         openapi_extra=takes(RecordTable, examples.RECORDS),
     )
-    async def put(
+    async def put_records(
         request: Request,
         caller: Owner,
         database: DatabasePart,
@@ -67,7 +67,7 @@ def add_records(app: FastAPI) -> None:
         tags=["records"],
         summary="Columns and number of rows of a curator's table",
     )
-    async def outline(
+    async def get_records(
         curator_id: Identifier, caller: Owner, database: DatabasePart
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
@@ -82,7 +82,7 @@ def add_records(app: FastAPI) -> None:
         status_code=204,
         summary="Delete a curator's table; what was contributed stays as it was",
     )
-    async def drop(curator_id: Identifier, caller: Owner, database: DatabasePart) -> None:
+    async def drop_records(curator_id: Identifier, caller: Owner, database: DatabasePart) -> None:
         async with database.begin() as transaction:
             row, _ = await statement.find(transaction, curator_id, caller)
             await store.drop_table(transaction, row.key)

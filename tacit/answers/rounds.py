@@ -87,7 +87,7 @@ class ListOfRounds(Answer):
     upgrade_needed: bool | None = None
 
 
-class Completeness(Answer):
+class RoundCompleteness(Answer):
     """How many answered; `with_readings`: a noisy count, where the query pays for it."""
 
     answered: int
@@ -106,7 +106,7 @@ class RoundResult(Answer):
     unit: str
     window: Span
     participants: int
-    completeness: Completeness
+    completeness: RoundCompleteness
     result: dict[str, Figure | list[Figure] | None]
     report: PrivacyReport
 

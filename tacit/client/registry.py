@@ -133,7 +133,8 @@ def _revoke_token(token_id: str) -> Steps[None]:
 
 
 def _end_tokens() -> Steps[Json]:
-    """End every token of a service but the caller's own, after a theft; parties renew theirs."""
+    """End every token of a service but the caller's own, after a theft; parties and a
+    coordinator renew theirs."""
     return json_of(Request("POST", "/v1/tokens/end"))
 
 
@@ -240,6 +241,31 @@ def _followed_identity(aggregator: str) -> Steps[Json]:
     return json_of(get(f"/v1/aggregators/{aggregator}/identity"))
 
 
+def _show_identity(aggregator: str, chain: Json) -> Steps[None]:
+    """Show a coordinator the chain of an aggregator's identities that is gone."""
+    yield Request("PUT", f"/v1/aggregators/{aggregator}/identity", chain)
+
+
+def _show_peer(aggregator: str, chain: Json) -> Steps[None]:
+    """The same, of a pinned aggregator (shown to an aggregator)."""
+    yield Request("PUT", f"/v1/peers/{aggregator}/identity", chain)
+
+
+def _show_coordinator(chain: Json) -> Steps[None]:
+    """The same, of the paired coordinator (shown to an aggregator)."""
+    yield Request("PUT", "/v1/coordinator/identity", chain)
+
+
+def _show_anchor(name: str, chain: Json) -> Steps[None]:
+    """The same, of an aggregator or a coordinator (shown to a curator service)."""
+    yield Request("PUT", f"/v1/anchors/{name}/identity", chain)
+
+
+def _followed_coordinator() -> Steps[Json]:
+    """The chain of the coordinator's identities, as an aggregator followed it last."""
+    return json_of(get("/v1/coordinator/identity"))
+
+
 def _well_known_aggregator() -> Steps[Json]:
     """Who an aggregator says it is (asked of the aggregator)."""
     return json_of(get("/.well-known/tacit-aggregator"))
@@ -286,6 +312,11 @@ class Registry:
     confirm_identity = operation(_confirm_identity)
     confirm_peer = operation(_confirm_peer)
     confirm_coordinator = operation(_confirm_coordinator)
+    followed_coordinator = operation(_followed_coordinator)
+    show_identity = operation(_show_identity)
+    show_peer = operation(_show_peer)
+    show_coordinator = operation(_show_coordinator)
+    show_anchor = operation(_show_anchor)
     rotate_parties = operation(_rotate_parties)
     waiting_parties = operation(_waiting_parties)
     enrol_again = operation(_enrol_again)

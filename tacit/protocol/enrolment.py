@@ -139,22 +139,21 @@ class Enrolment(WireModel):
     first: RosterNumber | None = None
 
 
+TokenHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class TokenRenewal(WireModel):
-    """A party whose API token at a service was ended asks for another, signed by its identity
-    (`RENEWAL_LABEL`). `token_hash`: SHA-256 of the ended one, in hex."""
+    """A party whose API token at a service was ended puts another one in its place, signed by its
+    identity (`RENEWAL_LABEL`). `party`: of a coordinator its deployment; `token_hash` and
+    `new_hash`: SHA-256 of the ended token and of the one that the party made, in hex. The new token
+    itself is not told, so who reads or repeats the request has nothing of it."""
 
     format: Literal["tacit.token-renewal/1"] = "tacit.token-renewal/1"
     service: Identifier
     party: Identifier
-    token_hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    token_hash: TokenHash
+    new_hash: TokenHash
     made: Instant
-
-
-class TokenAnswer(WireModel):
-    """An API token, shown once."""
-
-    party: Identifier
-    token: str
 
 
 class EnrolmentAnswer(WireModel):

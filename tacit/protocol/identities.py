@@ -28,7 +28,7 @@ from tacit.crypto.hybrid_signing import (
 from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Forbidden
-from tacit.protocol.enrolment import Fingerprint
+from tacit.protocol.enrolment import Fingerprint, TokenRenewal
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
@@ -174,6 +174,26 @@ def succeed(
     return SignedSuccession(statement=statement, signature=made.signature, old_signature=old)
 
 
+def revocation(
+    deployment: str,
+    replaced: IdentityDocument,
+    successor: HybridPublicKey,
+    reason: Reason,
+    now: datetime,
+) -> Succession:
+    """What ends an identity without another one."""
+    return Succession(
+        deployment=deployment,
+        role=replaced.role,
+        name=replaced.name,
+        replaced=replaced.fingerprint,
+        revoked_by=successor,
+        effective=now,
+        overlap_until=now,
+        reason=reason,
+    )
+
+
 class Anchored(WireModel):
     """What a party holds of another's identity: the document that it anchored, and all links since.
 
@@ -241,6 +261,32 @@ class IdentityChain(WireModel):
 
     documents: Annotated[tuple[SignedDocument, ...], Field(min_length=1, max_length=MOST_LINKS + 1)]
     links: Annotated[tuple[SignedSuccession, ...], Field(max_length=MOST_LINKS)] = ()
+
+
+def revoked_for(
+    deployment: str, chain: IdentityChain, successor: HybridIdentity, now: datetime
+) -> IdentityChain:
+    """A chain with the end of its last identity, signed by the pair that follows alone: for a
+    service that is gone. The chain is believed to be whole; who takes it checks every link.
+
+    Raises SuccessionRefused, KeyChangeUnconfirmed, IdentitySuperseded if it has ended already.
+    """
+    first = chain.documents[0]
+    known = follow(anchor(deployment, first, first.statement.fingerprint), chain.links, now)
+    if known.current is None:
+        raise IdentitySuperseded("it was revoked")
+    statement = revocation(deployment, known.current, successor.public, Reason.COMPROMISED, now)
+    link = succeed(statement, successor, None)
+    follow(known, [link], now)
+    return IdentityChain(documents=chain.documents, links=(*chain.links, link))
+
+
+class CoordinatorRenewal(WireModel):
+    """A coordinator whose token at an aggregator was ended puts another in its place, signed by its
+    identity of now; with the chain that leads to it, if it has one."""
+
+    renewal: Signed[TokenRenewal]
+    chain: IdentityChain | None = None
 
 
 class Pin(WireModel):

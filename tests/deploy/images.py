@@ -1,9 +1,9 @@
 """The images of deploy/Dockerfile, built by buildah in a store of their own.
 
-Their base is a minimal Debian with the same Python as the one that the file names, made by
-mmdebstrap: no registry of images is asked. It is of the release before, the last with Python 3.11
-of its own; so what the base's OpenSSL offers is not tried here. Packages come from where this
-machine's pip finds them.
+Their base is a minimal Debian trixie, as of the one that the file names, made by mmdebstrap: no
+registry of images is asked. Its Python 3.11 is that of bookworm, the last release with one of its
+own; everything else, OpenSSL too, is of trixie. Packages come from where this machine's pip finds
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from typing import Any, Final
 
 from tests.deploy.engine import ROOT, Image, available
 
-BASE: Final = "localhost/python:3.11-slim-bookworm"
+BASE: Final = "localhost/python:3.11-slim-trixie"
 PACKAGES: Final = "python3,python3-venv,ca-certificates"
+KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MIRROR: Final = f"[signed-by={KEYRING}] http://deb.debian.org/debian"
+PYTHON_OF_BOOKWORM: Final = (
+    "mkdir -p $1/etc/apt/preferences.d && printf 'Package: python3* libpython3*\\n"
+    "Pin: release n=bookworm\\nPin-Priority: 1001\\n' > $1/etc/apt/preferences.d/python"
+)
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
@@ -40,7 +46,8 @@ class Store:
         self._run(
             *("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}"),
             *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"),
-            *("--quiet", "bookworm", str(archive)),
+            *("--quiet", f"--setup-hook={PYTHON_OF_BOOKWORM}", "trixie", str(archive)),
+            *(f"deb {MIRROR} {release} main" for release in ("trixie", "bookworm")),
         )
         made = self._of("from", "scratch").strip()
         self._of("add", "--quiet", made, str(archive), "/")

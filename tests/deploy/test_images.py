@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.deployment import free_ports
 from tests.deploy.conftest import Compose
 from tests.deploy.engine import APP, ROOT, Engine, Image, as_json
 from tests.deploy.images import Store, before_newest_migration, buildable, sources
@@ -97,6 +100,66 @@ def test_small_and_nothing_that_no_service_runs(store: Store, build: Build, targ
 def test_the_same_input_gives_the_same_image(store: Store, build: Build) -> None:
     first = build("aggregator")
     assert store.build("aggregator", ROOT, "--no-cache") == first
+
+
+def test_tls_of_services_is_sealed_with_ml_kem_too(store: Store, build: Build) -> None:
+    """A service's server and the client by which services call each other, from the image's own
+    OpenSSL: each agrees on X25519MLKEM768 with a side that tells, or takes nothing else."""
+    root = store.mounted(build("aggregator")).root
+    assert root is not None
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=60)
+    inside = ("chroot", str(root), "env", "PYTHONPATH=/opt/tacit/app", "TACIT_DATA_DIR=/tmp/data")
+    python, (port, other) = "/opt/tacit/bin/python", free_ports(2)
+    key, certificate = "/tmp/key.pem", "/tmp/certificate.pem"
+    made = run(
+        [*inside, "openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2",
+         "-subj", "/CN=aggregator", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", certificate]
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    tls = ("TACIT_LOG_LEVEL=error", f"TACIT_PORT={port}", f"TACIT_TLS_AUTHORITY={certificate}",
+           f"TACIT_TLS_CERTIFICATE={certificate}", f"TACIT_TLS_KEY={key}")  # fmt: skip
+    server = subprocess.Popen([*inside, *tls, python, "-m", "aggregator"])
+    picky = subprocess.Popen(
+        [*inside, "openssl", "s_server", "-quiet", "-www", "-port", str(other), "-tls1_3",
+         "-groups", "X25519MLKEM768", "-cert", certificate, "-key", key]
+    )  # fmt: skip
+    ask = (
+        "import asyncio, sys\n"
+        "from common.runtime.tls import environment_trust\n"
+        "from common.web.client import service_client\n"
+        "async def get(url, path):\n"
+        "    async with service_client(url, verify=environment_trust()) as client:\n"
+        "        return (await client.get(path)).text\n"
+        "print(asyncio.run(get(*sys.argv[1:])))\n"
+    )
+    try:
+        for each in (port, other):
+            _wait_for(each)
+        told = run([*inside, "openssl", "s_client", "-brief", "-connect", f"127.0.0.1:{port}",
+                    "-CAfile", certificate], input="")  # fmt: skip
+        assert "group: X25519MLKEM768" in told.stderr, told.stderr
+        ready = run([*inside, *tls, python, "-c", ask, f"https://127.0.0.1:{port}", "/readyz"])
+        assert json.loads(ready.stdout)["tls_pq"] == "offered", ready
+        taken = run([*inside, *tls, python, "-c", ask, f"https://127.0.0.1:{other}", "/"])
+        assert "X25519MLKEM768" in taken.stdout, taken
+    finally:
+        for process in (server, picky):
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _wait_for(port: int) -> None:
+    """Until something listens there. Raises ConnectionRefusedError after 120 s."""
+    for left in reversed(range(600)):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def test_a_round_a_job_a_restart_and_a_backup(

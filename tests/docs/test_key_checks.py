@@ -120,6 +120,13 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "test_a_stolen_key_and_token_end_in_a_fork_and_the_operators_help",
         "tests/e2e/test_party_rotation.py::"
         "test_after_a_theft_parties_renew_the_tokens_that_were_ended",
+        "tests/e2e/test_token_renewal.py::"
+        "test_a_round_goes_on_though_all_aggregators_end_the_coordinators_token",
+        "tests/e2e/test_token_renewal.py::"
+        "test_a_compromised_aggregator_ends_tokens_and_all_renew_them",
+        "tests/cli/test_gone_services.py::test_what_was_kept_ends_an_aggregator_that_is_gone",
+        "tests/examples/test_constrained_curator.py::"
+        "test_a_device_replaces_its_key_though_an_aggregator_is_away",
         "tests/e2e/test_party_rotation_killed.py::test_a_killed_curator_service_goes_on",
         "tests/cli/test_restored_identity.py::"
         "test_a_backup_of_before_goes_on_by_the_pair_that_replaced_it",

@@ -195,6 +195,67 @@ def test_the_budget_ends_it(world: World) -> None:
     stop(world, the_rest)
 
 
+# --- another key ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(world: World) -> World:
+    """The other device, which contributed nothing yet."""
+    return replace(world, state=world.state.with_name("absent.json"))
+
+
+def released_with(world: World, device: World, name: str) -> None:
+    """A device's contribution is in a sum with the host's."""
+    round_id = world.open(name=name, epsilon="20", deadline_s=5)
+    ran = device.contribute("2.25")
+    assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
+    assert world.coordinator.wait_for(round_id, 60)["participants"] == len(HOUSES) + 1
+
+
+def test_a_device_replaces_its_key_though_an_aggregator_is_away(
+    world: World, other: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, before = load_client(), other.kept()
+    away = list(before["aggregators"].values())[1]["url"]
+    ask = client.ask
+
+    def reached(url: str, *rest: Any) -> Any:
+        if url.startswith(away):
+            raise OSError("away")
+        return ask(url, *rest)
+
+    monkeypatch.setattr(client, "ask", reached)
+    with pytest.raises(OSError, match="away"):
+        client.rotate(str(other.state))
+    half = other.kept()
+    assert half["identity"] == before["identity"] != half["next"]
+    released_with(world, other, "between-two-keys")
+    for _ in range(2):  # a second rotation, too, from the key that the first one made
+        assert (ran := other.device("rotate")).returncode == 0, ran.stderr
+    kept = other.kept()
+    assert "next" not in kept and kept["identity"] not in (before["identity"], half["next"])
+    assert len(kept["links"]) == 2
+    released_with(world, other, "after-both")
+
+
+def test_a_stolen_key_is_replaced_with_the_operators_help(world: World, other: World) -> None:
+    stolen = replace(other, state=other.state.with_name("stolen.json"))
+    stolen.state.write_text(other.state.read_text())
+    usual = join_token(world.deployment, "device-7", PartyKind.CURATOR, 1, 3600, replaces=True)
+    refused = other.device("enrol", usual.to_text())
+    assert refused.returncode and "another party" in refused.stderr
+    token = join_token(world.deployment, "absent", PartyKind.CURATOR, 1, 3600, replaces=True)
+    for _ in range(2):  # the same again, as after a crash
+        ran = other.device("enrol", token.to_text())
+        assert ran.returncode == 0, ran.stderr
+    before, kept = stolen.kept(), other.kept()
+    assert kept["identity"] != before["identity"]
+    assert (kept["first"], kept["spent"]) == (before["first"], before["spent"])
+    assert stolen.contribute("5").returncode
+    assert stolen.device("rotate").returncode
+    released_with(world, other, "after-a-theft")
+
+
 # --- what a dishonest coordinator might show, before anything is debited or sealed ---------------
 
 

@@ -80,7 +80,7 @@ def add_codes(app: FastAPI, *scopes: Scope) -> None:
         summary="A code that signs a browser in, once and within a minute",
         dependencies=[Depends(require(*scopes))],
     )
-    async def code(request: Request, sessions: SessionsPart) -> dict[str, Any]:
+    async def create_console_code(request: Request, sessions: SessionsPart) -> dict[str, Any]:
         token = request.headers["authorization"].partition(" ")[2].strip()
         made = await sessions.offer_code(hash_token(token))
         return {"code": made, "path": f"{LOGIN}#{made}", "valid_s": CODE_S}

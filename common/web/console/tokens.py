@@ -237,7 +237,7 @@ def add_audit(app: FastAPI) -> None:
         summary="Who did what on pages, the newest first; kept for 400 days",
         dependencies=[Depends(require(Scope.OPERATOR))],
     )
-    async def audit(
+    async def list_audit(
         request: Request, page: PageQuery, sessions: Annotated[Sessions, Depends(part(Sessions))]
     ) -> Response:
         rows = await sessions.audited(page.after_text(), page.limit)

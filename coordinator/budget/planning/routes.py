@@ -32,7 +32,7 @@ from coordinator.budget.planning.views import (
     HistoryRequest,
     LimitOutlook,
     OutlookRequest,
-    Schedule,
+    ScheduleOutlook,
     SpentPoint,
     limit_outlook,
     scenario_of,
@@ -62,7 +62,7 @@ def add_planning(app: FastAPI) -> None:
         summary="What a round would cost, and whether it would be let in; nothing is spent",
         openapi_extra=takes(Plan, examples.PLAN),
     )
-    async def preview(
+    async def preview_budget(
         request: Request,
         database: DatabasePart,
         ledger: LedgerPart,
@@ -79,7 +79,9 @@ def add_planning(app: FastAPI) -> None:
         summary="The composed guarantee of a schedule, per day, month and year",
         openapi_extra=takes(ForecastRequest, examples.FORECAST),
     )
-    async def forecast(request: Request, database: DatabasePart, _: Analyst) -> dict[str, Any]:
+    async def forecast_budget(
+        request: Request, database: DatabasePart, _: Analyst
+    ) -> dict[str, Any]:
         body = await read_body(request, ForecastRequest)
         async with database.reading() as transaction:
             query, operators = await _planned(transaction, body.query, body.query_id)
@@ -95,7 +97,7 @@ def _add_course(app: FastAPI) -> None:
         tags=["budget"],
         summary="What the worst curator had spent, step by step of time",
     )
-    async def history(
+    async def get_budget_history(
         database: DatabasePart,
         ledger: LedgerPart,
         clock: ClockPart,
@@ -110,7 +112,7 @@ def _add_course(app: FastAPI) -> None:
         summary="How long each limit lasts under the schedules that are running, or planned ones",
         openapi_extra=takes(OutlookRequest, examples.OUTLOOK),
     )
-    async def outlook(
+    async def get_budget_outlook(
         request: Request, database: DatabasePart, ledger: LedgerPart, clock: ClockPart, _: Analyst
     ) -> BudgetOutlook:
         body = await read_body(request, OutlookRequest)
@@ -183,7 +185,7 @@ async def outlook_of(
         queries_asked = await _asked(transaction, asked.queries)
         aggregators = await list_aggregators(transaction)
     coming: list[Coming] = []
-    shown: list[Schedule] = []
+    shown: list[ScheduleOutlook] = []
     for place, (query_id, query, period_s) in enumerate(queries_asked):
         if period_s is None:
             raise _refused(f"/queries/{place}/period_s", "the query has no schedule: give a period")
@@ -195,7 +197,7 @@ async def outlook_of(
         coming.append(each)
         cost = format_amount(price.cost(query.privacy_unit, Scenario.ASSUMED))
         shown.append(
-            Schedule(
+            ScheduleOutlook(
                 query_id=query_id,
                 name=query.name,
                 period_s=period_s,

@@ -103,7 +103,7 @@ class OutlookRequest(WireModel):
     limits: Annotated[tuple[Limit, ...], Field(max_length=20)] | None = None
 
 
-class Schedule(WireModel):
+class ScheduleOutlook(WireModel):
     """A schedule that was looked at, and what each of its rounds costs a curator (scenario e)."""
 
     query_id: str | None
@@ -152,12 +152,12 @@ class BudgetOutlook(WireModel):
 
     now: Instant
     until: Instant
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[ScheduleOutlook, ...]
     limits: tuple[LimitOutlook, ...]
     sentence: str = OUTLOOK_SENTENCE
 
 
-def limit_outlook(found: Outlook, only: Schedule | None, now: int) -> LimitOutlook:
+def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> LimitOutlook:
     """One limit's outlook; `only`: the one schedule, if there is one."""
     advice, limit = found.advice, found.limit
     begins = None if limit.period_s is None else period_start(now, limit.period_s * 10**6)

@@ -28,7 +28,7 @@ def add_reports(app: FastAPI) -> None:
         tags=["jobs"],
         summary="What one round of a federated job asks of each curator",
     )
-    async def step(
+    async def get_job_step(
         request: Request, job_id: str, number: Number, database: DatabasePart, _: Reader
     ) -> Response:
         async with database.reading() as transaction:
@@ -43,7 +43,7 @@ def add_reports(app: FastAPI) -> None:
         summary="Noisy reports of a party's curators; one answer for each",
         openapi_extra=takes(Reports, examples.REPORTS),
     )
-    async def take(
+    async def submit_job_reports(
         request: Request,
         job_id: str,
         federated: Annotated[Federated, Depends(part(Federated))],

@@ -40,7 +40,7 @@ def add_job_schedules(app: FastAPI) -> None:
         summary="Ask curators for a job again and again: one for each period that is over",
         openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
     )
-    async def begin(
+    async def create_job_schedule(
         request: Request,
         database: DatabasePart,
         clock: ClockPart,
@@ -73,7 +73,9 @@ def add_job_schedules(app: FastAPI) -> None:
         summary="The privacy report of a run, and what a day, a month and a year of runs cost",
         openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
     )
-    async def preview(request: Request, submission: SubmissionPart, _: Operator) -> dict[str, Any]:
+    async def preview_job_schedule(
+        request: Request, submission: SubmissionPart, _: Operator
+    ) -> dict[str, Any]:
         body = await read_body(request, JobRequest)
         prepared = await preparation.prepare(submission, body)
         return {
@@ -83,7 +85,7 @@ def add_job_schedules(app: FastAPI) -> None:
         }
 
     @app.get("/v1/job-schedules", tags=["jobs"], summary="Scheduled jobs, the newest first")
-    async def listing(
+    async def list_job_schedules(
         request: Request, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
         async with database.reading() as transaction:
@@ -95,7 +97,9 @@ def add_job_schedules(app: FastAPI) -> None:
         tags=["jobs"],
         summary="One scheduled job; its runs are those of `GET /v1/jobs?schedule=`",
     )
-    async def one(schedule_id: str, database: DatabasePart, _: Operator) -> dict[str, Any]:
+    async def get_job_schedule(
+        schedule_id: str, database: DatabasePart, _: Operator
+    ) -> dict[str, Any]:
         return await _found(database, schedule_id)
 
     @app.delete(
@@ -103,7 +107,7 @@ def add_job_schedules(app: FastAPI) -> None:
         tags=["jobs"],
         summary="Ask for no further period; jobs that were asked for go on",
     )
-    async def stop(
+    async def stop_job_schedule(
         schedule_id: str, database: DatabasePart, clock: ClockPart, _: Operator
     ) -> dict[str, Any]:
         async with database.begin() as transaction:

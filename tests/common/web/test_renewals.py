@@ -9,14 +9,16 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.renewals import RenewalRefused, check_request, renew
+from common.web.renewals import Holder, RenewalRefused, renew, renew_by_identity
 from common.web.tokens import (
     Scope,
+    end_renewable,
     end_tokens,
     find_token,
     hash_token,
     insert_token,
     mint,
+    new_token,
     revoke_subject,
 )
 from tacit.crypto.signing import Identity
@@ -46,20 +48,22 @@ async def issued(
     return token
 
 
-async def renewed(store: Database, clock: ManualClock, token: str, **changes: Any) -> str:
+METER = Holder(Scope.CURATOR, "meter")
+
+
+async def renewed(
+    store: Database, clock: ManualClock, token: str, new: str | None = None, **changes: Any
+) -> str:
+    """The new token, once it is in the place of `token`."""
+    new = new or new_token(Scope.CURATOR)
     values = {"service": "north", "party": "meter", "token_hash": hash_token(token)}
-    made = {**values, "made": clock.now(), **changes}
+    made = {**values, "new_hash": hash_token(new), "made": clock.now(), **changes}
     signed = PARTY.sign(RENEWAL_LABEL, TokenRenewal.model_validate(made))
-    asked = check_request(
-        signed,
-        service="north",
-        party="meter",
-        identity_key=PARTY.public_key,
-        now=clock.now(),
+    key = PARTY.public_key
+    await renew_by_identity(
+        store, table, signed, METER, service="north", identity_key=key, clock=clock
     )
-    async with store.begin() as transaction:
-        answer = await renew(transaction, table, asked, clock)
-    return answer.token
+    return new
 
 
 async def good(store: Database, clock: ManualClock, token: str) -> bool:
@@ -83,7 +87,7 @@ async def test_all_tokens_end_but_the_callers(store: Database, clock: ManualCloc
     with pytest.raises(RenewalRefused):  # a party's identity renews no device
         await renewed(store, clock, device)
     first = await renewed(store, clock, party)
-    second = await renewed(store, clock, party)  # the answer was lost
+    second = await renewed(store, clock, party)  # the answer was lost, and the token with it
     assert [await good(store, clock, each) for each in (party, first, second)] == [
         False,
         False,
@@ -117,3 +121,50 @@ async def test_a_revoked_token_and_a_stale_or_foreign_request_renew_nothing(
         await revoke_subject(transaction, table, "meter", clock.now())
     with pytest.raises(RenewalRefused, match="revoked"):
         await renewed(store, clock, token)
+
+
+async def test_who_repeats_a_request_gets_nothing_and_ends_nothing(
+    store: Database, clock: ManualClock
+) -> None:
+    token = await issued(store, clock, Scope.CURATOR, "meter")
+    operator = await issued(store, clock, Scope.OPERATOR, None)
+    async with store.begin() as transaction:
+        await end_tokens(transaction, table, "", clock.now())
+    first = await renewed(store, clock, token)
+    assert await renewed(store, clock, token, first) == first  # nothing has changed
+    assert await good(store, clock, first)
+    second = await renewed(store, clock, token)
+    with pytest.raises(RenewalRefused, match="new token was ended"):
+        await renewed(store, clock, token, first)
+    assert await good(store, clock, second)
+    with pytest.raises(RenewalRefused, match="another's"):  # no other token becomes a party's
+        await renewed(store, clock, first, operator)
+    third = await renewed(store, clock, first)  # ended since: it is known by that
+    assert [await good(store, clock, each) for each in (second, third)] == [False, True]
+
+
+async def test_a_coordinators_token_ends_and_is_renewed_and_an_operators_is_not(
+    store: Database, clock: ManualClock
+) -> None:
+    coordinator = await issued(store, clock, Scope.COORDINATOR, None)
+    operator = await issued(store, clock, Scope.OPERATOR, None)
+    async with store.begin() as transaction:
+        await end_renewable(transaction, table, clock.now())
+    found = [await good(store, clock, each) for each in (coordinator, operator)]
+    assert found == [False, True]
+    new = new_token(Scope.COORDINATOR)
+    for ended, fine in ((operator, False), (coordinator, True)):
+        asked = TokenRenewal(
+            service="north",
+            party="demo",
+            token_hash=hash_token(ended),
+            new_hash=hash_token(new),
+            made=clock.now(),
+        )
+        async with store.begin() as transaction:
+            if fine:
+                await renew(transaction, table, asked, Holder(Scope.COORDINATOR), clock)
+                continue
+            with pytest.raises(RenewalRefused, match="not known"):
+                await renew(transaction, table, asked, Holder(Scope.COORDINATOR), clock)
+    assert await good(store, clock, new)

@@ -338,6 +338,7 @@ ROUTES = [
     ("GET", "/v1/budget/seals", {"operator"}),
     ("GET", "/v1/rounds/a/seals", {"operator", "analyst", "curator"}),
     ("POST", "/v1/rounds/a/seals", {"operator"}),
+    ("PUT", "/v1/aggregators/a/identity", {"operator"}),
     ("POST", "/v1/tokens/end", {"operator"}),  # the last one: it ends the others' tokens
 ]
 OPEN_TO_ALL = {

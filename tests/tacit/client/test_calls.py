@@ -27,6 +27,7 @@ OTHERS = {
     ("PUT", "/v1/parties/{}/suites"),
     ("PUT", "/v1/parties/{}/identity"),  # of the coordinator
     ("POST", "/v1/parties/{}/token"),
+    ("POST", "/v1/coordinator/token"),
     ("GET", "/v1/seal-keys/{}"),
     ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
 }

@@ -1,0 +1,53 @@
+"""The OpenAPI document of a service: what FastAPI makes of the routes, completed.
+
+The operation id of a route is the name of its function. Added are the routes that are answered
+before FastAPI's router, the form of a problem, and the models of the bodies that routes read and
+write by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+
+from common.web.bodies import REFERENCE, body_schemas
+from common.web.problems import PROBLEM_SCHEMA
+
+
+class ServiceApp(FastAPI):
+    """FastAPI whose document has these parts, too. `plain_paths`: the routes that FastAPI does not
+    know, as path items of the document."""
+
+    plain_paths: dict[str, dict[str, Any]]
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments, generate_unique_id_function=lambda route: route.name)
+        self.plain_paths = {}
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document."""
+        document = super().openapi()
+        document["paths"].update(self.plain_paths)
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        known = {"Problem": dict(PROBLEM_SCHEMA), **body_schemas(), **schemas}
+        wanted = list(references(document))
+        for name in wanted:
+            if name not in schemas:
+                schemas[name] = known[name]
+                wanted += references(known[name])
+        return document
+
+
+def references(part: object) -> Iterator[str]:
+    """The names of the schemas that a part of a document refers to."""
+    if isinstance(part, dict):
+        name = part.get("$ref")
+        if isinstance(name, str):
+            yield name.removeprefix(REFERENCE)
+        for value in part.values():
+            yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
