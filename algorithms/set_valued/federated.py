@@ -1,10 +1,10 @@
 """Sets over curators: nobody keeps them, rounds open the noisy counts.
 
-Spec: federated-counting. DiffPart: partitions get different parts of epsilon on different paths;
-one debit pays for all rounds, and curators let no record spend more (sections 4 and 6).
-`diffpart+rest`: lengths of records and items before them, in two rounds more (set-valued, section
-10). `basic`: one question, all itemsets of at most 16 items. To curators it is the split of a
-taxonomy's root whose children are the items.
+Spec: federated-counting, sections 4 and 6; set-valued, section 10. DiffPart: partitions get
+different parts of epsilon on different paths; one debit pays for all rounds, and curators let no
+record spend more. `diffpart+rest`: lengths of records and items before them, in two rounds more.
+`basic`: one question, all itemsets of at most 16 items. To curators it is the split of a taxonomy's
+root whose children are the items.
 """
 
 from __future__ import annotations
