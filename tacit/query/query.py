@@ -26,7 +26,8 @@ class Query(QueryFields):
     with a part of epsilon; without it a result says how many answered, with or without readings.
     `validity`: whether aggregators check a proof that each contribution lies in its range (default:
     declared, they do not); `noise_tail`: then, how much total variation the clamping of curators'
-    noise may cost over a round (default: 2^-64).
+    noise may cost over a round (default: 2^-64); `part_length`: the total of how many neighbours a
+    host proves at once (default: 4,096).
     """
 
     @classmethod
