@@ -9,6 +9,7 @@ is the one that one keeper of all sequences computes.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from fractions import Fraction
@@ -101,6 +102,29 @@ async def debits(it: Site, curator: str = LONE) -> list[str]:
     return [each["epsilon"] for each in (await it.ledger(curator))["record"]["debits"]]
 
 
+async def told_once(
+    it: Site, job_id: str, epsilon: str, *, settled: int | None, curators: int
+) -> list[str]:
+    """The rounds that the debit of a job was made with, as the ledger and the job's stream of
+    events tell; it is settled once, with so many rounds and curators."""
+    shown = await it.house.ask("GET", f"/v1/jobs/{job_id}/events")
+    told = [part.split("\ndata: ") for part in shown.text.strip().split("\n\n")]
+    stream = [(kind.removeprefix("event: "), json.loads(data)) for kind, data in told]
+    assert [kind for kind, _ in stream] == [
+        *(["job_debited"] * (len(stream) - 2)),
+        "job_settled",
+        "job",
+    ]
+    ended = stream[-2][1]
+    assert settled is None or (ended["rounds"], ended["curators"]) == (settled, curators)
+    assert {each["epsilon"] for _, each in stream[:-2]} == {epsilon}
+    events = await it.house.ask("GET", "/v1/budget/events?limit=1000")
+    found = [each for each in events.json()["events"] if each["payload"].get("job") == job_id]
+    assert [each["kind"] for each in found] == [kind for kind, _ in stream[:-1]]
+    assert (await it.house.ask("GET", "/v1/budget/verification")).json()["verified"]
+    return [each["round"] for _, each in stream[:-2]]
+
+
 def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in names}
 
@@ -120,6 +144,8 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site, bud
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
     spent = (await debits(it))[before:]
     assert spent == ["100", "0"]  # one debit, with the first step
+    rounds = await told_once(it, asked["id"], "100", settled=2, curators=12)
+    assert len(rounds) == 1
     report = await it.report(asked["id"])
     lines = {line["key"]: line for line in report["verified"]}
     assert lines["e"]["epsilon"] == report["charged"]["epsilon"] == "100"
@@ -270,6 +296,7 @@ async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> Non
     spent = (await debits(it))[before:]
     assert spent[0] == "100"
     assert set(spent[1:]) <= {"0"}
+    await told_once(it, asked["id"], "100", settled=None, curators=0)
 
 
 async def waiting(it: Site, received: int) -> str:
@@ -311,6 +338,8 @@ async def test_a_round_that_never_froze_is_asked_again_and_counts_once(it: Site)
     report = await it.report(asked["id"])
     assert report["charged"]["epsilon"] == "100"
     assert len(report["details"]["rounds_asked"]) == 4
+    paying = await told_once(it, asked["id"], "100", settled=2, curators=12)
+    assert paying == report["details"]["rounds_asked"][:3]
 
 
 async def test_a_round_that_may_have_frozen_is_not_asked_again(it: Site) -> None:
