@@ -2,10 +2,11 @@
 
     python -m bench.kmeans [--rows 1000000] [--large] [--no-quality]
 
-One process; a case's figure is the best of its repetitions. Quality is the mean over runs of the
-cost over the best of 20 non-private runs. scikit-learn (not private) and diffprivlib (its guarantee
-does not hold; spec: kmeans, section 8.3) are measured where they are installed. `--large` adds 10^7
-rows of 8 columns from a memory-mapped file, with the peak of memory.
+One process; a case's figure is the best of its repetitions, "over sound" a ratio of CPU seconds.
+Quality is the mean over runs of the cost over the best of 20 non-private runs. scikit-learn (not
+private) and diffprivlib (its guarantee does not hold; spec: kmeans, section 8.3) are measured where
+they are installed. `--large` adds 10^7 rows of 8 columns from a memory-mapped file, with the peak
+of memory.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import argparse
 import importlib
 import resource
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,7 @@ from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
-from bench.timing import seconds
+from bench.timing import cpu_seconds, seconds
 from simulation.experiments.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
 from tacit.crypto.sharing import Additive
@@ -64,8 +67,8 @@ def sound(points: Floats, clusters: int, epsilon: str, context: SequentialContex
     return grid.raw(release(run_central(Rows(points), grid, plan, 1, context)).centres)
 
 
-def library(name: str, points: Floats, clusters: int, epsilon: float) -> float | None:
-    """Seconds of a library's k-means; None where it is not installed."""
+def library(name: str, points: Floats, clusters: int, epsilon: float) -> Callable[[], Any] | None:
+    """A run of a library's k-means; None where it is not installed."""
     try:
         module = importlib.import_module(name)
     except ImportError:
@@ -75,12 +78,13 @@ def library(name: str, points: Floats, clusters: int, epsilon: float) -> float |
     else:
         box = (np.zeros(points.shape[1]), np.ones(points.shape[1]))
         model = module.KMeans(clusters, epsilon=epsilon, bounds=box, random_state=1)
-    return seconds(lambda: model.fit(points), 1)
+    return partial(model.fit, points)
 
 
 def speed(rows: int) -> None:
-    """Seconds by size, and those of the libraries."""
-    print("rows x columns, k       sound   2 threads   scikit-learn   diffprivlib   (seconds)")
+    """CPU seconds by size, and seconds on two threads, with those of the libraries."""
+    head = "rows x columns, k      sound  scikit-learn  over sound  diffprivlib"
+    print(f"{head}   2 threads  scikit-learn   (CPU seconds; seconds)")
     for count, dimension, clusters in (
         (100_000, 2, 15),
         (100_000, 2, 100),
@@ -89,14 +93,23 @@ def speed(rows: int) -> None:
     ):
         points = clusters_of(count, dimension, clusters)
         key = bytes(32)
-        one = seconds(lambda: sound(points, clusters, "1", SequentialContext(key)))  # noqa: B023
-        two = seconds(lambda: sound(points, clusters, "1", Threads(key)))  # noqa: B023
-        peers = [
+        one = cpu_seconds(partial(sound, points, clusters, "1", SequentialContext(key)))
+        two = seconds(partial(sound, points, clusters, "1", Threads(key)))
+        learn, private = (
             library(name, points, clusters, 1.0)
             for name in ("sklearn.cluster", "diffprivlib.models")
-        ]
-        columns = "".join(f"{each:14.2f}" if each is not None else f"{'-':>14}" for each in peers)
-        print(f"{count:>9,} x {dimension:<2}, {clusters:<4} {one:10.2f} {two:10.2f} {columns}")
+        )
+        theirs = None if learn is None else cpu_seconds(learn)
+        columns = (
+            one,
+            theirs,
+            None if theirs is None else theirs / one,
+            None if private is None else cpu_seconds(private, 1),
+            two,
+            None if learn is None else seconds(learn),
+        )
+        figures = "".join(f"{'-' if each is None else f'{each:.2f}':>12}" for each in columns)
+        print(f"{count:>9,} x {dimension:<2}, {clusters:<4}{figures}", flush=True)
 
 
 def quality() -> None:

@@ -1,14 +1,15 @@
 """What proofs cost where they are checked: rounds of lone curators, and a gateway's, with real
 processes and durable storage on loopback.
 
-    python -m bench.proofs [--lone 20000] [--hosted 1000000] [--rounds 2]
+    python -m bench.proofs [--lone 20000] [--hosted 1000000] [--rounds 2] [--part-length 65536]
 
     lone     a sum of 13 bits over so many lone curators at two aggregators, each step from the
              freeze to the reveal: wall, and the CPU of the first aggregator (the one with explicit
              shares), per contribution and in all; beside it the same round without proofs. The
              goal is 8 s for 100,000 in numpy, 3 s with numba, on a core for each aggregator.
     hosted   a round of so many curators of one gateway, declared and proved, in turn: wall, and
-             CPU by role. Noise is the aggregators' (`layer: aggregator`).
+             CPU by role. Noise is the aggregators' (`layer: aggregator`). One proof for each
+             `--part-length` of them; without a wish of the query it is 4096.
 
 The engine alone: `bench.validity`; what curators do: `bench.proved_curators`. Spec: validity,
 section 15.
@@ -175,13 +176,14 @@ def _with_token(sender: Sender, index: int) -> Sender:
 # --- a gateway -----------------------------------------------------------------------------------
 
 
-def hosted(count: int, rounds: int) -> None:
+def hosted(count: int, rounds: int, part_length: int) -> None:
     """Rounds over one gateway, declared and proved in turn."""
+    proofs = {"validity": "proved", "part_length": part_length}
     with tempfile.TemporaryDirectory() as directory, Measured(Path(directory)) as it:
         it.enrol("gateway", PartyKind.HOST, [f"meter-{number:07d}" for number in range(count)])
         queries = {
             name: it.query(f"hosted-{name}", count, **SUM | AGGREGATORS_NOISE | changes)
-            for name, changes in (("declared", {}), ("proved", {"validity": "proved"}))
+            for name, changes in (("declared", {}), ("proved", proofs))
         }
         found: dict[str, list[dict[str, float]]] = {name: [] for name in queries}
         for _ in range(rounds + 1):
@@ -191,7 +193,7 @@ def hosted(count: int, rounds: int) -> None:
         name: {key: statistics.median(each[key] for each in several[1:]) for key in several[0]}
         for name, several in found.items()
     }
-    print(f"hosted {count:,} (ms)", flush=True)
+    print(f"hosted {count:,}, parts of {part_length:,} (ms)", flush=True)
     for key, before in figures["declared"].items():
         after = figures["proved"][key]
         print(f"  {key}: declared {before:,.0f}, proved {after:,.0f}, ratio {after / before:.2f}")
@@ -203,11 +205,12 @@ def main() -> None:
     parser.add_argument("--lone", type=int, default=20_000)
     parser.add_argument("--hosted", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--part-length", type=int, default=65_536, help="curators of a proof")
     options = parser.parse_args()
     if options.lone:
         asyncio.run(lone(options.lone))
     if options.hosted:
-        hosted(options.hosted, options.rounds)
+        hosted(options.hosted, options.rounds, options.part_length)
 
 
 if __name__ == "__main__":

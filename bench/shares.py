@@ -38,6 +38,7 @@ SETTINGS = {
         "TACIT_SEND_WINDOW_SHARE": "0",
         "TACIT_PREPARE_LEAD_S": "0",
         "TACIT_POLICY_EPSILON": "1000000",
+        "TACIT_PEER_TIMEOUT_S": "60",
     },
 }
 START = "2026-01-05T18:00:00Z"

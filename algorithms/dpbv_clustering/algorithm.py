@@ -27,6 +27,7 @@ ALGORITHM = Algorithm(
         "k": "clusters found",
         "centres": "of the clusters, in data units (grids and noisy points)",
         "plan": "mode, start and budget of each query (grid-core, adaptive)",
+        "truncated": "whether an aborted round ended the run (grid-core, adaptive, over curators)",
         "masses": "noisy number of records of each cluster (grids)",
         "sizes": "records of each cluster, counted over noisy labels (bits and noisy points)",
         "objective": "sum of mean distances to the own cluster, equation 17 (kCluster)",

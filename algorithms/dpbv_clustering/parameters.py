@@ -115,7 +115,13 @@ class Parameters(WireModel):
     grid: Literal["fixed", "adaptive"] | None = Field(
         default=None,
         description="grid-core: fixed: cells_per_axis; adaptive: the plan of kmeans at half the "
-        "epsilon, for stored rows, kcluster and at most 6 columns, where it is the default",
+        "epsilon, for kcluster and at most 6 columns, where it is the default (over curators: with "
+        "n_hint)",
+    )
+    n_hint: Annotated[int, Field(ge=1, le=10**12)] | None = Field(
+        default=None,
+        description="a rough public number of records, never computed from the data; grid adaptive "
+        "over curators needs it, stored rows are counted",
     )
     r_design: Design | None = Field(
         default=None, description="public points; default: grid in dpbv-exact, else uniform"

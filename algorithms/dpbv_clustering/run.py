@@ -51,7 +51,7 @@ from algorithms.dpbv_clustering.report.sound import sound_report
 from algorithms.dpbv_clustering.steps import absorb, cluster_grid, first, release
 from tacit.encoders.dpbv_clustering.cells import Cells, noisy_points, unary_reports
 from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Flip, Floats, Ints
-from tacit.encoders.kmeans.encoder import nearest
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import PublicRandom, SeededRandom
 from tacit.report.model import PrivacyReport

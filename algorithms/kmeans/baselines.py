@@ -25,7 +25,8 @@ import numpy as np
 
 from algorithms.kmeans.paper import cluster_means, cluster_sums
 from algorithms.kmeans.weighted import weighted_kmeans
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

@@ -1,20 +1,21 @@
 """The central form: queries answered from stored rows, with exact integer noise.
 
-Spec: kmeans, sections 5 and 9. Rows are put on the grid block by block, so that no second copy of
-the data is held; a query's sum is the sum over its blocks, then one draw of noise for each
-coordinate.
+Spec: kmeans, sections 5 and 9. Rows are put on the grid block by block; where that takes little
+memory they stay there for the next query. A query's sum is the sum over its blocks, then one draw
+of noise for each coordinate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.contract import Context
+from algorithms.contract import Block, Context
 from algorithms.kmeans.settings import Plan
 from algorithms.kmeans.steps import State, absorb, first, next_query
 from tacit.encoders.kmeans.encoder import Floats, Grid, Ints
@@ -23,6 +24,12 @@ from tacit.noise import laplace
 from tacit.randomness import NoiseSource
 
 BLOCK_ROWS: Final = 65_536
+HELD_BYTES: Final = 1 << 28
+"""Of a second copy of the rows, on the grid: larger ones are put there for every query again."""
+
+
+GridBlock: TypeAlias = NDArray[np.int32]
+"""Rows of a block on the grid."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,14 +50,20 @@ class Rows:
             return self.values[start : start + BLOCK_ROWS]
         return self.values[self.kept[start : start + BLOCK_ROWS]]
 
+    @property
+    def starts(self) -> range:
+        """Where blocks begin."""
+        return range(0, self.count, BLOCK_ROWS)
+
 
 def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: Context) -> State:
     """All queries of the plan, each with noise from its own secret stream."""
     state = first(plan, public_seed)
+    held = on_grid(rows, grid, context) if plan.queries > 1 else None
     while (query := next_query(state)) is not None:
         place = state.answered
         source = context.noise(f"{query.kind} {place}")
-        opened = exact_sums(rows, grid, query, plan, place, context)
+        opened = exact_sums(rows, grid, query, plan, place, context, held)
         opened += noise(query, plan.records, source)
         share = (place + 1) / plan.queries
         state = absorb(state, query, opened, partial(context.progress, share, "computing"))
@@ -58,27 +71,54 @@ def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: C
     return state
 
 
-def exact_sums(
-    rows: Rows, grid: Grid, query: Query, plan: Plan, place: int, context: Context
-) -> Ints:
-    """The query's sums over all rows, without noise; `place`: number of earlier queries."""
+def on_grid(rows: Rows, grid: Grid, context: Context) -> Sequence[GridBlock] | None:
+    """All blocks on the grid; None where they would take too much memory."""
+    if rows.count * grid.dimension * np.dtype(np.int32).itemsize > HELD_BYTES:
+        return None
+    context.progress(0.0, "reading rows")
+    return context.map_blocks(partial(block_on_grid, grid), map(rows.block, rows.starts))
 
-    def blocks() -> Iterator[Floats]:
-        for start in range(0, rows.count, BLOCK_ROWS):
+
+def block_on_grid(grid: Grid, values: Floats) -> GridBlock:
+    """One block of raw rows on the grid, whose steps fit into 32 bits."""
+    return grid.quantise(values).astype(np.int32)
+
+
+def exact_sums(
+    rows: Rows,
+    grid: Grid,
+    query: Query,
+    plan: Plan,
+    place: int,
+    context: Context,
+    held: Sequence[GridBlock] | None = None,
+) -> Ints:
+    """The query's sums over all rows, without noise; `place`: number of earlier queries; `held`:
+    the rows on the grid, where they are kept."""
+
+    def told(blocks: Iterable[Block]) -> Iterator[Block]:
+        for start, block in zip(rows.starts, blocks, strict=True):
             share = (place + start / rows.count) / plan.queries
             context.progress(share, f"{query.kind} {place + 1} of {plan.queries}")
-            yield rows.block(start)
+            yield block
 
     context.progress(place / plan.queries, f"{query.kind} {place + 1} of {plan.queries}")
-    total = np.zeros(query.length, np.int64)
-    for part in context.map_blocks(partial(block_sums, grid, query), blocks()):
-        total += part
-    return total
+    if held is None:
+        raw = map(rows.block, rows.starts)
+        parts = context.map_blocks(partial(raw_sums, grid, query), told(raw))
+    else:
+        parts = context.map_blocks(partial(grid_sums, query), told(held))
+    return sum(parts, np.zeros(query.length, np.int64))
 
 
-def block_sums(grid: Grid, query: Query, values: Floats) -> Ints:
+def raw_sums(grid: Grid, query: Query, values: Floats) -> Ints:
     """One block of raw rows: on the grid, then summed. Runs wherever the block is."""
     return query.sums(grid.quantise(values))
+
+
+def grid_sums(query: Query, block: GridBlock) -> Ints:
+    """One block that is on the grid."""
+    return query.sums(block.astype(np.int64))
 
 
 def noise(query: Query, records: int, source: NoiseSource) -> Ints:

@@ -16,7 +16,8 @@ from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.parameters import Metrics
 from algorithms.kmeans.starts import public
 from algorithms.kmeans.weighted import lloyd, spread_start
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints
+from tacit.encoders.kmeans.nearest import nearest
 
 RESTARTS: Final = 20
 

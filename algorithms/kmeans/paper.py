@@ -23,7 +23,8 @@ from algorithms.kmeans.zones import (
     prior_controllers,
     shares,
 )
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans.encoder import Floats, Ints
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

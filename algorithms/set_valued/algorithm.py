@@ -81,23 +81,8 @@ def run(dataset: Transactions, params: Parameters, stance: Stance, context: Cont
     if method == "diffpart+rest":
         sets = itemsets(dataset, universe, context)
         margins = measured_margins(sets, len(universe), params.epsilon, context)
-        left = remainder(margins, found.rows)
-        beat = partial(context.progress, 0.85, "drawing the rest")
-        rest = rest_rows(left, params.max_rows - len(found.rows), context.noise("rest"), beat)
-        released = (*found.rows, *rest)
-        own = {
-            "lengths": margins.lengths.tolist(),
-            "items_kept": margins.kept,
-            "rest_rows": len(rest),
-            "rest_records": sum(count for _, count in rest),
-        }
-        files = _files_by_kind(found.rows, rest, universe, context)
-        report = _report(params, stance, universe, found.rows, found.transcript, margins)
-        outcome = Outcome(
-            result={**_summary(method, released, found.transcript), **own},
-            report=report,
-            files=(*files, _splits_file(found.transcript)),
-            plots=pictures(released),
+        outcome, released = published_with_rest(
+            found.rows, found.transcript, margins, params, stance, universe, context
         )
     else:
         released = found.rows
@@ -130,6 +115,36 @@ def published(
         files=(*_release_files(rows, universe, context), _splits_file(transcript)),
         plots=pictures(rows),
     )
+
+
+def published_with_rest(
+    measured: tuple[Row, ...],
+    transcript: Transcript,
+    margins: Margins,
+    params: Parameters,
+    stance: Stance,
+    universe: tuple[str, ...],
+    context: Context,
+) -> tuple[Outcome, tuple[Row, ...]]:
+    """Everything that leaves a run of `diffpart+rest`, and its rows: those of DiffPart, then what
+    they lack, drawn from the context's stream. A function of noisy counts. Raises RowCap."""
+    left = remainder(margins, measured)
+    beat = partial(context.progress, 0.85, "drawing the rest")
+    rest = rest_rows(left, params.max_rows - len(measured), context.noise("rest"), beat)
+    released = (*measured, *rest)
+    own = {
+        "lengths": margins.lengths.tolist(),
+        "items_kept": margins.kept,
+        "rest_rows": len(rest),
+        "rest_records": sum(count for _, count in rest),
+    }
+    outcome = Outcome(
+        result={**_summary("diffpart+rest", released, transcript), **own},
+        report=_report(params, stance, universe, measured, transcript, margins),
+        files=(*_files_by_kind(measured, rest, universe, context), _splits_file(transcript)),
+        plots=pictures(released),
+    )
+    return outcome, released
 
 
 def _summary(method: str, rows: Sequence[Row], transcript: Transcript) -> dict[str, Any]:

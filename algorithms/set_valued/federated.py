@@ -1,14 +1,16 @@
 """Sets over curators: nobody keeps them, rounds open the noisy counts.
 
-Spec: federated-counting. DiffPart: partitions get different parts of epsilon on different paths;
-one debit pays for all rounds, and curators let no record spend more (sections 4 and 6). `basic`:
-one question, all itemsets of at most 16 items. To curators it is the split of a taxonomy's root
-whose children are the items.
+Spec: federated-counting, sections 4 and 6; set-valued, section 10. DiffPart: partitions get
+different parts of epsilon on different paths; one debit pays for all rounds, and curators let no
+record spend more. `diffpart+rest`: lengths of records and items before them, in two rounds more.
+`basic`: one question, all itemsets of at most 16 items. To curators it is the split of a taxonomy's
+root whose children are the items.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -20,12 +22,25 @@ from algorithms.counts.contract import AdaptiveCounting, Answer, Ints, Question
 from algorithms.counts.forecast import PlannedQuestion
 from algorithms.counts.rounds import Counting, counting_rounds
 from algorithms.problems import NotOverCurators
-from algorithms.set_valued.algorithm import histogram_outcome, preview, published
+from algorithms.set_valued.algorithm import (
+    histogram_outcome,
+    preview,
+    published,
+    published_with_rest,
+)
 from algorithms.set_valued.counts import DiffPart, State
-from algorithms.set_valued.parameters import Parameters, resolved_universe, settings_of
+from algorithms.set_valued.parameters import Method, Parameters, resolved_universe, settings_of
 from algorithms.set_valued.partitioning import released_rows
+from algorithms.set_valued.rest import (
+    ITEMS_SHARE,
+    LENGTHS_SHARE,
+    Margins,
+    items_kept,
+    told_from_noise,
+)
 from tacit.encoders.count_sums import MOST_CELLS
 from tacit.encoders.set_valued_counts import COUNTER, FANOUTS, Generation, Splits
+from tacit.encoders.set_valued_margins import MOST_LENGTH, KeptItems, Lengths
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.records.transactions import Transactions
 
@@ -33,13 +48,10 @@ _WIDEST: Final = FANOUTS[-1]
 
 
 def over_curators(params: Parameters) -> Parameters:
-    """With the one method that counts alone answer. Raises NotOverCurators."""
+    """With what counts alone answer. Raises NotOverCurators."""
     if params.metrics is not None:
         raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
-    if params.method not in (None, "diffpart", "basic"):
-        reason = "the method is diffpart or basic over curators"
-        raise NotOverCurators(reason, pointer="/params/method")
-    own = params.model_copy(update={"method": params.method or "diffpart"})
+    own = params.model_copy(update={"method": params.method or "auto"})
     if own.method == "basic" and isinstance(own.universe, tuple) and len(own.universe) > _WIDEST:
         raise NotOverCurators(
             f"over curators basic has {_WIDEST} items at most", pointer="/params/universe"
@@ -70,20 +82,91 @@ class Histogram:
     counts: Ints | None = None
 
 
-Held = State | Histogram
+@dataclass(frozen=True, eq=False)
+class WithRest:
+    """Of `diffpart+rest`: noisy lengths (64,) and items (universe,), None before they were asked,
+    then DiffPart's state."""
+
+    tree: State
+    lengths: Ints | None = None
+    items: Ints | None = None
+
+    @property
+    def margins(self) -> Margins:
+        """Both; they were asked."""
+        assert self.lengths is not None
+        assert self.items is not None
+        return Margins(self.lengths, items_kept(self.lengths), self.items)
+
+
+Held = State | WithRest | Histogram
+
+
+def method_of(params: Parameters) -> Method:
+    """The one that runs, by the size of the public universe."""
+    return over_curators(params).method_of("sound", len(universe(params)))
 
 
 def first(params: Parameters, draws: Fraction) -> Held:
     """Before any question."""
-    return Histogram() if params.method == "basic" else parts(params, draws).first()
+    method = method_of(params)
+    if method == "basic":
+        return Histogram()
+    tree = parts(params, draws).first()
+    return WithRest(tree) if method == "diffpart+rest" else tree
 
 
 def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
     """Its functions."""
-    if params.method == "basic":
+    method = method_of(params)
+    if method == "basic":
         return AdaptiveCounting(partial(_ask_all, params), _absorb_all)
     found = parts(params, draws)
+    if method == "diffpart+rest":
+        return AdaptiveCounting(
+            partial(_ask_with_rest, params, found),
+            partial(_absorb_with_rest, params, draws, found),
+        )
     return AdaptiveCounting(found.ask, found.absorb)
+
+
+def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Question | None:
+    """Lengths, items, then what DiffPart asks."""
+    items = tree.taxonomy.size
+    if state.lengths is None:
+        return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
+    if state.items is None:
+        kept = items_kept(state.lengths)
+        document = KeptItems(items, kept, _salt(state.lengths))
+        return _one_group("items", document, kept, params.epsilon * ITEMS_SHARE)
+    return tree.ask(state.tree)
+
+
+def _absorb_with_rest(
+    params: Parameters,
+    draws: Fraction,
+    tree: DiffPart,
+    state: WithRest,
+    question: Question,
+    answer: Answer,
+) -> WithRest:
+    if state.lengths is None:
+        scale = 1 / (params.epsilon * LENGTHS_SHARE)
+        noisy = answer.dense().astype(np.int64)
+        return replace(state, lengths=told_from_noise(noisy, scale, draws))
+    if state.items is None:
+        return replace(state, items=answer.dense().astype(np.int64))
+    return replace(state, tree=tree.absorb(state.tree, question, answer))
+
+
+def _one_group(stage: str, document: Lengths | KeptItems, reach: int, rate: Fraction) -> Question:
+    return Question(stage, document, reach, document.sizes, (rate,), np.zeros(1, np.int64))
+
+
+def _salt(lengths: Ints) -> int:
+    """Of what records keep: another one in every job, and a function of what was opened."""
+    digest = hashlib.sha256(b"tacit set-valued items" + lengths.astype("<i8").tobytes()).digest()
+    return 1 + int.from_bytes(digest[:7])
 
 
 def _ask_all(params: Parameters, state: Histogram) -> Question | None:
@@ -103,26 +186,36 @@ def _absorb_all(_state: Histogram, _question: Question, answer: Answer) -> Histo
 
 
 def planned(params: Parameters) -> int:
-    """Depths at most: the nodes that can be split."""
-    if params.method == "basic":
+    """Questions at most: of DiffPart as many as there are nodes that can be split."""
+    method = method_of(params)
+    if method == "basic":
         return 1
     taxonomy = Taxonomy(len(universe(params)), params.fanout)
-    return taxonomy.internal(taxonomy.root)
+    return taxonomy.internal(taxonomy.root) + (2 if method == "diffpart+rest" else 0)
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
     """Depth by depth, as many as there can be: partitions with the least part of epsilon, which is
-    that of the first split."""
-    if params.method == "basic":
+    that of the first split. Before them lengths and items, of the longest records."""
+    method = method_of(params)
+    if method == "basic":
         cells = (1 << len(universe(params))) - 1
         one = PlannedQuestion("itemsets", params.epsilon, 1, None, None, cells, cells)
         return (one,)
-    found, depths = parts(params, draws), planned(params)
+    found = parts(params, draws)
     taxonomy = found.taxonomy
+    depths = taxonomy.internal(taxonomy.root)
     cells = (1 << len(taxonomy.children(taxonomy.root))) - 1
     largest = (1 << min(taxonomy.fanout, taxonomy.size)) - 1
     alpha = found.settings.epsilon / 2 / depths
     questions = []
+    if method == "diffpart+rest":
+        size = taxonomy.size
+        rates = params.epsilon * LENGTHS_SHARE, params.epsilon * ITEMS_SHARE
+        questions = [
+            PlannedQuestion("lengths", rates[0], 1, None, None, MOST_LENGTH, MOST_LENGTH),
+            PlannedQuestion("items", rates[1], MOST_LENGTH, None, None, size, size),
+        ]
     for depth in range(1, depths + 1):
         group = cells if depth == 1 else largest
         test = found.settings.law.partition(group, alpha, taxonomy.root.level)
@@ -148,6 +241,14 @@ def release(params: Parameters, state: Held) -> Outcome:
     if isinstance(state, Histogram):
         assert state.counts is not None
         return histogram_outcome(state.counts, own, "sound", items, context)[0]
+    if isinstance(state, WithRest):
+        tree, margins = state.tree, state.margins
+        opened = margins.lengths.astype("<i8").tobytes() + margins.items.astype("<i8").tobytes()
+        # What is drawn follows from what was opened: a release that is made again is the same.
+        drawn = hashlib.sha256(b"tacit set-valued rest" + opened).digest()
+        context = SequentialContext(seed=drawn)
+        rows = released_rows(tree)
+        return published_with_rest(rows, tree.transcript, margins, own, "sound", items, context)[0]
     return published(released_rows(state), state.transcript, own, "sound", items, context)
 
 
@@ -164,5 +265,5 @@ ROUNDS: Final = counting_rounds(
         forecast=planned_questions,
         budget=lambda params: params.epsilon,
     ),
-    when="stance sound, method diffpart, or basic with at most 16 items",
+    when="stance sound, method diffpart, diffpart+rest, or basic with at most 16 items",
 )

@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Context
-from tacit.encoders.counts import Lists
-from tacit.encoders.set_valued_counts import Masks, block_masks, joined_masks, sorted_sets
+from tacit.encoders.counts import Lists, sorted_sets
+from tacit.encoders.set_valued_counts import Masks, block_masks, joined_masks
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Ints, Places, Transactions

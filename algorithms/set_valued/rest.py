@@ -15,6 +15,7 @@ Spec: set-valued, section 10.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.counts.thresholds import threshold
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
+from tacit.encoders.set_valued_margins import MOST_LENGTH as MOST_LENGTH
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource
 from tacit.records.transactions import Ints
@@ -36,8 +39,6 @@ Floats = NDArray[np.float64]
 DIFFPART_SHARE: Final = Fraction(2, 3)
 LENGTHS_SHARE: Final = Fraction(1, 30)
 ITEMS_SHARE: Final = Fraction(3, 10)
-MOST_LENGTH: Final = 64
-"""Longer records count as this long."""
 _THRESHOLD: Final = 3
 """Of a length's noisy count, in scales of its noise."""
 _COVERED: Final = 0.85
@@ -71,13 +72,22 @@ def measured_margins(sets: Itemsets, universe: int, epsilon: Fraction, context: 
     counts = np.bincount(sizes, minlength=MOST_LENGTH + 1)[1:]
     scale = 1 / (epsilon * LENGTHS_SHARE)
     noisy = counts + DiscreteLaplace(scale).draw(context.noise("lengths"), MOST_LENGTH)
-    lengths = np.where(noisy < float(_THRESHOLD * scale), 0, noisy)
+    lengths = told_from_noise(noisy, scale)
     kept = items_kept(lengths)
     context.progress(0.82, "counting items")
     places = kept_places(sets, kept, context.noise("kept items"))
     items = np.bincount(places, minlength=universe)
     law = DiscreteLaplace(kept / (epsilon * ITEMS_SHARE))
     return Margins(lengths, kept, items + law.draw(context.noise("items"), universe))
+
+
+def told_from_noise(noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)) -> Ints:
+    """Noisy lengths, 0 below three scales of their noise; where a sum holds more than one whole
+    noise, below what that reaches as rarely (spec: federated-counting, section 3)."""
+    least = float(_THRESHOLD * scale)
+    if draws != 1:
+        least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
+    return np.where(noisy < least, 0, noisy)
 
 
 def items_kept(lengths: Ints) -> int:

@@ -66,6 +66,7 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
         "collusion_curators": "0",
         "validity": "declared",
         "noise_tail": "",
+        "part_length": "",
         "stance": "sound",
     },
 )
@@ -77,6 +78,7 @@ WHOLE: Final = frozenset(
         "dimension",
         "min_participants",
         "n_max",
+        "part_length",
         "family_minimum",
         "period_s",
         "deadline_s",
@@ -99,6 +101,7 @@ _ONLY_FOR: Final = {
     "threshold": ("sharing", Sharing.SHAMIR),
     "c_noise": ("sharing", Sharing.SHAMIR),
     "noise_tail": ("validity", Validity.PROVED),
+    "part_length": ("validity", Validity.PROVED),
     "validity": ("validity", Validity.PROVED),
 }
 """Fields that mean something under one choice alone; else they are left out of the query."""

@@ -68,6 +68,17 @@ class Lists:
         return Lists(self.items[starts[0] : starts[-1]], starts - starts[0])
 
 
+def sorted_sets(lists: Lists, size: int) -> tuple[Ints, Ints]:
+    """The pairs (record, place in the universe) in order, each once; size: of the universe."""
+    keys = np.repeat(np.arange(lists.count) * size, np.diff(lists.starts)) + lists.items
+    steps = np.diff(keys)
+    if (steps <= 0).any():
+        keys.sort()
+        keys = keys[np.concatenate(([True], np.diff(keys) > 0))]
+    records = keys // size
+    return records, keys - records * size
+
+
 @dataclass(frozen=True, eq=False)
 class Level:
     """What a document keeps of the question before, (n,): of each kept prefix or gram the one on

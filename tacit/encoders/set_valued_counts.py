@@ -1,10 +1,11 @@
-"""Counts of sets of items in the partitions of a public taxonomy.
+"""Counts of sets of items in the partitions of a public taxonomy, and of lengths and items.
 
-Spec: set-valued, sections 3.3 and 7; federated-counting, section 2. A record touches a node when it
-has an item below it, and its mask there says under which children. Its touched nodes in the order
-(height falling, place rising) are split in exactly this order along the record's chain: a parent
-comes before its children. All records of a partition have touched the same nodes so far, hence the
-mask of the node that is split next is at the same place for all of them, and a split is one gather.
+Spec: set-valued, sections 3.3, 7 and 10; federated-counting, section 2. A record touches a node
+when it has an item below it, and its mask there says under which children. Its touched nodes in the
+order (height falling, place rising) are split in exactly this order along the record's chain: a
+parent comes before its children. All records of a partition have touched the same nodes so far,
+hence the mask of the node that is split next is at the same place for all of them, and a split is
+one gather.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.encoders.count_sums import CountSum, read_with, whole_number, whole_numbers
-from tacit.encoders.counts import Counter, Ints, Lists, places_among
+from tacit.encoders.counts import Counter, Ints, Lists, places_among, sorted_sets
+from tacit.encoders.set_valued_margins import Margin, read_margin
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 
 _MASK_BITS: Final = 16
@@ -149,8 +151,11 @@ class Walk:
         return np.where(own, seen, 0)
 
 
-def follow(walk: Lists | Masks | Walk, document: Splits) -> Walk:
-    """The walk at the partitions of the last depth."""
+def follow(walk: Lists | Masks | Walk, document: Splits | Margin) -> Lists | Masks | Walk:
+    """The walk at the partitions of the last depth. Lengths and items are counted before it
+    begins."""
+    if isinstance(document, Margin):
+        return walk
     if isinstance(walk, Lists):
         walk = joined_masks([block_masks(document.taxonomy, walk)])
     if isinstance(walk, Masks):
@@ -164,8 +169,11 @@ def follow(walk: Lists | Masks | Walk, document: Splits) -> Walk:
     return walk
 
 
-def cells(walk: Walk, document: Splits) -> tuple[partial[Ints], Ints]:
+def cells(walk: Any, document: Splits | Margin) -> tuple[partial[Ints], Ints]:
     """Records, on demand, and cells of each count of 1."""
+    if isinstance(document, Margin):
+        records, found = document.counted(walk)
+        return partial(np.asarray, records), found
     seen = walk.seen(document)
     some = seen > 0
     found = document.cells(walk.partitions[some], seen[some])
@@ -180,7 +188,9 @@ def read(document: Mapping[str, Any]) -> CountSum:
     return read_with(COUNTER, _asked, document)
 
 
-def _asked(document: Mapping[str, Any]) -> Splits:
+def _asked(document: Mapping[str, Any]) -> Splits | Margin:
+    if "kind" in document:
+        return read_margin(document, MOST_ITEMS)
     items, fanout = whole_number(document["items"], MOST_ITEMS), document["fanout"]
     if items < 2 or fanout not in FANOUTS or type(fanout) is not int:
         raise ValueError("no taxonomy")
@@ -225,17 +235,6 @@ def joined_masks(parts: Sequence[tuple[NDArray[np.uint16], Ints, int]]) -> Masks
         sum(merged for _, _, merged in parts),
         int(touched.size - kept.size),
     )
-
-
-def sorted_sets(lists: Lists, size: int) -> tuple[Ints, Ints]:
-    """The pairs (record, place in the universe) in order, each once; size: of the universe."""
-    keys = np.repeat(np.arange(lists.count) * size, np.diff(lists.starts)) + lists.items
-    steps = np.diff(keys)
-    if (steps <= 0).any():
-        keys.sort()
-        keys = keys[np.concatenate(([True], np.diff(keys) > 0))]
-    records = keys // size
-    return records, keys - records * size
 
 
 def block_masks(taxonomy: Taxonomy, lists: Lists) -> tuple[NDArray[np.uint16], Ints, int]:

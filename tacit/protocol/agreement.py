@@ -93,9 +93,9 @@ def segment_size_of(query: Query) -> int:
     """Roster numbers per segment in the rounds of a query."""
     if not is_proved(query):
         return segment_size(dimension(query))
-    from tacit.query.proofs import SEGMENT_SIZE
+    from tacit.query.proofs import part_length
 
-    return SEGMENT_SIZE
+    return part_length(query)
 
 
 def check_opened(opened: datetime, now: datetime) -> None:

@@ -19,7 +19,7 @@ from tacit.protocol.enrolment import EpochKey, PublicKey
 from tacit.protocol.sessions import SealKeyStatement, Session, SessionId
 from tacit.query.fields import Window
 from tacit.query.query import Query
-from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS, Identifier
+from tacit.query.words import LONGEST_PART, MAX_AGGREGATORS, MAX_CURATORS, Identifier
 from tacit.sets import Bits
 from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
@@ -242,9 +242,9 @@ class ProvedPart(WireModel):
 
     segment: Annotated[int, Field(ge=0, lt=2**32)]
     first: Annotated[int, Field(ge=0, lt=2**32)]
-    length: Annotated[int, Field(ge=1, le=4096)]
+    length: Annotated[int, Field(ge=1, le=LONGEST_PART)]
     part: Annotated[int, Field(ge=0, lt=2**32)]
-    presence: Annotated[Binary, Field(max_length=512)]
+    presence: Annotated[Binary, Field(max_length=LONGEST_PART // 8)]
 
     @classmethod
     def of(cls, span: Span, part: int, bitmap: bytes) -> ProvedPart:

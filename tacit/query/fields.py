@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from tacit.query.words import (
+    LONGEST_PART,
     MAX_AGGREGATORS,
     MAX_CURATORS,
     MAX_DIMENSION,
@@ -106,6 +107,7 @@ class QueryFields(KeptModel):
     split: tuple[Exact, ...] | None = None
     layer: Layer | None = None
     noise_tail: Exact | None = None
+    part_length: Annotated[int, Field(ge=4096, le=LONGEST_PART)] | None = None
     sharing: Sharing
     aggregators: Annotated[int, Field(ge=1, le=MAX_AGGREGATORS)]
     threshold: int | None = None
@@ -244,6 +246,14 @@ class QueryFields(KeptModel):
         draws = mechanism is not Mechanism.EXACT and layer is not Layer.AGGREGATOR
         require(draws, value, "curators draw no noise in this mechanism")
         return require(0 < value < 1, value, "must lie between 0 and 1")
+
+    @field_validator("part_length")
+    @classmethod
+    def _length_of_proved_parts(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None or "validity" not in info.data:
+            return value
+        require(_proved(info), value, "only a proved query has parts")
+        return require(value.bit_count() == 1, value, "must be a power of two")
 
     @field_validator("sharing")
     @classmethod

@@ -22,7 +22,6 @@ from tacit.query.words import Function, Mechanism, Validity
 from tacit.validity import limits
 from tacit.validity.arithmetic import NUMPY, Arithmetic
 from tacit.validity.functions import (
-    LARGEST_PART,
     ProvedFunction,
     ProvedMean,
     ProvedPresence,
@@ -37,8 +36,9 @@ from tacit.validity.noise_bound import noise_bound
 from tacit.validity.prio3 import Prio3
 from tacit.validity.vectors import Block
 
-SEGMENT_SIZE: Final = LARGEST_PART
-"""Curators of a segment in proved rounds, whatever the dimension: a host's part is one proof."""
+PART_LENGTH: Final = 4096
+"""Roster numbers of a segment in proved rounds, whatever the dimension, where the query asks for no
+other: a host's part is one proof."""
 PLAINTEXT_LIMIT: Final = 16 << 20
 """Bytes of one contribution's plaintext for aggregator 0, the longest."""
 
@@ -120,9 +120,14 @@ def proof_plan(query: QueryFields, arithmetic: Arithmetic = NUMPY) -> ProofPlan:
     return ProofPlan(query, arithmetic)
 
 
+def part_length(query: QueryFields) -> int:
+    """Roster numbers of a segment: of what a host proves at once."""
+    return query.part_length or PART_LENGTH
+
+
 def largest_part(query: QueryFields) -> int:
     """The most curators that one contribution of a round can be of."""
-    return min(SEGMENT_SIZE, query.n_max)
+    return min(part_length(query), query.n_max)
 
 
 def proof_problem(query: QueryFields) -> tuple[str, str] | None:
@@ -140,11 +145,15 @@ def proof_problem(query: QueryFields) -> tuple[str, str] | None:
     try:
         _check_largest(query)
     except FieldTooSmall as reason:
+        if part_length(query) > PART_LENGTH:
+            return "part_length", f"{reason}: choose it shorter"
         return grain, f"{reason}: choose it coarser, or fewer max_readings"
     plan = proof_plan(query)
     if plan.of(plan.largest_part).share_bytes(0) > PLAINTEXT_LIMIT:
         wide = {Function.HISTOGRAM: "edges", Function.VECTOR_SUM: "dimension"}
         field = grain if query.blocks else wide[query.function]
+        if part_length(query) > PART_LENGTH:
+            return "part_length", "a proof for this many curators passes 16 MiB"
         return field, "a proof of this many coordinates passes 16 MiB"
     if (name := wrapping_part(query)) is not None:
         return "n_max", f"a sum of this many proved contributions could wrap (part {name})"
@@ -232,7 +241,7 @@ def _scalar(
         case Function.MEAN:
             return ProvedMean(own, bounds, arithmetic)
         case _:
-            largest = query.max_readings * LARGEST_PART
+            largest = query.max_readings * part_length(query)
             return ProvedVariance(own, largest, bounds, arithmetic)
 
 
@@ -265,9 +274,9 @@ def _per_coordinate(groups: tuple[Part, ...], bounds: tuple[int, ...]) -> tuple[
 
 
 def _check_largest(query: QueryFields) -> None:
-    """No check of a part of `SEGMENT_SIZE` curators wraps. FieldTooSmall: one could."""
+    """No check of a part of `part_length` curators wraps. FieldTooSmall: one could."""
     noise = _part_noise_bounds(query, largest_part(query))
-    function = _function(query, SEGMENT_SIZE, noise, NUMPY)
+    function = _function(query, part_length(query), noise, NUMPY)
     if isinstance(function, ProvedPresence):
         limits.check_sum(ReadingBounds(0, 1, function.curators), function.noise_bound)
         function = function.function

@@ -23,6 +23,9 @@ MAX_AGGREGATORS = 16
 
 MAX_CURATORS = 10_000_000
 
+LONGEST_PART: Final = 262_144
+"""Roster numbers in one part of a host in a proved round, at most."""
+
 
 class Function(StrEnum):
     SUM = "sum"

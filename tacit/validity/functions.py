@@ -37,8 +37,6 @@ VECTOR: Final = 0xFFFF5403
 PRESENCE: Final = 0xFFFF5404
 VECTOR_PROOFS: Final = 3
 """Over Field64 joint randomness needs three proofs."""
-LARGEST_PART: Final = 4096
-"""Curators of a host's part, at most."""
 
 Integers = NDArray[np.int64] | NDArray[np.object_]
 

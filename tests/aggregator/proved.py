@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import sets
-from tacit.crypto.sealing import PartHeader, seal_octets, seal_part, spans
+from tacit.crypto.sealing import PartHeader, Span, seal_octets, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import manifest_hash, open_sum
 from tacit.protocol.enrolment import PartyKind
@@ -141,10 +141,11 @@ class ProvedRound(Round):
         present: NDArray[np.bool_] | None = None,
         segment: int = 0,
         part: int = 0,
+        span: Span | None = None,
     ) -> bytes:
-        """A host's sealed part for one aggregator: of its span number `segment`."""
+        """A host's sealed part for one aggregator: of its span number `segment`, or of `span`."""
         run = spans(host.first, len(host.curators), self.descriptor.segment_size)
-        span = run[segment]
+        span = span or run[segment]
         chosen = np.ones(span.length, np.bool_) if present is None else present
         entry = self.descriptor.aggregators[index]
         sealing = self.federation.sealing(host, index, entry)

@@ -35,10 +35,10 @@ from tacit.crypto.sealing import (
     piece_context,
     read_batch_header,
     read_part_header,
-    segment_size,
 )
 from tacit.crypto.signing import Identity, Signed, verify
 from tacit.protocol import proved_pieces, sessions
+from tacit.protocol.agreement import segment_size_of
 from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
@@ -70,7 +70,7 @@ from tacit.protocol.suites import Suites
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import scheme
-from tacit.query.proofs import SEGMENT_SIZE, is_proved, proof_plan
+from tacit.query.proofs import is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.randomness import SEED_BYTES
 from tacit.validity.prio3 import Outcome
@@ -521,7 +521,7 @@ class FakeWorld:
             "aggregators": tuple(a.entry for a in self.aggregators[: query.aggregators]),
             "roster_version": 1,
             "roster_size": self.next_number,
-            "segment_size": SEGMENT_SIZE if is_proved(query) else segment_size(dimension(query)),
+            "segment_size": segment_size_of(query),
         }
         signer = changes.pop("signer", self.identity)
         descriptor = RoundDescriptor(**{**values, **changes})

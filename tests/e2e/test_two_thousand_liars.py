@@ -47,10 +47,16 @@ TOGETHER: Final = 1000
 MISLED: Final = 3
 FUNCTIONS: Final[dict[str, dict[str, Any]]] = {
     "sum": {"bounds": ["0", "8.191"], "resolution": "0.001", "max_readings": 1},
+    "sum in long parts": {
+        "bounds": ["0", "8.191"],
+        "resolution": "0.001",
+        "max_readings": 1,
+        "part_length": 16_384,
+    },
     # One bin: the bits of the largest count are all 1, as the lie about joint randomness needs.
     "histogram": {"function": "histogram", "edges": ["0", "10"], "max_readings": 2},
 }
-LARGEST: Final = {"sum": 8191, "histogram": 2}
+LARGEST: Final = {"sum": 8191, "sum in long parts": 8191, "histogram": 2}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The noisy grid of dpbv-clustering as a sum over records: one cell for each record.
 
-Spec: dpbv-clustering, section 3.9 (a). The counts of all cells are one block; a record adds 1 in
-one cell, one that is replaced moves two of them.
+Spec: dpbv-clustering, sections 3.9 (a) and 3.10. The counts of all cells are one block; a record
+adds 1 in one cell, one that is replaced moves two of them. The adaptive form asks the sums of
+k-means.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 
 from tacit.encoders.dpbv_clustering.cells import MOST_CELLS, Cells
 from tacit.encoders.dpbv_clustering.encoder import Box, Floats, Ints
+from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans.sums import read as read_kmeans
 from tacit.encoders.sums import SumBlock
 from tacit.wire import format_exact, parse_exact
 
@@ -56,8 +59,10 @@ class CellSum:
         }
 
 
-def read(document: Mapping[str, Any]) -> CellSum:
+def read(document: Mapping[str, Any]) -> CellSum | KmeansSum:
     """The sum of a document. Raises ValueError, TypeError or KeyError for anything else."""
+    if "kind" in document:
+        return read_kmeans(document)
     given = dict(document)
     lower, upper = (tuple(float(each) for each in given.pop(name)) for name in ("lower", "upper"))
     ordered = all(

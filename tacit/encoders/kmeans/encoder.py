@@ -17,19 +17,16 @@ The central form and the federated one call the same functions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.query.fixedpoint import truncate_to_l1
-
-Ints: TypeAlias = NDArray[np.int64]
-Floats: TypeAlias = NDArray[np.float64]
+from tacit.encoders.kmeans.nearest import Floats as Floats
+from tacit.encoders.kmeans.nearest import Ints as Ints
+from tacit.encoders.kmeans.nearest import Nearest, blocks, slices
 
 GRID: Final = 1 << 16
 """G: steps from the middle of the box to its side."""
@@ -39,10 +36,8 @@ BINS: Final = 128
 PROJECTED: Final = 2
 _MATRIX: Final = 1 << 20
 """Unit of the entries of a projection."""
-_CHUNK: Final = 4096
-_PRODUCTS: Final = 1 << 18
-"""Multiplications of one product: with more, numpy's library wakes threads that cost more than such
-small products save."""
+_LARGEST: Final = 1 << 50
+"""Of a product that is divided: its rounded quotient has the floor of the exact one."""
 
 
 @dataclass(frozen=True)
@@ -71,51 +66,26 @@ class Grid:
         """Records (n, d) in raw units as integers in [-G, G]; what lies outside is clipped.
 
         y = rint(G (2 (x - lo) / (hi - lo) - 1)). Element by element: a row does not see another.
+        A column's values are adjacent in memory, for those who go on by columns.
         """
-        found = np.empty(values.shape, np.int64)
-        size = min(_CHUNK, len(values))
-        # Bounds as often as rows: numpy is several times faster on arrays of one shape.
-        low, high = (np.tile(side, (size, 1)) for side in (self.lower, self.upper))
+        found = np.empty((self.dimension, len(values)), np.int64)
+        low, high = (np.array(side, np.float64)[:, None] for side in (self.lower, self.upper))
         width = high - low
-        for rows in slices(len(values), self.dimension):
-            part = slice(0, len(found[rows]))
-            scaled = np.maximum(values[rows], low[part])
-            np.minimum(scaled, high[part], out=scaled)
-            scaled -= low[part]
-            scaled /= width[part]
+        for rows in blocks(len(values), self.dimension):
+            scaled = np.maximum(values[rows].T, low, order="C")
+            np.minimum(scaled, high, out=scaled)
+            scaled -= low
+            scaled /= width
             scaled *= 2 * self.steps  # a power of two: exact, before the difference as after it
             scaled -= self.steps
-            found[rows] = np.rint(scaled, out=scaled)
-        return found
+            found[:, rows] = np.rint(scaled, out=scaled)
+        return found.T
 
     def raw(self, scaled: Floats) -> Floats:
         """Points (k, d) of [-1, 1]^d in raw units."""
         low, high = np.array(self.lower), np.array(self.upper)
         points: Floats = low + (scaled + 1) * ((high - low) / 2)
         return points
-
-
-def nearest(points: NDArray[np.float64] | Ints, centres: NDArray[np.float64] | Ints) -> Ints:
-    """The index (n,) of the nearest of k centres, the lowest of equals.
-
-    argmin_i |c_i|^2 - 2 y.c_i. For integers of the grid every partial sum is an integer below 2^53,
-    so the labels are exact whatever the order of summation; for floats they are not.
-    """
-    turned = -2.0 * np.asarray(centres, np.float64).T
-    squares = np.einsum("ij,ij->i", centres, centres).astype(np.float64)
-    labels = np.empty(len(points), np.int64)
-    for rows in slices(len(points), turned.size):
-        scores = np.asarray(points[rows], np.float64) @ turned
-        scores += squares
-        np.argmin(scores, axis=1, out=labels[rows])
-    return labels
-
-
-def slices(rows: int, products: int) -> Iterator[slice]:
-    """Runs of rows that stay in the cache, and below `_PRODUCTS` with this many for each row."""
-    size = min(_CHUNK, max(1, _PRODUCTS // products))
-    for start in range(0, rows, size):
-        yield slice(start, start + size)
 
 
 @dataclass(frozen=True)
@@ -274,8 +244,11 @@ class Lift:
     kind: Literal["lift"] = "lift"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.radius <= 2 * len(self.view.matrix) * self.view.steps:
+        widest = 2 * len(self.view.matrix) * self.view.steps
+        if not 1 <= self.radius <= widest:
             raise ValueError("the radius of a lift lies between 1 and 2 d G")
+        if widest * self.view.steps > _LARGEST:
+            raise ValueError("a lift of so many steps is not exact")
 
     @property
     def length(self) -> int:
@@ -293,9 +266,15 @@ class Lift:
 
     def sums(self, records: Ints) -> Ints:
         """(k' (d + 1),): for each projected centre the sum of its offsets, and their number."""
-        labels = nearest(self.view.apply(records), self.centres)
-        clipped, _ = truncate_to_l1(records, self.radius)
-        return _by_cluster(labels, len(self.centres), (*clipped.T, None))
+        finder = Nearest(self.centres, self.view.steps)
+        labels = finder.labels(self.view.apply(records).T.astype(np.float64))
+        found = np.zeros((len(self.centres), len(self.view.matrix) + 1))
+        for rows in blocks(len(records), found.shape[1]):
+            part = records[rows].T.astype(np.float64)
+            norms = np.abs(part).sum(axis=0)
+            _clip(part, norms, np.full(norms.shape, float(self.radius)))
+            _add_by_cluster(found, labels[rows], (*part, None))
+        return found.astype(np.int64).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,6 +300,8 @@ class Zone:
         if int(np.abs(self.centres).max()) > self.steps:
             raise ValueError("centres lie on the grid")
         widest = 2 * self.centres.shape[1] * self.steps
+        if widest * max(2 * self.steps, self.levels) > _LARGEST:
+            raise ValueError("a zone of so many steps or levels is not exact")
         if not (self.radii.min() >= 1 and self.radii.max() <= widest):
             raise ValueError("the radius of a zone lies between 1 and 2 d G")
 
@@ -348,26 +329,38 @@ class Zone:
 
         The distance of a record is floor(min(a, R) V / R), a its L1 distance from the centre.
         """
-        labels = nearest(records, self.centres)
-        offsets = records - self.centres[labels]
-        norms = np.abs(offsets).sum(axis=1)
-        radii = self.radii[labels]
-        outside = np.flatnonzero(norms > radii)
-        far = offsets[outside]
-        magnitudes = np.abs(far) * radii[outside, None] // norms[outside, None]
-        offsets[outside] = np.sign(far) * magnitudes
-        distances = np.minimum(norms, radii) * self.levels // radii
-        return _by_cluster(labels, len(self.centres), (*offsets.T, None, distances))
+        finder = Nearest(self.centres, self.steps)
+        centres, radii = self.centres.T.astype(np.float64), self.radii.astype(np.float64)
+        found = np.zeros((len(self.centres), len(centres) + 2))
+        for rows in blocks(len(records), found.shape[1]):
+            offsets = records[rows].T.astype(np.float64)
+            labels = finder.labels(offsets)
+            offsets -= np.take(centres, labels, axis=1)
+            norms, reach = np.abs(offsets).sum(axis=0), radii[labels]
+            _clip(offsets, norms, reach)
+            np.minimum(norms, reach, out=norms)
+            norms *= self.levels
+            norms /= reach
+            _add_by_cluster(found, labels, (*offsets, None, np.floor(norms, out=norms)))
+        return found.astype(np.int64).ravel()
 
 
-def _by_cluster(labels: Ints, clusters: int, columns: tuple[Ints | None, ...]) -> Ints:
-    """Sums of each column over the records of each cluster, cluster by cluster; None counts.
+# Whole numbers in floating point. An offset is at most 2 G and a reach 2 d G: products stay below
+# 2^50. If x and y are whole and x + y < 2^53, the quotient x / y is 1 / y or more away from a whole
+# number above it, which is more than it is rounded by: its floor is that of the exact one.
 
-    Weights pass through floats, exactly: no offset exceeds 2^17, so 2^31 records sum to below 2^53.
-    """
-    if len(labels) > 1 << 31:
-        raise ValueError("sum this many records in blocks")
-    found = np.empty((clusters, len(columns)), np.int64)
+
+def _clip(columns: Floats, norms: Floats, reach: Floats) -> None:
+    """Scale what is longer than its reach down to it, toward zero; columns (d, n), in L1."""
+    outside = np.flatnonzero(norms > reach)
+    if outside.size:
+        far = columns[:, outside] * reach[outside]
+        far /= norms[outside]
+        columns[:, outside] = np.trunc(far, out=far)
+
+
+def _add_by_cluster(found: Floats, labels: Ints, columns: tuple[Floats | None, ...]) -> None:
+    """Add to found (k, columns) the sums of each column over the records of each cluster; None
+    counts."""
     for place, column in enumerate(columns):
-        found[:, place] = np.bincount(labels, weights=column, minlength=clusters)
-    return found.ravel()
+        found[:, place] += np.bincount(labels, weights=column, minlength=len(found))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aggregator.rounds import evaluating
+from tacit.crypto.sealing import Span
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.proved import keyed, proved
 
@@ -148,6 +149,39 @@ async def test_parts_of_as_many_curators_are_verified_together(
         assert [part.first for part in manifest.parts] == [
             host.first for place, host in enumerate(hosts) if place != 1
         ]
+
+
+@pytest.mark.parametrize("sizes", [(4096, 904), (5000,)])
+async def test_a_part_is_as_long_as_the_query_asks(
+    alliance: Alliance, sizes: tuple[int, ...]
+) -> None:
+    """A host of 5,000: two parts or one, each refused where the other is asked for; half of the
+    curators of the last stay away."""
+    lengths = {2: None, 1: 8192}
+    async with alliance(2) as federation:
+        host = await federation.host("gateway", 5000)
+        assert host.first % 8192 == 0
+        asked = proved(aggregators=2, part_length=lengths[len(sizes)])
+        current = await keyed(federation, asked)
+        for place, size in enumerate(sizes):
+            present = np.ones(size, np.bool_)
+            present[::2] = place < len(sizes) - 1
+            curators = int(present.sum())
+            for index, plain in enumerate(current.plaintexts(np.array([curators]), curators)):
+                body = current.part(host, index, bytes(plain), present, place)
+                assert (await current.send_batch(host, index, body)).status_code == 201
+        total, manifest = await current.proved_release()
+        assert (total.tolist(), manifest.count) == ([5000 - sizes[-1] // 2], 5000 - sizes[-1] // 2)
+
+        other = await keyed(federation, proved(aggregators=2, part_length=lengths[3 - len(sizes)]))
+        plain = other.plaintexts(np.array([904]), 904)[0]
+        present = np.arange(sizes[0]) < 904
+        span = Span(host.first // 8192, host.first, sizes[0])
+        body = other.part(host, 0, bytes(plain), present, span=span)
+        answer = await other.send_batch(host, 0, body)
+        refused = "wrong_round" if len(sizes) == 2 else "seal_broken"
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["type"].endswith(f":{refused}")
 
 
 async def test_many_are_verified_by_compiled_arithmetic(

@@ -11,10 +11,11 @@ import pytest
 from algorithms.kmeans import baselines
 from algorithms.kmeans.baselines import cost, lloyd, su_least_epsilon
 from algorithms.kmeans.paper import cluster_means, drawn_start, normalised
+from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
 from algorithms.kmeans.weighted import lloyd as weighted_lloyd
-from algorithms.kmeans.weighted import spread_start, weighted_kmeans
 from simulation.experiments.kmeans_data import s1_like
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.randomness import SeededRandom
 
 POINTS = normalised(s1_like())[0]
@@ -96,6 +97,34 @@ def test_the_best_of_several_runs_finds_the_clusters() -> None:
     found = weighted_kmeans(POINTS, np.ones(len(POINTS)), 15, np.random.default_rng(1))
     assert found.cost == pytest.approx(cost(POINTS, found.centres))
     assert found.cost < 12.0  # 11.1 at best, 23 for a usual run from random records
+
+
+def test_points_that_are_not_looked_at_keep_the_label_they_would_get() -> None:
+    """Against a plain loop that looks at all of them in every step."""
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        cells = generator.choice(900, 300, replace=False)
+        points = np.stack(np.divmod(cells, 30), axis=1) / 15 - 1
+        weights = generator.uniform(0.1, 9.0, 300)
+        start = spread_start(points, weights, 12, generator)
+        found = weighted_lloyd(points, weights, start)
+        centres, labels = start, nearest(points, start)
+        for _ in range(STEPS):
+            mass = np.bincount(labels, weights=weights, minlength=12)[:, None]
+            sums = [np.bincount(labels, weights * column, 12) for column in points.T]
+            moved = np.stack(sums, axis=1) / mass
+            still = np.square(moved - centres).sum() <= STILL * weighted_variance(points, weights)
+            centres, before, labels = moved, labels, nearest(points, moved)
+            if still or np.array_equal(labels, before):
+                break
+        assert np.array_equal(found.labels, labels)
+        assert np.array_equal(found.centres, centres)
+
+
+def weighted_variance(points: Floats, weights: Floats) -> float:
+    """The mean over the columns."""
+    middle = weights @ points / weights.sum()
+    return float(weights @ np.square(points - middle).mean(axis=1) / weights.sum())
 
 
 def test_more_clusters_than_points() -> None:

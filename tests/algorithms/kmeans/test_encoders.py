@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -18,9 +19,9 @@ from tacit.encoders.kmeans.encoder import (
     Marginals,
     Projection,
     Zone,
-    nearest,
     spent,
 )
+from tacit.encoders.kmeans.nearest import Nearest, nearest
 from tacit.encoders.kmeans.sums import Query
 
 BOX = Grid((0.0, 0.0), (10.0, 10.0))
@@ -157,6 +158,25 @@ def test_clipped_offsets_never_leave_the_zone() -> None:
             assert np.array_equal(offset, (record - centre)[0])
 
 
+def test_a_zone_round_adds_up_as_whole_numbers_do() -> None:
+    """Floors of quotients in floating point are those of Python's integers, also at the bounds."""
+    generator = np.random.default_rng(9)
+    for dimension in (1, 2, 7, 256):
+        records = generator.integers(-1, 2, (40, dimension)) * GRID
+        records[20:] = generator.integers(-GRID, GRID + 1, (20, dimension))
+        centres = np.concatenate((-records[:1], generator.integers(-9, 9, (2, dimension))))
+        radii = np.array([2 * dimension * GRID, 2 * dimension * GRID - 1, 12_345])
+        expected = np.zeros((3, dimension + 2), np.int64)
+        for label, record in zip(plain_nearest(records, centres), records.tolist(), strict=True):
+            centre, radius = centres[label].tolist(), int(radii[label])
+            offset = [a - b for a, b in zip(record, centre, strict=True)]
+            norm = sum(map(abs, offset))
+            if norm > radius:
+                offset = [(abs(o) * radius // norm) * (1 if o > 0 else -1) for o in offset]
+            expected[label] += [*offset, 1, min(norm, radius) * 256 // radius]
+        assert zone(centres, radii).sums(records).tolist() == expected.ravel().tolist()
+
+
 # --------------------------------------------------------------------------------- labels and box
 
 
@@ -180,7 +200,19 @@ def test_labels_are_exact_with_ties_to_the_lowest(dimension: int, clusters: int,
     # A coarse grid, so that ties occur; the widest coordinates, so that sums are large.
     points = generator.integers(-2, 3, (15, dimension)) * (GRID // 2)
     centres = generator.integers(-2, 3, (clusters, dimension)) * (GRID // 2)
+    columns = points.T.astype(np.float64)
     assert nearest(points, centres).tolist() == plain_nearest(points, centres)
+    assert Nearest(centres, GRID).labels(columns).tolist() == plain_nearest(points, centres)
+
+
+def test_labels_of_the_widest_grid_and_the_most_centres_are_exact() -> None:
+    generator = np.random.default_rng(6)
+    centres = generator.integers(-1, 2, (1024, 256)) * GRID
+    points = generator.integers(-1, 2, (20, 256)) * GRID
+    found = Nearest(centres, GRID).labels(points.T.astype(np.float64))
+    assert found.tolist() == plain_nearest(points, centres)
+    finer = Nearest(centres, 64 * GRID).labels(points.T.astype(np.float64))  # too wide to pack
+    assert finer.tolist() == found.tolist()
 
 
 def test_what_lies_outside_the_box_is_moved_to_it() -> None:
@@ -221,6 +253,9 @@ def test_a_row_projects_alike_wherever_it_stands() -> None:
         lambda: zone(CENTRES, np.array([5, 4 * GRID + 1])),
         lambda: zone(CENTRES, np.array([5])),
         lambda: zone(2 * CENTRES, np.array([5, 5])),
+        lambda: zone(CENTRES, np.array([5, 5]), 1 << 40),
+        lambda: Zone(CENTRES, np.array([5, 5]), GRID, *SHARES, levels=1 << 40),
+        lambda: Lift(replace(plane(2, 1), steps=1 << 40), CENTRES, 5, *SHARES[:2]),
         lambda: Projection(np.full((3, 2), 1 << 21), GRID),
         lambda: Projection(np.zeros((3, 3), np.int64), GRID),
         lambda: Projection(np.zeros((3, 2), np.int64), GRID, ((5, 5), (0, 1))),

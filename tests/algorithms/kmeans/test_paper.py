@@ -39,7 +39,8 @@ from algorithms.kmeans.zones import (
 )
 from algorithms.kmeans.zones import _zone_value as zone_value
 from simulation.experiments.kmeans_data import dataset, s1_like
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.randomness import SeededRandom
 from tacit.report.words import plain_words
 

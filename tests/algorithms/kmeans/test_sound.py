@@ -35,7 +35,8 @@ from algorithms.kmeans.zone_round import combined, estimate
 from bench.audit import proven
 from simulation.experiments.kmeans_data import dataset, image_like, lifesci_like, s1_like
 from tacit.crypto.sharing import Additive
-from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone, nearest
+from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone
+from tacit.encoders.kmeans.nearest import nearest
 from tacit.encoders.kmeans.sums import Query
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom

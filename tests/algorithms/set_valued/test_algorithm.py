@@ -325,6 +325,6 @@ def test_the_catalogue_entry() -> None:
     assert ALGORITHM.dataset_kind == "transactions"
     assert ALGORITHM.stances == ("sound", "paper")
     assert ALGORITHM.federated == {
-        "rounds": "stance sound, method diffpart, or basic with at most 16 items"
+        "rounds": "stance sound, method diffpart, diffpart+rest, or basic with at most 16 items"
     }
     assert ALGORITHM.params is Parameters

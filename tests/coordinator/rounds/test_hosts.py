@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.query.proofs import SEGMENT_SIZE
+from tacit.query.proofs import PART_LENGTH
 from tests.coordinator.conftest import Houses
 from tests.coordinator.rounds.test_verifying import corrupt, enrolled, opened, proved
 
@@ -32,7 +32,7 @@ async def test_the_report_names_the_largest_host_the_total_and_the_refused(house
         assert "the largest host, 70 curators, by at most 1,400 kWh" in stated["sentences"][0]
         assert "of the released total" in stated["sentences"][0]
         assert stated["sentences"][-1].startswith("1 of the round's curators was left out")
-        assert SEGMENT_SIZE > 70  # one part each
+        assert PART_LENGTH > 70  # one part each
 
 
 async def test_a_round_without_hosts_has_none_in_its_report(house: Houses) -> None:

@@ -233,8 +233,9 @@ async def test_a_part_of_more_curators_than_a_round_may_have_is_refused(
         assert [each["name"] for each in because] == ["descriptor_refused"]
 
 
+@pytest.mark.parametrize(("length", "parts"), [(None, [4096, 904]), (8192, [5000])])
 async def test_a_host_of_several_segments_sends_a_part_for_each(
-    site: OpenSite, world: FakeWorld
+    site: OpenSite, world: FakeWorld, length: int | None, parts: list[int]
 ) -> None:
     names = [f"g-{i}" for i in range(5000)]
     async with site() as s:
@@ -246,10 +247,11 @@ async def test_a_host_of_several_segments_sends_a_part_for_each(
                 for name in names[::2]
             ]
         )
-        descriptor = s.open(query(PLAIN, **{**PROVED, "n_max": 10_000}))
+        asked = query(PLAIN, **{**PROVED, "n_max": 10_000, "part_length": length})
+        descriptor = s.open(asked)
         await s.take_part()
         held = world.aggregators[0].plaintexts[descriptor.round]
-        assert [len(numbers) for numbers in held] == [4096, 904]
+        assert [len(numbers) for numbers in held] == parts
         assert world.result(descriptor) == {"sum": "3750"}
 
 

@@ -72,7 +72,7 @@ from tacit.protocol.verification import (
     verify_key_of,
 )
 from tacit.query.fields import Window
-from tacit.query.proofs import SEGMENT_SIZE, proof_plan
+from tacit.query.proofs import PART_LENGTH, proof_plan
 from tacit.query.query import Query
 from tacit.validity.prio3 import Outcome
 from tests.aggregator.proved import proved
@@ -114,7 +114,7 @@ def signed_descriptor(asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
         "aggregators": tuple(entries),
         "roster_version": 1,
         "roster_size": ROSTER,
-        "segment_size": SEGMENT_SIZE,
+        "segment_size": PART_LENGTH,
     }
     return COORDINATOR.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
 
@@ -364,9 +364,16 @@ def test_parts_are_of_proved_rounds_only() -> None:
     with pytest.raises(DescriptorRefused):
         check_consistent(signed_descriptor(declared), COORDINATOR.public_key)
     check_consistent(signed_descriptor(proved()), COORDINATOR.public_key)
-    wrong = signed_descriptor(proved(), segment_size=8192)
-    with pytest.raises(DescriptorRefused):
-        check_consistent(wrong, COORDINATOR.public_key)
+    longer = proved(part_length=8192)
+    check_consistent(signed_descriptor(longer, segment_size=8192), COORDINATOR.public_key)
+    for wrong in (
+        signed_descriptor(proved(), segment_size=8192),
+        signed_descriptor(longer),
+        signed_descriptor(longer, segment_size=16_384),
+        signed_descriptor(declared, segment_size=8192),
+    ):
+        with pytest.raises(DescriptorRefused):
+            check_consistent(wrong, COORDINATOR.public_key)
 
 
 # --- chunks --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tacit.query import proofs
 from tacit.query.functions import decode, dimension, encode, reading_dimension
 from tacit.query.mechanisms import curator_plan
-from tacit.query.proofs import SEGMENT_SIZE, ProofPlan, is_proved, proof_plan
+from tacit.query.proofs import PART_LENGTH, ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.units import NANO
 from tacit.validity import field64, field128
@@ -163,7 +163,7 @@ def test_the_offset_counts_every_curator_of_a_sum_and_every_clamped_noise() -> N
 
 
 def test_a_part_has_no_more_curators_than_a_segment_or_the_round() -> None:
-    assert SEGMENT_SIZE == 4096
+    assert PART_LENGTH == 4096
     plan = proof_plan(proved())
     assert plan.largest_part == 1000
     for wrong in (0, -1, 1001):
@@ -173,6 +173,12 @@ def test_a_part_has_no_more_curators_than_a_segment_or_the_round() -> None:
     assert large.largest_part == 4096
     with pytest.raises(ValueError, match="no contribution"):
         large.of(4097)
+    longer = proof_plan(proved(n_max=10**6, part_length=65_536))
+    assert longer.largest_part == 65_536
+    assert longer.of(65_536).function.influence == (65_536 * plan.of(1).function.influence[0],)
+    with pytest.raises(ValueError, match="no contribution"):
+        longer.of(65_537)
+    assert proof_plan(proved(part_length=65_536)).largest_part == 1000
 
 
 def test_a_declared_query_has_no_plan() -> None:
@@ -197,10 +203,16 @@ def test_sizes_are_those_of_the_specification() -> None:
 
 
 def test_all_shares_of_a_query_are_in_one_field() -> None:
-    """A variance is in the larger field if a part of 4,096 curators would need it."""
+    """A variance is in the larger field if the longest part of its rounds would need it."""
     wide = {**VARIANTS["variance"], "max_readings": 1, "n_max": 2}
-    for largest, prime, width in ((2**19 - 1, field64.PRIME, 8), (2**19, field128.PRIME, 16)):
-        plan = proof_plan(proved(**wide, bounds=[str(-largest), str(largest)]))
+    for length, largest, prime, width in (
+        (None, 2**19 - 1, field64.PRIME, 8),
+        (None, 2**19, field128.PRIME, 16),
+        (65_536, 2**15 - 1, field64.PRIME, 8),
+        (65_536, 2**15, field128.PRIME, 16),
+    ):
+        bounds = [str(-largest), str(largest)]
+        plan = proof_plan(proved(**wide, bounds=bounds, part_length=length))
         assert (plan.prime, plan.word_bytes) == (prime, width)
         assert {plan.of(count).prio3.circuit.field.prime for count in (1, 2)} == {prime}
 
@@ -227,7 +239,8 @@ def test_without_numba_the_fastest_is_numpy(monkeypatch: pytest.MonkeyPatch) -> 
 
 def refusal(**changes: Any) -> tuple[str, str] | None:
     """The field that refuses a proved query, and why; as a declared one it must pass."""
-    query(**{key: value for key, value in changes.items() if key != "noise_tail"})
+    own = ("noise_tail", "part_length")
+    query(**{key: value for key, value in changes.items() if key not in own})
     try:
         proved(**changes)
     except ValidationError as error:
@@ -247,6 +260,19 @@ def test_the_largest_part_of_a_sum_stays_below_62_bits() -> None:
         "resolution",
         "a range passes what a proof can check: choose it coarser, or fewer max_readings",
     )
+
+
+def test_longer_parts_must_fit_and_are_named_where_they_do_not() -> None:
+    """The checks are of a part as long as the query asks for: 2^18 times 2^10 readings."""
+    nano = {**ONE, "resolution": "0.000000001", "max_readings": 2**10, "part_length": 2**18}
+    units = (2**62 - 1) // 2**28
+    assert refusal(bounds=["0", f"{units}e-9"], **nano) is None
+    wider = [0, units + 1]
+    assert refusal(bounds=[f"{each}e-9" for each in wider], **nano) == (
+        "part_length",
+        "a range passes what a proof can check: choose it shorter",
+    )
+    assert refusal(bounds=[f"{each}e-9" for each in wider], **nano | {"part_length": None}) is None
 
 
 def test_a_variance_stays_within_its_field() -> None:

@@ -64,6 +64,19 @@ def test_the_sentence_of_the_specification() -> None:
     assert released.influence[0].lone.share_of_total == "0.0002"
 
 
+@pytest.mark.parametrize(
+    ("n_max", "host"),
+    [
+        (10**6, "65,536 curators, by at most 536,806 kWh"),
+        (5000, "5,000 curators, by at most 40,955 kWh"),
+    ],
+)
+def test_longer_parts_reach_as_far_as_they_say(n_max: int, host: str) -> None:
+    """8.191 kWh for each curator that a part can have, rounded up to six digits."""
+    asked = proved(**{**METER, "n_max": n_max}, part_length=65_536)
+    assert f"the largest host, {host}" in validity(report(asked)).sentences[0]
+
+
 @pytest.mark.parametrize("asked", [query(**METER), query(**METER, validity="declared")])
 def test_a_declared_query_says_by_any_amount(asked: Query) -> None:
     found = report(asked)

@@ -237,7 +237,7 @@ function instant(value) {
 }
 
 function segmentSize(query) {
-  if (query.validity === "proved") return 4096;
+  if (query.validity === "proved") return query.part_length ?? 4096;
   const dimension = partsOf(query).reduce((sum, part) => sum + part.dimension, 0);
   let size = 262144;
   while (size > 64 && 8 * dimension * size > 2 ** 21) size /= 2;
