@@ -38,6 +38,7 @@ Url = Annotated[
 Token = Annotated[
     str | None, typer.Option("--token", envvar="TACIT_TOKEN", help="The API token for --url.")
 ]
+Full = Annotated[bool, typer.Option("--full", help="Print every statement of the report whole.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DEFAULT_HOME = Path(".tacit")
@@ -95,7 +96,7 @@ def plain_errors() -> Iterator[None]:
     except RoundNotReleased as error:
         fail(f"the round was aborted: {error}")
     except httpx.TransportError as error:
-        fail(f"no answer: {error}")
+        fail(f"no answer from {error}")
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")

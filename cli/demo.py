@@ -33,11 +33,12 @@ from cli.context import DEFAULT_HOME, console, errors, plain_errors, say, table
 from cli.deployment import Deployment, Running, join_token, pair
 from cli.meter_file import MeterFile
 from cli.up import alone_in, plan, service_settings
-from cli.words import amount, guarantee, guarantees_table
+from cli.words import amount, guarantee
 from simulation.load_model import household_load
 from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
+from tacit.report import brief as briefs
 from tacit.report.guessing import of_a_hundred
 from tacit.report.model import VerifiedStatement
 from tacit.wire import format_instant
@@ -410,4 +411,4 @@ def _show(found: dict[str, Any], truth: Truth) -> None:
         ["the source claims", guarantee({"model": "", **claimed}) if claimed else "nothing"],
     ]
     console.print(table("", ["", ""], rows))
-    console.print(guarantees_table(report))
+    say(briefs.brief_text(briefs.brief(report)), markup=False)

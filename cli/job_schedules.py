@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import Answer, at_coordinator, console, read_json, say, table, tabled
+from cli.context import Answer, Full, at_coordinator, console, read_json, say, table, tabled
 from cli.words import amount, print_report
 from tacit import Client
 
@@ -51,13 +51,14 @@ def preview(
     federation: Federation,
     params: Params = "{}",
     stance: Stance = "sound",
+    full: Full = False,
 ) -> Answer:
     """What a run would reveal, and what a day, a month and a year of runs cost a curator."""
     found = client.preview_job_schedule(_job(algorithm, federation, params, stance))
 
     def human() -> None:
         _print_forecast(found["forecast"])
-        print_report(found["preview"])
+        print_report(found["preview"], full=full)
 
     return Answer(found, human)
 

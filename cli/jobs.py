@@ -21,6 +21,7 @@ from cli import job_schedules
 from cli.context import (
     DEFAULT_HOME,
     Answer,
+    Full,
     Home,
     Target,
     Token,
@@ -101,6 +102,7 @@ def run(
     sensitive: Annotated[
         Path | None, typer.Option(help="Second file of trajectories: the sensitive attributes.")
     ] = None,
+    full: Full = False,
 ) -> Answer:
     """Run an algorithm and write result, report, files and plots to a directory.
 
@@ -150,7 +152,7 @@ def run(
             shown = json.dumps(value)
             short = shown if len(shown) < 200 else shown[:200] + " ..."
             say(f"  {name}: {short}", markup=False)
-        print_report(json.loads((out / "report.json").read_text("utf-8")))
+        print_report(json.loads((out / "report.json").read_text("utf-8")), full=full)
         say(f"written to {out}")
 
     return Answer(result, human)
@@ -165,6 +167,7 @@ def preview(
     federation: Federation = None,
     params: Params = "{}",
     stance: Stance = "sound",
+    full: Full = False,
 ) -> Answer:
     """What a job would cost and what would be verified. Nothing is queued or spent."""
     job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
@@ -174,7 +177,7 @@ def preview(
 
     def human() -> None:
         say(_cost(found["charge"]))
-        print_report(found["preview"])
+        print_report(found["preview"], full=full)
 
     return Answer(found, human)
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.context import Answer, at_coordinator, console, read_json, table, tabled
+from cli.context import Answer, Full, at_coordinator, console, read_json, table, tabled
 from cli.words import print_report
 from tacit import Client
 from tacit.query.words import Validity
@@ -62,13 +62,14 @@ def preview(
         list[str] | None,
         typer.Option(help="Also try this epsilon; may be repeated (at most 32)."),
     ] = None,
+    full: Full = False,
 ) -> Answer:
     """What a result would reveal, how far off it would be, and how far a lie would reach, before
     anything is spent."""
     found = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
 
     def human() -> None:
-        print_report({name: value for name, value in found.items() if name != "stops"})
+        print_report({name: value for name, value in found.items() if name != "stops"}, full=full)
         if "stops" in found:
             rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in found["stops"]]
             columns = ["epsilon", "error, 95 of 100", "right guesses"]

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.context import (
     Answer,
+    Full,
     Target,
     at_coordinator,
     at_target,
@@ -49,6 +50,7 @@ def open_round(
         int | None, typer.Option(min=1, help="Seconds the round is open.")
     ] = None,
     watch: Annotated[bool, typer.Option(help="Wait for the result and print it.")] = False,
+    full: Full = False,
 ) -> Answer:
     """Open a round over a window of readings."""
     if (start is None) != (end is None):
@@ -60,7 +62,7 @@ def open_round(
         if not watch:
             return Answer(opened, lambda: typer.echo(opened["id"]))
         follow(client, opened["id"])
-        return _result(client, opened["id"])
+        return _result(client, opened["id"], full)
 
 
 @app.command("list")
@@ -102,26 +104,33 @@ def _told(figures: dict[str, Any], unit: str) -> str:
 
 @app.command("watch")
 @at_coordinator
-def watch(client: Client, round_id: RoundId) -> Answer:
+def watch(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """Follow a round to its end and print the result."""
     follow(client, round_id)
-    return _result(client, round_id)
+    return _result(client, round_id, full)
 
 
 @app.command("result")
 @at_coordinator
-def result(client: Client, round_id: RoundId) -> Answer:
+def result(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """The released result with its privacy report."""
-    return _result(client, round_id)
+    return _result(client, round_id, full)
 
 
 @app.command("report")
 @at_coordinator
-def report(client: Client, round_id: RoundId) -> Answer:
-    """The privacy report of a result, in plain words."""
-    found = client.get(f"/v1/rounds/{round_id}/report")
-    text = plain_words(PrivacyReport.model_validate_json(json.dumps(found)))
-    return Answer(found, lambda: typer.echo(text, nl=False))
+def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
+    """The privacy report of a result: who would have to work together to learn more; with --full
+    as a whole page."""
+    found = client.report(round_id)
+
+    def human() -> None:
+        if full:
+            typer.echo(plain_words(PrivacyReport.model_validate_json(json.dumps(found))), nl=False)
+        else:
+            print_report(found)
+
+    return Answer(found, human)
 
 
 @app.command("verify")
@@ -302,12 +311,12 @@ def _refused(client: Client, round_id: str) -> list[str]:
     return refusal_lines(found)
 
 
-def _result(client: Client, round_id: str) -> Answer:
+def _result(client: Client, round_id: str, full: bool) -> Answer:
     found = client.result(round_id)
 
     def human() -> None:
         for line in result_lines(found):
             say(line)
-        print_report(found["report"])
+        print_report(found["report"], full=full)
 
     return Answer(found, human)

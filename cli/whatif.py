@@ -52,16 +52,20 @@ def whatif(
 
     def human() -> None:
         rows = [
-            [str(item["curators"]), str(item["aggregators"]), guarantee(item)] for item in lines
+            [
+                str(item["curators"]),
+                str(item["aggregators"]),
+                guarantee(item),
+                item["reason"] or "",
+            ]
+            for item in lines
         ]
-        columns = ["colluding curators", "colluding aggregators", "guarantee"]
+        columns = ["colluding curators", "colluding aggregators", "guarantee", "because"]
         console.print(table(f"Among {n} curators", columns, rows))
-        for reason in dict.fromkeys(item["reason"] for item in lines if item["reason"]):
-            say(f"  {reason}")
         for item in errors:
             say(
                 f"expected error of {item['part']}: {amount(item['mean_absolute'])} "
-                f"{query.unit if item['part'] in ('sum', 'vector') else ''} (mean absolute)"
+                f"{query.unit if item['part'] in ('sum', 'vector') else ''} on average"
             )
 
     return Answer(document, human)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from rich.table import Table
-
 from cli.context import Answer, console, say
 from tacit.query.functions import PRESENCE
+from tacit.report.brief import brief, brief_text
+from tacit.report.guessing import of_a_hundred
 
 Json = dict[str, Any]
 
@@ -52,8 +52,20 @@ def result_lines(found: Json) -> list[str]:
         elif name in ("count", "reason"):
             lines.append(f"  {name}: {value}")
         else:
-            lines.append(f"  {name}: {amount(value)} {unit if name != 'variance' else unit + '^2'}")
+            symbol = unit if name != "variance" else f"{unit}^2"
+            lines.append(f"  {name}: {amount(value)} {symbol}{_interval(found, name)}")
     return lines
+
+
+def _interval(found: Json, name: str) -> str:
+    """How far off a released sum may be: the one figure whose error is that of its noise."""
+    parts = (found["report"].get("error") or {}).get("parts") or ()
+    of_sum = [part for part in parts if part["part"] == name == "sum" == found["function"]]
+    if not of_sum or "interval" not in of_sum[0]:
+        return ""
+    interval = of_sum[0]["interval"]
+    level = of_a_hundred(interval["level"])
+    return f" ± {amount(interval['half_width'])} in {level} of 100 cases"
 
 
 _GROUNDS = {
@@ -98,29 +110,22 @@ def guarantee(line: Json) -> str:
     return f"epsilon {amount(line['epsilon'])}, delta {amount(line['delta'])}"
 
 
-def guarantees_table(report: Json, title: str = "What is verified") -> Table:
-    """Who colludes, and what still holds."""
-    shown = Table(title=title, title_justify="left", header_style="bold")
-    shown.add_column("who pools what they see", overflow="fold")
-    shown.add_column("guarantee")
-    lines = report["verified"]
-    for line in lines:
-        shown.add_row(line.get("description") or line["scenario"], guarantee(line))
-    reasons = list(dict.fromkeys(line["reason"] for line in lines if line.get("reason")))
-    if reasons:
-        shown.caption = "\n".join(reasons)
-        shown.caption_justify = "left"
-    return shown
-
-
 def error_lines(report: Json) -> list[str]:
     """The error to expect of each part of the result."""
     found = report.get("error") or {}
     return [
         f"expected error of {item['part']} with {found['participants']} curators: "
-        f"{amount(item['mean_absolute'])}{_unit(item['unit'])} (mean absolute)"
+        f"{amount(item['mean_absolute'])}{_unit(item['unit'])} on average{_at_most(item)}"
         for item in found.get("parts", ())
     ]
+
+
+def _at_most(part: Json) -> str:
+    interval = part.get("interval")
+    if interval is None:
+        return ""
+    level = of_a_hundred(interval["level"])
+    return f", at most {amount(interval['half_width'])} in {level} of 100 cases"
 
 
 def _unit(symbol: str) -> str:
@@ -128,25 +133,28 @@ def _unit(symbol: str) -> str:
     return "" if symbol == "1" else f" {symbol}"
 
 
-def print_report(report: Json) -> None:
-    """The privacy report: claimed, verified, expected error, and what is not protected."""
-    claimed = report.get("claimed")
-    say(
-        f"stance {report['stance']}, mechanism {_mechanism(report)}, unit of privacy "
-        f"{report['privacy_unit']} ({report['neighbouring']})"
-    )
-    if claimed:
-        say(f"the source claims: {guarantee({'model': '', **claimed})} ({claimed.get('theorem')})")
-    console.print(guarantees_table(report))
+def print_report(report: Json, *, full: bool = False) -> None:
+    """The privacy report: the error to expect, who would have to work together to learn more, and
+    what is not protected, public and assumed; `full`: every statement whole, and the source's
+    claim."""
     for line in error_lines(report):
         say(line)
-    for text in (report.get("validity") or {}).get("sentences", ()):
-        say(f"  - {text}")
-    for name in ("caveats", "not_protected", "source_defects"):
-        for text in report.get(name) or ():
-            say(f"  - {text}")
+    width = min(console.width, 100)
+    say(brief_text(brief(report), full=full, width=width), markup=False)
+    if full:
+        say("\n".join(_claimed(report)), markup=False)
+    else:
+        say("Every statement whole: the same command with --full.")
 
 
-def _mechanism(report: Json) -> str:
+def _claimed(report: Json) -> list[str]:
     mechanism = report["mechanism"]
-    return str(mechanism["name"] if isinstance(mechanism, dict) else mechanism)
+    name = mechanism["name"] if isinstance(mechanism, dict) else mechanism
+    lines = [
+        f"Mechanism {name}, stance {report['stance']}; two data sets: {report['neighbouring']}."
+    ]
+    claim = report.get("claimed")
+    if claim:
+        theorem = f" ({claim['theorem']})" if claim.get("theorem") else ""
+        lines.append(f"The source claims {guarantee({'model': '', **claim})}{theorem}.")
+    return lines + [f"  - {text}" for text in report.get("source_defects") or ()]

@@ -7,6 +7,7 @@
     protocol     what parties sign and check    accounting  what a release costs
     report       the privacy report             encoders    a curator's half of a federated job
     paths        published paths                client      the clients' parts
+    shown        answers as objects             answers     answers as models of the API
     validity     shares with a proof of their range (extra `proofs`)
 
 Names are loaded when they are first used, so that `import tacit.noise` brings no HTTP client.
@@ -19,20 +20,35 @@ if TYPE_CHECKING:
     from tacit.client import *
 
 __all__ = [
+    "AskedQuery",
     "AsyncClient",
+    "Budget",
     "BudgetExceeded",
     "Client",
     "Conflict",
+    "Error",
     "FieldProblem",
     "Forbidden",
     "Gone",
     "Invalid",
+    "Job",
+    "JobNotSucceeded",
+    "JobResult",
     "KeyReused",
     "Malformed",
+    "MissingExtra",
+    "NoAnswer",
+    "NotFinished",
     "NotFound",
     "NotReleased",
+    "Picture",
+    "Preview",
     "Problem",
+    "Query",
+    "Report",
+    "Result",
     "Retry",
+    "Round",
     "RoundClosed",
     "RoundExpired",
     "RoundNotReleased",
@@ -45,6 +61,8 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnsupportedForm",
+    "price",
+    "show_progress",
 ]
 
 

@@ -33,7 +33,18 @@ def places_of(given: Sequence[str], chosen: Container[str]) -> dict[str, object]
     return {"count": len(places), "places": places[:_MOST_PLACES]}
 
 
-class DomainError(Exception):
+class Error(Exception):
+    """Base of all errors that this library raises on purpose; `tacit.Error`."""
+
+
+class MissingExtra(Error, ImportError):
+    """Something that is installed apart is needed."""
+
+    def __init__(self, library: str, what_for: str) -> None:
+        super().__init__(f"{what_for} need {library}: pip install {library}")
+
+
+class DomainError(Error):
     """Base of all errors of the domain; raise a named subclass of a category, not this."""
 
     name: ClassVar[str] = "domain_error"

@@ -10,7 +10,9 @@ from fastapi import Query as Parameter
 from aggregator.audit import audit
 from aggregator.context import Aggregator
 from aggregator.web import Operator
+from common.web.bodies import gives
 from common.web.parts import part
+from tacit.answers.aggregators import NoiseAudit
 
 Alpha = Annotated[
     float,
@@ -29,6 +31,7 @@ def add_audit(app: FastAPI) -> None:
 
     @app.get(
         "/v1/audit/noise",
+        **gives(NoiseAudit),
         tags=["audit"],
         summary="Who may add no noise, or stands far out, in local rounds: proposals only",
     )

@@ -16,9 +16,10 @@ from aggregator.errors import UnknownSealKey
 from aggregator.pieces import peer_seals
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
-from common.web.bodies import gives_octets, takes, takes_octets
+from common.web.bodies import gives, gives_octets, takes, takes_octets
 from common.web.parts import part
 from common.web.wire import content_type, etag_response, json_response, read_body
+from tacit.answers.aggregators import KeptSealKey
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
 from tacit.protocol.round import RoundId
@@ -39,12 +40,18 @@ class RoundKeyRequest(WireModel):
 def add_seal_keys(app: FastAPI) -> None:
     """Add them to the app."""
 
-    @app.get("/v1/seal-keys/current", tags=["identity"], summary="The signed seal key of now")
+    @app.get(
+        "/v1/seal-keys/current",
+        **gives(Signed[SealKeyStatement]),
+        tags=["identity"],
+        summary="The signed seal key of now",
+    )
     async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
         return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
     @app.post(
         "/v1/seal-keys",
+        **gives(Signed[SealKeyStatement]),
         tags=["identity"],
         summary="A signed seal key for one round",
         openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
@@ -82,6 +89,7 @@ def add_seal_keys(app: FastAPI) -> None:
 
     @app.put(
         "/v1/seal-keys/{key_hash}",
+        **gives(KeptSealKey, 200, 201),
         tags=["identity"],
         summary="Hand over the public seal key of another aggregator of a round",
         openapi_extra=takes_octets(),

@@ -12,9 +12,10 @@ from aggregator.errors import NotYourParty, SessionRefusedHere, UnknownParty
 from aggregator.pieces import sessions
 from aggregator.store import roster
 from aggregator.web import Curator
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
-from common.web.wire import answer, read_body
+from common.web.wire import CBOR, answer, read_body
+from tacit.answers.aggregators import AnnouncedSession
 from tacit.crypto.signing import Signed
 from tacit.protocol.sessions import Session
 from tacit.wire import encode_binary
@@ -27,6 +28,7 @@ def add_sessions(app: FastAPI) -> None:
 
     @app.put(
         "/v1/parties/{party}/sessions/{session}",
+        **gives(AnnouncedSession, 200, 201, also=[CBOR]),
         tags=["pieces"],
         summary="Announce a session under a seal key",
         openapi_extra=takes(Signed[Session]),

@@ -11,18 +11,20 @@ from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.errors import NotPaired
 from aggregator.roster import coordinator, enrolment
-from aggregator.roster.enrolment import CoordinatorRequest
+from aggregator.roster.enrolment import CoordinatorAnswer, CoordinatorRequest, PairedCoordinator
 from aggregator.settings import AggregatorSettings
 from aggregator.store import admission
 from aggregator.web import Operator, Watcher
 from common.web import own_identity
 from common.web.auth import Authenticator
-from common.web.bodies import takes
-from common.web.own_identity import ConfirmationRequest
+from common.web.bodies import gives, takes
+from common.web.own_identity import ConfirmationRequest, IdentityAnswer
 from common.web.parts import part
-from common.web.wire import answer, etag_response, read_body
+from common.web.wire import CBOR, answer, etag_response, read_body
+from tacit.answers.aggregators import AggregatorIdentity
 from tacit.crypto.hybrid_signing import HybridPublicKey
-from tacit.crypto.signing import fingerprint
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.protocol.enrolment import EpochKey
 from tacit.protocol.identities import CoordinatorRenewal, IdentityChain, Role
 from tacit.wire import encode_binary
 
@@ -38,7 +40,12 @@ Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is p
 def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     """Add them to the app."""
 
-    @app.get("/.well-known/tacit-aggregator", tags=["identity"], summary="Who this is")
+    @app.get(
+        "/.well-known/tacit-aggregator",
+        **gives(AggregatorIdentity),
+        tags=["identity"],
+        summary="Who this is",
+    )
     async def get_identity(aggregator: AggregatorPart) -> dict[str, Any]:
         keyring = aggregator.keyring
         ended = keyring.identities.revoked or await keyring.ended()
@@ -67,6 +74,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
 
     @app.get(
         "/.well-known/tacit-aggregator/identity",
+        **gives(IdentityChain),
         tags=["identity"],
         summary="The chain of its identities: documents, and the links between them",
     )
@@ -76,6 +84,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
 
     @app.put(
         "/v1/identity/next",
+        **gives(IdentityAnswer, also=[CBOR]),
         tags=["identity"],
         summary="Commit to the next pair of keys, of which the service gets the public halves",
         openapi_extra=takes(HybridPublicKey),
@@ -88,13 +97,19 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
         return answer(request, done)
 
-    @app.get("/v1/keys/current", tags=["identity"], summary="The signed key of this epoch")
+    @app.get(
+        "/v1/keys/current",
+        **gives(Signed[EpochKey]),
+        tags=["identity"],
+        summary="The signed key of this epoch",
+    )
     async def get_current_key(request: Request, aggregator: AggregatorPart) -> Response:
         current = await aggregator.keyring.current()
         return etag_response(request, current.signed.model_dump_json().encode())
 
     @app.get(
         "/v1/coordinator",
+        **gives(PairedCoordinator, also=[CBOR]),
         tags=["identity"],
         summary="The coordinator that this aggregator is paired with",
     )
@@ -105,6 +120,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
 
     @app.put(
         "/v1/coordinator",
+        **gives(CoordinatorAnswer, also=[CBOR]),
         tags=["identity"],
         summary="Pair with the one coordinator",
         openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
@@ -152,6 +168,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
 
     @app.get(
         "/v1/coordinator/identity",
+        **gives(IdentityChain),
         tags=["identity"],
         summary="The chain of the coordinator's identities, as it was followed last",
     )
@@ -164,6 +181,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
 
     @app.post(
         "/v1/coordinator/confirmation",
+        **gives(PairedCoordinator, also=[CBOR]),
         tags=["identity"],
         summary="Confirm the coordinator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),

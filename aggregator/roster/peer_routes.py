@@ -10,12 +10,12 @@ from fastapi import Query as Parameter
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.roster import peers
-from aggregator.roster.peers import PeerRequest
+from aggregator.roster.peers import ListOfPeers, PeerAnswer, PeerRequest
 from aggregator.web import Operator, Watcher
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
-from common.web.wire import answer, read_body
+from common.web.wire import CBOR, answer, read_body
 from tacit.protocol.identities import IdentityChain
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -27,6 +27,7 @@ def add_peers(app: FastAPI) -> None:
 
     @app.put(
         "/v1/peers",
+        **gives(PeerAnswer, also=[CBOR]),
         tags=["identity"],
         summary="Pin another aggregator",
         openapi_extra=takes(PeerRequest, examples.PEER),
@@ -37,7 +38,12 @@ def add_peers(app: FastAPI) -> None:
         body = await read_body(request, PeerRequest)
         return answer(request, await peers.pin(aggregator, body, replacing=replace))
 
-    @app.get("/v1/peers", tags=["identity"], summary="The pinned aggregators, by id")
+    @app.get(
+        "/v1/peers",
+        **gives(ListOfPeers, also=[CBOR]),
+        tags=["identity"],
+        summary="The pinned aggregators, by id",
+    )
     async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
         found = await peers.listed(aggregator)
         return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
@@ -56,6 +62,7 @@ def add_peers(app: FastAPI) -> None:
 
     @app.post(
         "/v1/peers/{peer}/confirmation",
+        **gives(PeerAnswer, also=[CBOR]),
         tags=["identity"],
         summary="Confirm another aggregator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),

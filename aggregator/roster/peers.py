@@ -55,6 +55,12 @@ class PeerAnswer(WireModel):
     pinned: Instant
 
 
+class ListOfPeers(WireModel):
+    """All that are pinned."""
+
+    peers: tuple[PeerAnswer, ...]
+
+
 async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) -> PeerAnswer:
     """Pin an aggregator; the same again changes nothing. Raises PeerPinned, Invalid."""
     if request.id == aggregator.id:

@@ -17,17 +17,21 @@ from aggregator.store import tables
 from aggregator.web import Curator, Operator
 from common.web import renewals
 from common.web.auth import Authenticator
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.grants import EnrolmentRefused, answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.tokens import Scope
-from common.web.wire import answer, encode, etag_response, read_body
+from common.web.wire import CBOR, answer, encode, etag_response, read_body
+from tacit.answers.aggregators import AnnouncedKey, PartiesOfRoster
+from tacit.answers.registry import FollowedIdentity
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
     GRANT_HEADER,
     Enrolment,
+    EnrolmentAnswer,
     EpochKey,
+    GrantAnswer,
     GrantRequest,
     TokenRenewal,
 )
@@ -44,6 +48,7 @@ def add_enrolment(app: FastAPI) -> None:
 
     @app.post(
         "/v1/grants",
+        **gives(GrantAnswer, 201, also=[CBOR]),
         tags=["roster"],
         status_code=201,
         summary="A one-time secret with which a party may enrol",
@@ -56,6 +61,7 @@ def add_enrolment(app: FastAPI) -> None:
 
     @app.post(
         "/v1/enrolments",
+        **gives(EnrolmentAnswer, 201, also=[CBOR]),
         tags=["roster"],
         status_code=201,
         summary="Enrol a curator or a host with a one-time secret",
@@ -79,6 +85,7 @@ def add_enrolment(app: FastAPI) -> None:
 
     @app.put(
         "/v1/parties/{party}/keys/{epoch}",
+        **gives(AnnouncedKey, 200, 201, also=[CBOR]),
         tags=["roster"],
         summary="Announce a party's key of a new epoch",
         openapi_extra=takes(Signed[EpochKey]),
@@ -96,6 +103,7 @@ def add_enrolment(app: FastAPI) -> None:
 
     @app.put(
         "/v1/parties/{party}/identity",
+        **gives(FollowedIdentity, also=[CBOR]),
         tags=["roster"],
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
@@ -158,7 +166,12 @@ def add_enrolment(app: FastAPI) -> None:
         directory.forget()
         authenticator.forget()
 
-    @app.get("/v1/roster", tags=["roster"], summary="Parties in the order of their enrolment")
+    @app.get(
+        "/v1/roster",
+        **gives(PartiesOfRoster),
+        tags=["roster"],
+        summary="Parties in the order of their enrolment",
+    )
     async def get_roster(
         request: Request, page: PageQuery, aggregator: AggregatorPart, _: Operator
     ) -> Response:

@@ -13,10 +13,16 @@ from aggregator.roster.senders import SenderDirectory
 from aggregator.rounds import identity_ends, key_sweep
 from aggregator.web import Operator
 from common.web.auth import Authenticator
-from common.web.bodies import takes
-from common.web.own_identity import RevocationRequest, SuccessorRequest
+from common.web.bodies import gives, takes
+from common.web.own_identity import (
+    IdentityAnswer,
+    RevocationAnswer,
+    RevocationRequest,
+    SuccessorRequest,
+)
 from common.web.parts import part
-from common.web.wire import answer, read_body
+from common.web.wire import CBOR, answer, read_body
+from tacit.answers.aggregators import RotatedSealKey
 from tacit.wire import WireModel
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
@@ -36,6 +42,7 @@ def add_key_rotation(app: FastAPI) -> None:
 
     @app.post(
         "/v1/identity/successor",
+        **gives(IdentityAnswer, also=[CBOR]),
         tags=["identity"],
         summary="Replace the identity by the pair that it committed to",
         openapi_extra=takes(SuccessorRequest),
@@ -57,6 +64,7 @@ def add_key_rotation(app: FastAPI) -> None:
 
     @app.post(
         "/v1/identity/revocation",
+        **gives(RevocationAnswer, also=[CBOR]),
         tags=["identity"],
         summary="End the identity without a successor, by the pair that it committed to",
         openapi_extra=takes(RevocationRequest),
@@ -69,6 +77,7 @@ def add_key_rotation(app: FastAPI) -> None:
 
     @app.post(
         "/v1/seal-keys/rotation",
+        **gives(RotatedSealKey),
         tags=["identity"],
         summary="Make a new seal key now; the old one opens no new round, or dies at once",
         openapi_extra=takes(RotationRequest, examples.ROTATION),

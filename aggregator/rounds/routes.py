@@ -13,11 +13,11 @@ from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
 from aggregator.rounds import state_machine, transcript_seals
-from aggregator.rounds.opening import RelayedPieces
+from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.steps import RoundSteps, take_all
 from aggregator.web import Coordinator, Watcher
-from common.web.bodies import gives_octets, takes, takes_octets
+from common.web.bodies import gives, gives_each, gives_octets, takes, takes_octets
 from common.web.parts import part
 from common.web.wire import (
     content_type,
@@ -26,20 +26,29 @@ from common.web.wire import (
     json_response,
     read_body,
 )
+from tacit.answers.aggregators import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
 from tacit.protocol.round import (
     AbortRequest,
+    AbortStatement,
+    AcceptedSet,
+    Commitment,
     FreezeRequest,
+    KeyCheck,
     ManifestRequest,
     RelayedKeyShares,
+    Reveal,
     RevealRequest,
     RoundDescriptor,
     Transcript,
+    Verdict,
     VerdictRequest,
     VerificationRequest,
+    Verified,
 )
 from tacit.protocol.round import Awaited as AwaitedCurators
+from tacit.protocol.seals import ShownSeal
 from tacit.protocol.steps import StepAnswers, Steps
 from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS
 
@@ -61,6 +70,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds",
+        **gives(Opening, 200, 201),
         tags=["rounds"],
         status_code=201,
         summary="Take part in a round",
@@ -71,6 +81,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/steps",
+        **gives(StepAnswers),
         tags=["rounds"],
         summary="Steps of many rounds, each answered as by its own route",
         openapi_extra=takes(Steps, examples.STEPS),
@@ -82,6 +93,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/contributions",
+        **gives(HeldContributions),
         tags=["rounds"],
         summary="Other aggregators' shares of noise for this one",
         openapi_extra=takes(RelayedPieces),
@@ -94,6 +106,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/verification-keys",
+        **gives(KeyCheck),
         tags=["rounds"],
         summary="Other aggregators' shares of a proved round's verify key",
         openapi_extra=takes(RelayedKeyShares),
@@ -106,6 +119,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/missing",
+        **gives(MissingPieces),
         tags=["rounds"],
         summary="Of how many of these curators no piece is held; nothing changes",
         openapi_extra=takes(AwaitedCurators, examples.AWAITED),
@@ -118,6 +132,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/freeze",
+        **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
         tags=["rounds"],
         summary="Sign whose pieces are in; with a body, only when enough are",
         description="Without a body at once. With one, 202 and the number held where pieces of "
@@ -134,6 +149,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/commitment",
+        **gives(Signed[Commitment]),
         tags=["rounds"],
         summary="Sum the manifest, and commit to the partial sum",
         openapi_extra=takes(ManifestRequest),
@@ -147,6 +163,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/reveal",
+        **gives(Reveal),
         tags=["rounds"],
         summary="The partial sum, after everybody's commitments",
         openapi_extra=takes(RevealRequest),
@@ -159,6 +176,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/abort",
+        **gives(Signed[AbortStatement]),
         tags=["rounds"],
         summary="End a round without a sum, for good",
         openapi_extra=takes(AbortRequest, examples.ABORT),
@@ -176,6 +194,7 @@ def add_rounds(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/seal",
+        **gives(ShownSeal),
         tags=["rounds"],
         summary="Seal the transcript of a released round with Ed25519 and ML-DSA-65",
         openapi_extra=takes(Transcript),
@@ -187,7 +206,12 @@ def add_rounds(app: FastAPI) -> None:
         sealed = await transcript_seals.seal(aggregator, round_id, transcript)
         return json_response(sealed.model_dump_json(exclude_none=True))
 
-    @app.get("/v1/rounds/{round_id}", tags=["rounds"], summary="Where a round stands")
+    @app.get(
+        "/v1/rounds/{round_id}",
+        **gives(RoundProgress),
+        tags=["rounds"],
+        summary="Where a round stands",
+    )
     async def get_round(
         request: Request,
         round_id: str,
@@ -207,6 +231,7 @@ def _add_verification(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/verification",
+        **gives(Verified),
         tags=["rounds"],
         summary="Verify the contributions that all aggregators hold",
         description="The hash of all verifier shares is signed before any other aggregator's is "
@@ -251,6 +276,7 @@ def _add_verification(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/verdict",
+        **gives(Signed[Verdict]),
         tags=["rounds"],
         summary="Decide which contributions count, over the verifier shares of all",
         openapi_extra=takes(VerdictRequest),

@@ -7,6 +7,7 @@ list is no tuple, a text no enumeration); `takes` documents what the route reads
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -39,19 +40,28 @@ def takes_octets() -> dict[str, Any]:
     return _body({BINARY: OCTETS}, True)
 
 
-def gives(model: Any, *statuses: int, cbor: bool = False) -> dict[str, Any]:
+def gives(model: Any, *statuses: int, also: Sequence[str] = ()) -> dict[str, Any]:
     """The arguments of a route that document its answer in JSON: `model`, with these statuses (200
-    unless given); `cbor`: or in CBOR. The route writes the answer itself."""
-    answer = {"model": model, **({"content": {CBOR: OCTETS}} if cbor else {})}
+    unless given). `also`: other media types that a caller may ask for. The route writes the answer
+    itself."""
+    return gives_each(dict.fromkeys(statuses or (200,), model), also)
+
+
+def gives_each(models: Mapping[int, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+    """The same with a model for each status."""
+    content = dict.fromkeys(also, OCTETS)
     return {
         "response_model": None,
-        "responses": dict.fromkeys(statuses or (200,), answer),
+        "responses": {
+            status: {"model": model, "content": dict(content)} for status, model in models.items()
+        },
     }
 
 
-def gives_octets(form: str = BINARY) -> dict[str, Any]:
-    """The same for an answer that is a file of this media type."""
-    return {"response_class": Response, "responses": {200: {"content": {form: OCTETS}}}}
+def gives_octets(*forms: str) -> dict[str, Any]:
+    """The same for an answer that is a file of one of these media types."""
+    content = dict.fromkeys(forms or (BINARY,), OCTETS)
+    return {"response_class": Response, "responses": {200: {"content": content}}}
 
 
 def _body(content: dict[str, Any], required: bool) -> dict[str, Any]:

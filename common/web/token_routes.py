@@ -23,6 +23,7 @@ from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.tokens import Scope, TokenRecord, mint
 from common.web.wire import read_body
+from tacit.answers.registry import EndedTokens
 from tacit.answers.service import ListOfTokens, MadeToken
 from tacit.errors import NotFound
 from tacit.query.words import Identifier
@@ -91,6 +92,7 @@ def add_tokens(
 
     @app.post(
         "/v1/tokens/end",
+        **gives(EndedTokens),
         tags=["tokens"],
         summary="End every token but the caller's own, after a theft; identities renew their own",
     )

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, Principal, require
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
 from common.web.problems import status_of
@@ -33,6 +33,16 @@ from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Analyst, ClockPart, DatabasePart, Operator, Party, encode, time_text
+from tacit.answers.budget import (
+    Budget,
+    CuratorBudget,
+    CuratorLimits,
+    DebitDifferences,
+    LedgerEvents,
+    LedgerSeals,
+    LedgerVerification,
+    Limits,
+)
 from tacit.errors import DomainError
 from tacit.protocol.round import ItemAnswer
 
@@ -50,7 +60,12 @@ def add_budget(app: FastAPI, settings: CoordinatorSettings) -> None:
 
 
 def _add_figures(app: FastAPI) -> None:
-    @app.get("/v1/budget", tags=["budget"], summary="The global bounds, and what really holds")
+    @app.get(
+        "/v1/budget",
+        **gives(Budget),
+        tags=["budget"],
+        summary="The global bounds, and what really holds",
+    )
     async def get_budget(
         database: DatabasePart,
         ledger: LedgerPart,
@@ -73,6 +88,7 @@ def _add_figures(app: FastAPI) -> None:
 
     @app.get(
         "/v1/budget/curators/{curator}",
+        **gives(CuratorBudget),
         tags=["budget"],
         summary="One curator: where it stands and what it spent",
     )
@@ -88,7 +104,12 @@ def _add_figures(app: FastAPI) -> None:
 
 
 def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
-    @app.get("/v1/budget/events", tags=["budget"], summary="The ledger, row by row")
+    @app.get(
+        "/v1/budget/events",
+        **gives(LedgerEvents),
+        tags=["budget"],
+        summary="The ledger, row by row",
+    )
     async def list_budget_events(
         request: Request,
         page: PageQuery,
@@ -109,6 +130,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/budget/events",
+        **gives(LedgerEvents, 201),
         tags=["budget"],
         status_code=201,
         summary="Something happened to curators or their data",
@@ -138,6 +160,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get(
         "/v1/budget/seals",
+        **gives(LedgerSeals),
         tags=["budget"],
         summary="The ledger's head of each day, sealed so that it is believed for years",
     )
@@ -153,6 +176,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get(
         "/v1/budget/verification",
+        **gives(LedgerVerification),
         tags=["budget"],
         summary="Look at every row of the ledger; the first bad one is named",
     )
@@ -171,7 +195,12 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
 
 
 def _add_limits(app: FastAPI) -> None:
-    @app.get("/v1/budget/limits", tags=["budget"], summary="The limits of the deployment")
+    @app.get(
+        "/v1/budget/limits",
+        **gives(Limits),
+        tags=["budget"],
+        summary="The limits of the deployment",
+    )
     async def get_budget_limits(
         database: DatabasePart, ledger: LedgerPart, _: Analyst
     ) -> dict[str, Any]:
@@ -181,6 +210,7 @@ def _add_limits(app: FastAPI) -> None:
 
     @app.put(
         "/v1/budget/limits",
+        **gives(Limits),
         tags=["budget"],
         summary="Limit what every curator spends",
         openapi_extra=takes(LimitsBody, examples.LIMITS),
@@ -195,6 +225,7 @@ def _add_limits(app: FastAPI) -> None:
 
     @app.put(
         "/v1/budget/curators/{curator}/limits",
+        **gives(CuratorLimits),
         tags=["budget"],
         summary="Limit what one curator spends, beside the deployment's limits",
         openapi_extra=takes(LimitsBody, examples.LIMITS),
@@ -233,6 +264,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
 
     @app.put(
         "/v1/acknowledgements",
+        **gives(list[ItemAnswer]),
         tags=["budget"],
         summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
         openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
@@ -269,6 +301,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
 
     @app.get(
         "/v1/budget/rounds/{round_id}",
+        **gives(DebitDifferences),
         tags=["budget"],
         summary="Whom a round charges here, against what its parties say they debited",
     )

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from fastapi import Query as Parameter
 
 from common.store.transactions import Database
+from common.web.bodies import gives
 from common.web.parts import part
 from coordinator.budget import screening as proposals
 from coordinator.budget.ledger import Ledger
@@ -17,6 +18,7 @@ from coordinator.budget.screening import NAMED, NEWEST, SENTENCE, Found, Seen
 from coordinator.budget.state import LedgerState
 from coordinator.store import ledger as store
 from coordinator.web import DatabasePart, Operator
+from tacit.answers.budget import BudgetProposals
 
 Alpha = Annotated[
     float,
@@ -46,6 +48,7 @@ def add_proposals(app: FastAPI) -> None:
 
     @app.get(
         "/v1/budget/proposals",
+        **gives(BudgetProposals),
         tags=["budget"],
         summary="Curators that an operator may want to look at, by what the ledger holds",
     )

@@ -20,7 +20,7 @@ from algorithms import catalogue
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
-from common.web.bodies import takes
+from common.web.bodies import gives, gives_octets, takes
 from common.web.load import Wait
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
@@ -33,6 +33,7 @@ from coordinator.errors import (
 )
 from coordinator.jobs import asking, views
 from coordinator.jobs.comparing import Comparison, compared
+from coordinator.jobs.federated import account
 from coordinator.jobs.federated.collecting import collecting as collecting_jobs
 from coordinator.jobs.parts import Jobs
 from coordinator.jobs.results import Results
@@ -49,20 +50,30 @@ from coordinator.web import (
     Reader,
     encode,
 )
+from tacit.answers.jobs import (
+    Algorithm,
+    CreatedJob,
+    Evaluation,
+    Job,
+    JobPreview,
+    JobResult,
+    ListOfAlgorithms,
+    ListOfJobs,
+    PublishedJob,
+)
+from tacit.report.model import PrivacyReport
 
 JobsPart = Annotated[Jobs, Depends(part(Jobs))]
 ResultsPart = Annotated[Results, Depends(part(Results))]
 
 EVENTS: Final = "text/event-stream"
-_ONE: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"content": {"application/json": {"example": examples.JOB_DOCUMENT}}}
-}
 _EVENT: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "Each event is the job's document. `attempt` is the number of the attempt "
-        "that `progress` and `stage` are about: `progress` never goes back within an attempt and "
-        "begins again at 0 with the next one.",
-        "content": {EVENTS: {"example": examples.JOB_EVENT}},
+        "description": "Each event `job` is the job's document; of a job over curators that is "
+        "debited once, `job_debited` and `job_settled` are its entries of the ledger. `attempt` is "
+        "the number of the attempt that `progress` and `stage` are about: `progress` never goes "
+        "back within an attempt and begins again at 0 with the next one.",
+        "content": {EVENTS: {"schema": {"type": "string"}, "example": examples.JOB_EVENT}},
     }
 }
 LOOK_S: Final = 1.0
@@ -84,12 +95,22 @@ def add_jobs(app: FastAPI) -> None:
 
 
 def _add_algorithms(app: FastAPI) -> None:
-    @app.get("/v1/algorithms", tags=["jobs"], summary="The algorithms that run as jobs")
+    @app.get(
+        "/v1/algorithms",
+        **gives(ListOfAlgorithms),
+        tags=["jobs"],
+        summary="The algorithms that run as jobs",
+    )
     async def list_algorithms(request: Request, _: Analyst) -> Response:
         shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
         return etag_response(request, encode({"algorithms": shown}))
 
-    @app.get("/v1/algorithms/{name}", tags=["jobs"], summary="One algorithm and its parameters")
+    @app.get(
+        "/v1/algorithms/{name}",
+        **gives(Algorithm),
+        tags=["jobs"],
+        summary="One algorithm and its parameters",
+    )
     async def get_algorithm(request: Request, name: str, _: Analyst) -> Response:
         if name not in catalogue.NAMES:
             raise UnknownAlgorithm
@@ -99,6 +120,7 @@ def _add_algorithms(app: FastAPI) -> None:
 def _add_asking(app: FastAPI) -> None:
     @app.post(
         "/v1/jobs",
+        **gives(CreatedJob, 202),
         tags=["jobs"],
         status_code=202,
         summary="Ask for a job; it is checked against the data before it is queued",
@@ -118,6 +140,7 @@ def _add_asking(app: FastAPI) -> None:
 
     @app.post(
         "/v1/jobs/preview",
+        **gives(JobPreview),
         tags=["jobs"],
         summary="The privacy report that a job would carry; nothing is queued or spent",
         openapi_extra=takes(JobRequest, examples.JOB),
@@ -143,6 +166,7 @@ def _add_asking(app: FastAPI) -> None:
 def _add_following(app: FastAPI) -> None:
     @app.get(
         "/v1/jobs",
+        **gives(ListOfJobs),
         tags=["jobs"],
         summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
         "that collect reports, for curators, long-polled by ETag",
@@ -187,7 +211,10 @@ def _add_following(app: FastAPI) -> None:
         return await compared(database, results, ids.split(","), operator=operator)
 
     @app.get(
-        "/v1/jobs/{job_id}", tags=["jobs"], summary="One job, long-polled by ETag", responses=_ONE
+        "/v1/jobs/{job_id}",
+        **gives(Job | PublishedJob),
+        tags=["jobs"],
+        summary="One job, long-polled by ETag",
     )
     async def get_job(
         request: Request,
@@ -228,6 +255,7 @@ def _add_following(app: FastAPI) -> None:
 def _add_ending(app: FastAPI) -> None:
     @app.delete(
         "/v1/jobs/{job_id}",
+        **gives(Job, 202),
         tags=["jobs"],
         status_code=202,
         summary="Cancel a job; what it was charged stays charged if noise was drawn",
@@ -242,6 +270,7 @@ def _add_ending(app: FastAPI) -> None:
 def _add_published(app: FastAPI) -> None:
     @app.get(
         "/v1/jobs/{job_id}/result",
+        **gives(JobResult),
         tags=["jobs"],
         summary="The result as JSON, or by `Accept` the native file of that media type",
     )
@@ -263,6 +292,7 @@ def _add_published(app: FastAPI) -> None:
 
     @app.get(
         "/v1/jobs/{job_id}/report",
+        **gives(PrivacyReport, also=["text/plain"]),
         tags=["jobs"],
         summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
     )
@@ -280,7 +310,12 @@ def _add_published(app: FastAPI) -> None:
         media_type = "text/plain; charset=utf-8" if plain else "application/json"
         return etag_response(request, body, media_type=media_type, headers={"Vary": "Accept"})
 
-    @app.get("/v1/jobs/{job_id}/files/{name}", tags=["jobs"], summary="A native file of the result")
+    @app.get(
+        "/v1/jobs/{job_id}/files/{name}",
+        **gives_octets(),
+        tags=["jobs"],
+        summary="A native file of the result",
+    )
     async def get_job_file(
         job_id: str, name: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
@@ -293,6 +328,7 @@ def _add_published(app: FastAPI) -> None:
 
     @app.get(
         "/v1/jobs/{job_id}/plots/{name}",
+        **gives_octets("image/svg+xml", "image/png"),
         tags=["jobs"],
         summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
     )
@@ -311,7 +347,12 @@ def _add_published(app: FastAPI) -> None:
         kind = "image/png" if name.endswith(".png") else "image/svg+xml"
         return FileResponse(path, media_type=kind, headers={"Vary": "Accept"})
 
-    @app.get("/v1/jobs/{job_id}/archive", tags=["jobs"], summary="All published parts in one zip")
+    @app.get(
+        "/v1/jobs/{job_id}/archive",
+        **gives_octets("application/zip"),
+        tags=["jobs"],
+        summary="All published parts in one zip",
+    )
     async def get_job_archive(
         job_id: str, database: DatabasePart, results: ResultsPart, caller: Analyst
     ) -> Response:
@@ -326,6 +367,7 @@ def _add_published(app: FastAPI) -> None:
 
     @app.get(
         "/v1/jobs/{job_id}/evaluation",
+        **gives(Evaluation),
         tags=["jobs"],
         summary="The comparison with the true data: never private, never published",
     )
@@ -345,14 +387,19 @@ async def _events(
     database: Database, clock: Clock, jobs: Jobs, job_id: str
 ) -> AsyncIterator[bytes]:
     """The job at each change; a comment from time to time keeps the connection open."""
-    last, silent = None, 0
+    last, silent, entries = None, 0, 0
     while True:
         ticket = jobs.changes.ticket()
         async with database.reading() as transaction:
             row = await store.find(transaction, job_id)
-        if row is None:
-            return
-        shown = views.shown(row)
+            if row is None:
+                return
+            shown = views.shown(row)
+            is_new = shown != last and row.federation is not None
+            found = await account.told(transaction, job_id) if is_new else []
+        for kind, entry in found[entries:]:
+            yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
+        entries = max(entries, len(found))
         if shown != last:
             last, silent = shown, 0
             yield b"event: job\ndata: " + encode(views.timed(row, clock.now())) + b"\n\n"

@@ -9,17 +9,20 @@ from fastapi import Depends, FastAPI, Request, Response
 from common.store.erasure import Erasure
 from common.web import own_identity as shown_identity
 from common.web.auth import Authenticator
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.own_identity import RevocationRequest, SuccessorRequest
 from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator.registry import own_identity
 from coordinator.registry.identities import Identities
+from coordinator.registry.own_identity import RevokedAnswer, ToldAnswer
 from coordinator.registry.registry import Registry
 from coordinator.settings import CoordinatorSettings
 from coordinator.web import Operator, model_response
+from tacit.answers.registry import CoordinatorIdentity
 from tacit.crypto.hybrid_signing import HybridPublicKey
 from tacit.crypto.signing import fingerprint
+from tacit.protocol.identities import IdentityChain
 from tacit.wire import encode_binary
 
 RegistryPart = Annotated[Registry, Depends(part(Registry))]
@@ -31,7 +34,12 @@ AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add them to the app."""
 
-    @app.get("/.well-known/tacit-coordinator", tags=["registry"], summary="Who this is")
+    @app.get(
+        "/.well-known/tacit-coordinator",
+        **gives(CoordinatorIdentity),
+        tags=["registry"],
+        summary="Who this is",
+    )
     async def get_identity(registry: RegistryPart) -> dict[str, str]:
         key = registry.own.public_keys[0]
         return {
@@ -42,6 +50,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get(
         "/.well-known/tacit-coordinator/identity",
+        **gives(IdentityChain),
         tags=["registry"],
         summary="The chain of its identities: documents, and the links between them",
     )
@@ -51,6 +60,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.put(
         "/v1/identity/next",
+        **gives(ToldAnswer),
         tags=["registry"],
         summary="Commit to the next pair of keys, of which the service gets the public halves",
         openapi_extra=takes(HybridPublicKey),
@@ -63,6 +73,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/identity/successor",
+        **gives(ToldAnswer),
         tags=["registry"],
         summary="Replace the identity by the pair that it committed to",
         openapi_extra=takes(SuccessorRequest),
@@ -83,6 +94,7 @@ def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/identity/revocation",
+        **gives(RevokedAnswer),
         tags=["registry"],
         summary="End the identity without a successor, by the pair that it committed to",
         openapi_extra=takes(RevocationRequest),

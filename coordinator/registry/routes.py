@@ -12,7 +12,7 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import grants, renewals
 from common.web.auth import Authenticator
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
 from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
@@ -40,9 +40,25 @@ from coordinator.web import (
     model_response,
     time_text,
 )
+from tacit.answers.registry import (
+    FollowedIdentity,
+    ListOfGrants,
+    ListOfParties,
+    PairedAggregator,
+    PairedAggregators,
+    ReturnedParty,
+    RosterPage,
+)
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Invalid
-from tacit.protocol.enrolment import GRANT_HEADER, Enrolment, GrantRequest, TokenRenewal
+from tacit.protocol.enrolment import (
+    GRANT_HEADER,
+    Enrolment,
+    EnrolmentAnswer,
+    GrantAnswer,
+    GrantRequest,
+    TokenRenewal,
+)
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary
@@ -79,6 +95,7 @@ async def _no_subject(asked: NewToken) -> None:
 def _add_aggregators(app: FastAPI) -> None:
     @app.post(
         "/v1/aggregators",
+        **gives(PairedAggregator, 201),
         tags=["registry"],
         status_code=201,
         summary="Pair an aggregator",
@@ -94,7 +111,12 @@ def _add_aggregators(app: FastAPI) -> None:
         body = await read_body(request, AggregatorRequest)
         return _aggregator(await registry.pair(database, own, peers, body))
 
-    @app.get("/v1/aggregators", tags=["registry"], summary="The paired aggregators")
+    @app.get(
+        "/v1/aggregators",
+        **gives(PairedAggregators),
+        tags=["registry"],
+        summary="The paired aggregators",
+    )
     async def list_aggregators(
         database: DatabasePart,
         looks: Annotated[HealthLooks, Depends(part(HealthLooks))],
@@ -114,6 +136,7 @@ def _add_aggregators(app: FastAPI) -> None:
 
     @app.get(
         "/v1/aggregators/{aggregator}/identity",
+        **gives(IdentityChain),
         tags=["registry"],
         summary="The chain of an aggregator's identities, as it was followed last",
     )
@@ -142,6 +165,7 @@ def _add_aggregators(app: FastAPI) -> None:
 
     @app.post(
         "/v1/aggregators/{aggregator}/confirmation",
+        **gives(PairedAggregator),
         tags=["registry"],
         summary="Confirm an aggregator's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
@@ -171,6 +195,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/grants",
+        **gives(GrantAnswer, 201),
         tags=["registry"],
         status_code=201,
         summary="A one-time secret with which a party may enrol",
@@ -186,6 +211,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.get(
         "/v1/grants",
+        **gives(ListOfGrants),
         tags=["registry"],
         summary="Grants that are neither used nor expired, without their secrets",
     )
@@ -206,6 +232,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/enrolments",
+        **gives(EnrolmentAnswer, 201),
         tags=["registry"],
         status_code=201,
         summary="Enrol a curator or a host with a one-time secret",
@@ -232,7 +259,12 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         )
         return await answer_enrolment(request, limit, large, enrolled)
 
-    @app.get("/v1/parties", tags=["registry"], summary="Curators and hosts, with their numbers")
+    @app.get(
+        "/v1/parties",
+        **gives(ListOfParties),
+        tags=["registry"],
+        summary="Curators and hosts, with their numbers",
+    )
     async def list_parties(
         request: Request,
         page: PageQuery,
@@ -246,7 +278,9 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         items = [_party(row) for row in found]
         return page_response(request, "parties", items, page.limit, "id", total=total)
 
-    @app.get("/v1/curators", tags=["registry"], summary="The roster, by number")
+    @app.get(
+        "/v1/curators", **gives(RosterPage), tags=["registry"], summary="The roster, by number"
+    )
     async def list_curators(
         request: Request,
         page: PageQuery,
@@ -261,6 +295,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.put(
         "/v1/parties/{party}/identity",
+        **gives(FollowedIdentity),
         tags=["registry"],
         summary="A party shows the links from one of its identities to the next",
         openapi_extra=takes(PartyChain),
@@ -320,6 +355,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/parties/{party}/return",
+        **gives(ReturnedParty),
         tags=["registry"],
         summary="A party that left is back, with its old ledger; its new token is shown once",
     )

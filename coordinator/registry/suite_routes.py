@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from common.web.bodies import takes
+from common.web.bodies import gives, gives_octets, takes
 from common.web.parts import part
 from common.web.wire import read_body
 from coordinator.errors import UnknownParty, UnknownSealKey
@@ -15,6 +15,7 @@ from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.registry.suites import IN_USE, SHOWN, Formats
 from coordinator.store import suites as store
 from coordinator.web import ClockPart, DatabasePart, Operator, Party, time_text
+from tacit.answers.registry import SuitesInUse
 from tacit.crypto.signing import Signed
 from tacit.protocol.suites import Suites
 from tacit.wire import parse_binary
@@ -40,7 +41,12 @@ def add_suites(app: FastAPI) -> None:
         signed = await read_body(request, Signed[Suites])
         await suites.announce(database, clock, party, signed)
 
-    @app.get("/v1/suites", tags=["registry"], summary="Parties by suite; the next round's format")
+    @app.get(
+        "/v1/suites",
+        **gives(SuitesInUse),
+        tags=["registry"],
+        summary="Parties by suite; the next round's format",
+    )
     async def get_suites(
         database: DatabasePart,
         clock: ClockPart,
@@ -80,6 +86,7 @@ def add_suites(app: FastAPI) -> None:
 
     @app.get(
         "/v1/seal-keys/{key_hash}",
+        **gives_octets(),
         tags=["registry"],
         summary="A public key that pieces are sealed to, by its hash",
     )

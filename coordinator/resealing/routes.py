@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.wire import read_body
 from coordinator import examples
@@ -16,6 +16,7 @@ from coordinator.sealed import rotation
 from coordinator.sealed.key import KEY_BYTES, StorageKey
 from coordinator.sealed.keys import StorageKeys
 from coordinator.web import DatabasePart, Operator
+from tacit.answers.registry import StorageKeyState
 from tacit.wire import Binary, WireModel
 
 KeysPart = Annotated[StorageKeys, Depends(part(StorageKeys))]
@@ -33,6 +34,7 @@ def add_storage_key(app: FastAPI) -> None:
 
     @app.get(
         "/v1/storage-key",
+        **gives(StorageKeyState),
         tags=["service"],
         summary="Which storage key seals, and how far a rotation has come",
     )
@@ -43,6 +45,7 @@ def add_storage_key(app: FastAPI) -> None:
 
     @app.put(
         "/v1/storage-key",
+        **gives(StorageKeyState, 202),
         tags=["service"],
         status_code=202,
         summary="Rotate the storage key: everything is sealed anew",

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request, Response
 
 from common.web import idempotency
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.queries import queries
-from coordinator.queries.stops import PreviewRequest
+from coordinator.queries.stops import Preview, PreviewRequest
 from coordinator.rounds import query_asking
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.settings import CoordinatorSettings
@@ -26,6 +26,7 @@ from coordinator.web import (
     Operator,
     Reader,
 )
+from tacit.answers.queries import KeptQuery, ListOfQueries
 from tacit.query.query import Query
 
 
@@ -34,6 +35,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/queries",
+        **gives(KeptQuery, 201),
         tags=["queries"],
         status_code=201,
         summary="Create a query; it is immutable",
@@ -54,6 +56,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.post(
         "/v1/queries/preview",
+        **gives(Preview),
         tags=["queries"],
         summary="The privacy report and error forecast of a query, before anything is spent",
         openapi_extra=takes(PreviewRequest, examples.PREVIEW),
@@ -63,7 +66,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         found = await queries.preview(database, body.query, settings, body.epsilons)
         return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
 
-    @app.get("/v1/queries", tags=["queries"], summary="All queries")
+    @app.get("/v1/queries", **gives(ListOfQueries), tags=["queries"], summary="All queries")
     async def list_queries(
         request: Request, page: PageQuery, database: DatabasePart, _: Reader
     ) -> Response:
@@ -75,7 +78,12 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         headers = next_link(request, found[-1].id) if len(found) == page.limit else None
         return json_response(body, headers=headers)
 
-    @app.get("/v1/queries/{query_id}", tags=["queries"], summary="One query with its preview")
+    @app.get(
+        "/v1/queries/{query_id}",
+        **gives(KeptQuery),
+        tags=["queries"],
+        summary="One query with its preview",
+    )
     async def get_query(query_id: str, database: DatabasePart, _: Reader) -> Response:
         async with database.reading() as transaction:
             row = await queries.find(transaction, query_id)
@@ -84,6 +92,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
 
     @app.delete(
         "/v1/queries/{query_id}/schedule",
+        **gives(KeptQuery),
         tags=["queries"],
         summary="Open no further rounds of a scheduled query; those that are open go on",
     )

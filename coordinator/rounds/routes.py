@@ -38,6 +38,7 @@ from coordinator.web import (
     Reader,
     encode,
 )
+from tacit.answers.registry import SealsAsked
 from tacit.answers.rounds import (
     ListOfRounds,
     OwnStanding,
@@ -271,6 +272,7 @@ def _add_seals(app: FastAPI) -> None:
 
     @app.post(
         "/v1/rounds/{round_id}/seals",
+        **gives(SealsAsked),
         tags=["rounds"],
         summary="Ask the aggregators of the quorum for their seals again",
     )

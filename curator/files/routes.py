@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Query, Request, Response
 from starlette.responses import JSONResponse
 
+from common.web.bodies import gives
 from common.web.parts import part
 from common.web.wire import content_type
 from curator import examples
@@ -17,6 +18,7 @@ from curator.files.progress import Imports
 from curator.intake.intake import Intake
 from curator.settings import CuratorSettings
 from curator.web import Operator, Sender
+from tacit.answers.hosting import ImportedReadings
 
 Running = Annotated[Imports, Depends(part(Imports))]
 _XML = frozenset({"application/atom+xml", "application/xml", "text/xml"})
@@ -27,6 +29,7 @@ def add_imports(app: FastAPI) -> None:
 
     @app.post(
         "/v1/readings/import",
+        **gives(ImportedReadings),
         tags=["readings"],
         summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
         description="The column map of a CSV file is given as query parameters; a Green Button "
@@ -49,6 +52,7 @@ def add_imports(app: FastAPI) -> None:
 
     @app.get(
         "/v1/readings/imports/{import_id}",
+        **gives(ImportedReadings),
         tags=["readings"],
         summary="How far an import is, while it runs (give it an `import_id`)",
     )

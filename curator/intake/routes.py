@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.web.bodies import gives
 from common.web.parts import part
 from common.web.wire import JSON, NDJSON, content_type
 from curator import examples
@@ -14,6 +15,7 @@ from curator.intake.batching import Gathering
 from curator.intake.reading import items_of
 from curator.settings import CuratorSettings
 from curator.web import Sender
+from tacit.answers.hosting import ReadingsTaken
 from tacit.errors import UnsupportedForm
 
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
@@ -24,6 +26,7 @@ def add_intake(app: FastAPI) -> None:
 
     @app.post(
         "/v1/readings",
+        **gives(ReadingsTaken),
         tags=["readings"],
         summary="Readings: one object, an array, or a line each; one answer per item",
         openapi_extra=examples.readings_body(),

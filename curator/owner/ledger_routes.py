@@ -7,8 +7,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI
 from fastapi import Query as Parameter
 
+from common.web.bodies import gives
 from curator.owner import chain
 from curator.web import DatabasePart, Operator
+from tacit.answers.budget import LedgerVerification
 
 
 def add_ledger(app: FastAPI) -> None:
@@ -16,6 +18,7 @@ def add_ledger(app: FastAPI) -> None:
 
     @app.get(
         "/v1/ledger/verification",
+        **gives(LedgerVerification),
         tags=["owner"],
         summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
     )

@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from common.runtime.clock import Clock
 from common.store.transactions import Transaction
 from common.web.auth import Principal
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import read_body
@@ -34,12 +34,15 @@ Of = Annotated[
 def add_policy(app: FastAPI) -> None:
     """Add the routes to an app."""
 
-    @app.get("/v1/policy", tags=["policy"], summary="The default policy of this process")
+    @app.get(
+        "/v1/policy", **gives(Policy), tags=["policy"], summary="The default policy of this process"
+    )
     async def get_policy(_: Operator, policies: Defaults) -> Response:
         return answer(await policies.current())
 
     @app.put(
         "/v1/policy",
+        **gives(Policy),
         tags=["policy"],
         summary="Set the default policy; it holds from the next contribution on",
         openapi_extra=takes(Policy, examples.POLICY),
@@ -62,7 +65,12 @@ def add_policy(app: FastAPI) -> None:
         body = await read_body(request, Policy)
         return answer(await tried.try_on(database, (body,), clock.now(), None))
 
-    @app.get("/v1/curators/{curator_id}/policy", tags=["policy"], summary="A curator's policy")
+    @app.get(
+        "/v1/curators/{curator_id}/policy",
+        **gives(Policy),
+        tags=["policy"],
+        summary="A curator's policy",
+    )
     async def get_own_policy(
         curator_id: CuratorId,
         caller: Owner,
@@ -78,6 +86,7 @@ def add_policy(app: FastAPI) -> None:
 
     @app.put(
         "/v1/curators/{curator_id}/policy",
+        **gives(Policy),
         tags=["policy"],
         summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
         openapi_extra=takes(Policy, examples.POLICY),

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
 from common.runtime.clock import Clock
+from common.web.bodies import gives
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.wire import JSON, json_response
@@ -16,6 +17,13 @@ from curator.owner.policies import Policies
 from curator.owner.statement import AskedReports
 from curator.parties.peers import Peers
 from curator.web import CuratorId, DatabasePart, Owner, answer
+from tacit.answers.owners import (
+    ListOfContributions,
+    ListOfDebits,
+    OwnBudget,
+    ReadingCounts,
+    WholeContribution,
+)
 from tacit.protocol.round import Transcript
 from tacit.protocol.trust import Anchors
 from tacit.query.words import PrivacyUnit
@@ -36,6 +44,7 @@ def add_owner(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/budget",
+        **gives(OwnBudget),
         tags=["owner"],
         summary="The ledger statement: what was spent, what is left",
     )
@@ -54,6 +63,7 @@ def add_owner(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/contributions",
+        **gives(ListOfContributions),
         tags=["owner"],
         summary="Rounds this curator contributed to or refused, newest first",
     )
@@ -75,6 +85,7 @@ def add_owner(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/contributions/{round_id}",
+        **gives(WholeContribution),
         tags=["owner"],
         summary="One answer, and who would have to work together to learn what of it",
     )
@@ -115,6 +126,7 @@ def add_owner(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/debits",
+        **gives(ListOfDebits),
         tags=["owner"],
         summary="All debits of the ledger in one privacy unit, newest first",
     )
@@ -158,6 +170,7 @@ def add_owner(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/readings",
+        **gives(ReadingCounts),
         tags=["owner"],
         summary="How many readings were accepted, refused, used, clamped",
     )

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 
 from common.runtime.clock import Clock
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import stopping
 from curator.owner.stopping import Stop
 from curator.web import CuratorId, DatabasePart, Operator, Owner
+from tacit.answers.owners import CuratorStop, ProcessStop
 
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 
@@ -21,13 +22,19 @@ ClockPart = Annotated[Clock, Depends(part(Clock))]
 def add_stops(app: FastAPI) -> None:
     """Add the routes to an app."""
 
-    @app.get("/v1/stop", tags=["owner"], summary="Whether all curators of this process are stopped")
+    @app.get(
+        "/v1/stop",
+        **gives(ProcessStop),
+        tags=["owner"],
+        summary="Whether all curators of this process are stopped",
+    )
     async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
         async with database.reading() as transaction:
             return await stopping.of_process(transaction)
 
     @app.put(
         "/v1/stop",
+        **gives(ProcessStop),
         tags=["owner"],
         summary="Let all curators of this process take part in nothing, or start them again",
         openapi_extra=takes(Stop, examples.STOP),
@@ -41,6 +48,7 @@ def add_stops(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/stop",
+        **gives(CuratorStop),
         tags=["owner"],
         summary="Whether a curator takes part in nothing, and who stopped it since when",
     )
@@ -52,6 +60,7 @@ def add_stops(app: FastAPI) -> None:
 
     @app.put(
         "/v1/curators/{curator_id}/stop",
+        **gives(CuratorStop),
         tags=["owner"],
         summary="Let a curator take part in nothing, or take back one's own stop",
         openapi_extra=takes(Stop, examples.STOP),

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.parts import part
 from common.web.wire import read_body
 from curator import examples
-from curator.parties.anchors import Anchors
+from curator.parties.anchors import Anchors, AnchorsAnswer
 from curator.web import Operator, answer
 from tacit.protocol.identities import IdentityChain
 
@@ -21,7 +21,12 @@ AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 def add_anchors(app: FastAPI) -> None:
     """Add them to the app."""
 
-    @app.get("/v1/anchors", tags=["parties"], summary="The services as the parties here know them")
+    @app.get(
+        "/v1/anchors",
+        **gives(AnchorsAnswer),
+        tags=["parties"],
+        summary="The services as the parties here know them",
+    )
     async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
         return answer(await known.listed())
 
@@ -39,6 +44,7 @@ def add_anchors(app: FastAPI) -> None:
 
     @app.post(
         "/v1/anchors/{name}/confirmation",
+        **gives(AnchorsAnswer),
         tags=["parties"],
         summary="Confirm a service's new identity, compared out of band",
         openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),

@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
 from common.store.transactions import Database
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.token_routes import NewToken
 from common.web.tokens import Scope
@@ -22,6 +22,12 @@ from curator.parties.successions import Successions
 from curator.store import parties as store
 from curator.store.parties import PartyRow
 from curator.web import DatabasePart, Operator
+from tacit.answers.hosting import (
+    HostedParty,
+    ListOfHostedParties,
+    ReplacementsBegun,
+    WaitingReplacements,
+)
 from tacit.protocol.identities import LONGEST_OVERLAP
 from tacit.query.words import Identifier
 from tacit.wire import WireModel, format_instant
@@ -57,6 +63,7 @@ def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> Non
 
     @app.post(
         "/v1/enrolments",
+        **gives(HostedParty, 201),
         tags=["parties"],
         status_code=201,
         summary="Enrol a curator or a host with its join token; safe to repeat",
@@ -70,7 +77,12 @@ def add_parties(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> Non
         await enrolled()
         return _party(row)
 
-    @app.get("/v1/parties", tags=["parties"], summary="The parties that are hosted here")
+    @app.get(
+        "/v1/parties",
+        **gives(ListOfHostedParties),
+        tags=["parties"],
+        summary="The parties that are hosted here",
+    )
     async def list_parties(_: Operator, database: DatabasePart) -> dict[str, Any]:
         async with database.reading() as transaction:
             found = await store.list_parties(transaction)
@@ -82,6 +94,7 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
 
     @app.post(
         "/v1/parties/identities",
+        **gives(ReplacementsBegun, 202),
         tags=["parties"],
         status_code=202,
         summary="Replace the identities of parties, while rounds run",
@@ -96,6 +109,7 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
 
     @app.get(
         "/v1/parties/identities",
+        **gives(WaitingReplacements),
         tags=["parties"],
         summary="Parties whose next identity is not known to all their services yet",
     )
@@ -116,6 +130,7 @@ def add_identities(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> 
 
     @app.put(
         "/v1/parties/{party}/identity",
+        **gives(HostedParty),
         tags=["parties"],
         summary="Replace a stolen identity, with a join token whose grants do",
         openapi_extra=takes(JoinTokenRequest, examples.JOIN_TOKEN),

@@ -10,12 +10,14 @@ from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
+from common.web.bodies import gives
 from common.web.parts import part
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement
 from curator.store import item_tables as store
 from curator.web import DatabasePart, Owner
+from tacit.answers.hosting import ItemTables, KeptItems
 from tacit.encoders.count_sums import MOST_SEQUENCES
 from tacit.encoders.counts import Lists
 from tacit.query.words import Identifier
@@ -69,6 +71,7 @@ def add_items(app: FastAPI) -> None:
 def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
     @app.post(
         f"/v1/{kind}",
+        **gives(KeptItems),
         tags=["records"],
         summary=f"A curator's own {words}, in place of those of the same name",
         openapi_extra=examples.ITEMS_BODY,
@@ -94,6 +97,7 @@ def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
 
     @app.get(
         f"/v1/curators/{{curator_id}}/{kind}",
+        **gives(ItemTables),
         tags=["records"],
         summary=f"Names and sizes of a curator's tables of {words}",
         name=f"get_{kind}",

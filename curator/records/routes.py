@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.wire import JSON, content_type, parse_json
 from curator import examples
@@ -18,6 +18,7 @@ from curator.owner import statement
 from curator.records.records import RecordTable, checked, document, read_csv
 from curator.store import records as store
 from curator.web import DatabasePart, Owner
+from tacit.answers.hosting import KeptTable
 from tacit.errors import UnsupportedForm
 from tacit.query.words import Identifier
 
@@ -32,6 +33,7 @@ def add_records(app: FastAPI) -> None:
 
     @app.post(
         "/v1/records",
+        **gives(KeptTable),
         tags=["records"],
         summary="A curator's own table, CSV or JSON, in place of the one before",
         openapi_extra=takes(RecordTable, examples.RECORDS),
@@ -64,6 +66,7 @@ def add_records(app: FastAPI) -> None:
 
     @app.get(
         "/v1/curators/{curator_id}/records",
+        **gives(KeptTable),
         tags=["records"],
         summary="Columns and number of rows of a curator's table",
     )

@@ -4,13 +4,15 @@ client         both clients: their parts, how they connect
 exchange       one request and its answer, with retries; blocking or on an event loop
 operation      a call as a generator of requests, written once for both clients
 problems       problem documents as exceptions
-plain          answers as plain values
+plain          calls that any service takes
+at_home        the services of `tacit up`
 watching       long polls
 readings, registry, queries, rounds, budget, datasets, jobs    one part of the API each
 """
 
 from tacit.client.client import AsyncClient, Client
 from tacit.client.exchange import Retry
+from tacit.client.jobs import JobNotSucceeded
 from tacit.client.problems import (
     BudgetExceeded,
     Conflict,
@@ -20,6 +22,8 @@ from tacit.client.problems import (
     Invalid,
     KeyReused,
     Malformed,
+    NoAnswer,
+    NotFinished,
     NotFound,
     NotReleased,
     Problem,
@@ -34,22 +38,46 @@ from tacit.client.problems import (
     UnsupportedForm,
 )
 from tacit.client.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
+from tacit.errors import Error, MissingExtra
+from tacit.query.query import Query
+from tacit.shown.budget import Budget
+from tacit.shown.jobs import Job, JobResult, Picture
+from tacit.shown.price import price
+from tacit.shown.progress import show_progress
+from tacit.shown.queries import AskedQuery
+from tacit.shown.reports import Preview, Report
+from tacit.shown.rounds import Result, Round
 
 __all__ = [
+    "AskedQuery",
     "AsyncClient",
+    "Budget",
     "BudgetExceeded",
     "Client",
     "Conflict",
+    "Error",
     "FieldProblem",
     "Forbidden",
     "Gone",
     "Invalid",
+    "Job",
+    "JobNotSucceeded",
+    "JobResult",
     "KeyReused",
     "Malformed",
+    "MissingExtra",
+    "NoAnswer",
+    "NotFinished",
     "NotFound",
     "NotReleased",
+    "Picture",
+    "Preview",
     "Problem",
+    "Query",
+    "Report",
+    "Result",
     "Retry",
+    "Round",
     "RoundClosed",
     "RoundExpired",
     "RoundNotReleased",
@@ -62,4 +90,6 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnsupportedForm",
+    "price",
+    "show_progress",
 ]

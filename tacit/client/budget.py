@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
-from tacit.client.exchange import Json, Request, Steps, Stream, creating, get, json_of, pages
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    creating,
+    get,
+    json_of,
+    pages,
+    shown_of,
+)
 from tacit.client.operation import operation, stream
+from tacit.shown.budget import Budget as Spent
 
 
-def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Json]:
+def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:
     """The global bounds that the sources claim, and what really holds for what was released."""
-    return json_of(get("/v1/budget", {"query_id": query_id, "delta": delta}))
+    return shown_of(Spent, get("/v1/budget", {"query_id": query_id, "delta": delta}))
 
 
 def _curator_budget(curator: str) -> Steps[Json]:

@@ -1,16 +1,16 @@
 """The Python client, blocking and asynchronous: one set of calls, two ways to run them.
 
-    with Client(coordinator_url, token) as tacit:
-        query = tacit.create_query({...})
-        round_ = tacit.open_round(query["id"], window={...})
-        print(tacit.wait_for(round_["id"])["result"])
+    with Client(coordinator_url, token) as client:
+        found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
+        print(found.value, found.interval)
 
-    async with AsyncClient(coordinator_url, token) as tacit:
-        async for query in tacit.queries(): ...
+    async with AsyncClient(coordinator_url, token) as client:
+        async for query in client.queries(): ...
 
 A client connects to one service: queries, rounds, budget and registry are calls of the coordinator,
-readings, policies and statements those of a curator service. Answers are plain dictionaries, as the
-API gives them, and amounts stay decimal strings; a refusal raises a `Problem`.
+readings, policies and statements those of a curator service. Answers are the dictionaries
+of the API, the main ones with their fields as attributes too (`tacit.shown`); what goes wrong is a
+`tacit.Error`: a refusal a `Problem`, no answer `NoAnswer`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
 
+from tacit.client.at_home import access
 from tacit.client.budget import Budget
 from tacit.client.datasets import Datasets
 from tacit.client.exchange import Item, Pause, Reply, Request, Retry, Steps, Stream, primitive
@@ -58,6 +60,12 @@ class Client(Calls):
         self._http = httpx.Client(
             **_settings(self.url, token, timeout_s), verify=verify, transport=transport
         )
+
+    @classmethod
+    def at_home(cls, home: str | Path = ".tacit", service: str = "coordinator") -> Self:
+        """A client of a service that `tacit up` runs on this machine, with its operator's rights.
+        See `access` for `service` and errors."""
+        return cls(*access(home, service))
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +135,12 @@ class AsyncClient(Calls):
         self._http = httpx.AsyncClient(
             **_settings(self.url, token, timeout_s), verify=verify, transport=transport
         )
+
+    @classmethod
+    def at_home(cls, home: str | Path = ".tacit", service: str = "coordinator") -> Self:
+        """A client of a service that `tacit up` runs on this machine, with its operator's rights.
+        See `access` for `service` and errors."""
+        return cls(*access(home, service))
 
     async def __aenter__(self) -> Self:
         return self

@@ -12,16 +12,17 @@ random, double, and are never shorter than `Retry-After`.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import httpx
 
-from tacit.client.problems import Problem, Unavailable, problem_in
+from tacit.client.problems import NoAnswer, Problem, Unavailable, problem_in
 from tacit.pauses import backoff
 
 T = TypeVar("T")
+S = TypeVar("S", bound=dict[str, Any])
 Json: TypeAlias = dict[str, Any]
 
 SAFE: Final = frozenset({"GET", "HEAD", "PUT"})
@@ -82,7 +83,7 @@ Stream: TypeAlias = Generator[Request | Pause | Item[T], Any, None]
 def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply, httpx.Response]:
     """The answer to a request, after as many attempts as are due.
 
-    Raises a Problem for an answer of 400 and above, httpx.TransportError for none.
+    Raises a Problem for an answer of 400 and above, NoAnswer for none.
     """
     end = time.monotonic() + retry.deadline_s
     made = 0
@@ -102,8 +103,19 @@ def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply
             again = request.repeatable or isinstance(error, _UNSENT)
             pause = retry.pause_factor * backoff(made - 1)
         if not again or request.once or made >= retry.attempts or time.monotonic() + pause > end:
-            raise error
+            if isinstance(error, Problem):
+                raise error
+            raise NoAnswer(_unanswered(error)) from error
         yield Pause(pause)
+
+
+def _unanswered(error: httpx.TransportError) -> str:
+    told = str(error) or type(error).__name__
+    try:
+        url = error.request.url
+    except RuntimeError:  # it has none
+        return told
+    return f"{url.scheme}://{url.netloc.decode()} ({told})"
 
 
 def _asks_again(problem: Problem, request: Request) -> bool:
@@ -141,10 +153,17 @@ def following(answer: httpx.Response) -> str | None:
 
 def pages(path: str, name: str, params: Mapping[str, Any] | None = None) -> Stream[Json]:
     """All items of a paged list."""
+    return pages_of(dict, path, name, params)
+
+
+def pages_of(
+    kind: Callable[[Json], S], path: str, name: str, params: Mapping[str, Any] | None = None
+) -> Stream[S]:
+    """All items of a paged list, as objects of this kind."""
     answer: httpx.Response = yield get(path, params)
     while True:
         for item in answer.json()[name]:
-            yield Item(item)
+            yield Item(kind(item))
         following_page = following(answer)
         if following_page is None:
             return
@@ -166,6 +185,11 @@ def json_of(request: Request) -> Steps[Any]:
     """The decoded body of the answer to a request."""
     answer: httpx.Response = yield request
     return answer.json()
+
+
+def shown_of(kind: type[S], request: Request) -> Steps[S]:
+    """The decoded body of the answer to a request as an object of this kind."""
+    return kind((yield from json_of(request)))
 
 
 def items_of(request: Request, name: str) -> Steps[list[Json]]:

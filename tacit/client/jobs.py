@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -17,15 +17,20 @@ from tacit.client.exchange import (
     items_of,
     json_of,
     pages,
+    pages_of,
+    shown_of,
     text_of,
 )
 from tacit.client.operation import operation, stream
 from tacit.client.watching import last, watch
+from tacit.errors import Error
+from tacit.shown.jobs import Job, JobResult, Picture
+from tacit.shown.reports import Report
 
 FINISHED: Final = ("succeeded", "failed", "cancelled")
 
 
-class JobNotSucceeded(Exception):
+class JobNotSucceeded(Error):
     """The job failed or was cancelled; `job` is its final state."""
 
     def __init__(self, job: Json) -> None:
@@ -44,9 +49,9 @@ def _algorithm(name: str) -> Steps[Json]:
     return json_of(get(f"/v1/algorithms/{name}"))
 
 
-def _submit_job(job: Json, *, key: str | None = None) -> Steps[Json]:
+def _submit_job(job: Json, *, key: str | None = None) -> Steps[Job]:
     """Ask for a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
-    return json_of(creating("/v1/jobs", job, key or uuid4().hex))
+    return shown_of(Job, creating("/v1/jobs", job, key or uuid4().hex))
 
 
 def _preview_job(job: Json) -> Steps[Json]:
@@ -60,26 +65,29 @@ def _jobs(
     algorithm: str | None = None,
     dataset: str | None = None,
     schedule: str | None = None,
-) -> Stream[Json]:
+) -> Stream[Job]:
     """Jobs, the newest first; `schedule`: only the runs of one."""
     filters = {"state": state, "algorithm": algorithm, "dataset": dataset, "schedule": schedule}
-    return pages("/v1/jobs", "jobs", filters)
+    return pages_of(Job, "/v1/jobs", "jobs", filters)
 
 
-def _job(job_id: str) -> Steps[Json]:
+def _job(job_id: str) -> Steps[Job]:
     """One job: state, attempt, progress, stage, budget, error."""
-    return json_of(get(f"/v1/jobs/{job_id}"))
+    return shown_of(Job, get(f"/v1/jobs/{job_id}"))
 
 
-def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
-    """The job each time it changes, until it has finished; raises TimeoutError. Its `progress`
+def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Job]:
+    """The job each time it changes, until it has finished; raises NotFinished. Its `progress`
     never goes back within an `attempt` and begins again at 0 with the next one."""
-    return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s)
+    return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s, kind=Job)
 
 
-def _wait_for_job(job_id: str, timeout_s: float = 3600.0) -> Steps[Json]:
-    """The result of a job once it has succeeded; raises JobNotSucceeded."""
-    job = yield from last(_watch_job(job_id, timeout_s))
+def _wait_for_job(
+    job_id: str, timeout_s: float = 3600.0, *, progress: Callable[[Job], object] | None = None
+) -> Steps[JobResult]:
+    """The result of a job once it has succeeded; raises JobNotSucceeded, NotFinished. `progress` is
+    called with the job each time that it changes (`tacit.show_progress` prints it)."""
+    job = yield from last(_watch_job(job_id, timeout_s), progress)
     if job["state"] != "succeeded":
         raise JobNotSucceeded(job)
     return (yield from _job_result(job_id))
@@ -90,19 +98,19 @@ def _compare_jobs(ids: Sequence[str]) -> Steps[Json]:
     return json_of(get("/v1/jobs/compare", {"ids": ",".join(ids)}))
 
 
-def _cancel_job(job_id: str) -> Steps[Json]:
+def _cancel_job(job_id: str) -> Steps[Job]:
     """Cancel a job; what it was charged stays charged if noise was drawn."""
-    return json_of(Request("DELETE", f"/v1/jobs/{job_id}", repeatable=True))
+    return shown_of(Job, Request("DELETE", f"/v1/jobs/{job_id}", repeatable=True))
 
 
-def _job_result(job_id: str) -> Steps[Json]:
+def _job_result(job_id: str) -> Steps[JobResult]:
     """The published result."""
-    return json_of(get(f"/v1/jobs/{job_id}/result"))
+    return shown_of(JobResult, get(f"/v1/jobs/{job_id}/result"))
 
 
-def _job_report(job_id: str) -> Steps[Json]:
+def _job_report(job_id: str) -> Steps[Report]:
     """The privacy report of a job's result."""
-    return json_of(get(f"/v1/jobs/{job_id}/report"))
+    return shown_of(Report, get(f"/v1/jobs/{job_id}/report"))
 
 
 def _job_report_words(job_id: str) -> Steps[str]:
@@ -115,9 +123,9 @@ def _job_file(job_id: str, name: str) -> Steps[bytes]:
     return content_of(f"/v1/jobs/{job_id}/files/{name}")
 
 
-def _job_plot(job_id: str, name: str) -> Steps[bytes]:
-    """A plot of published values: NAME.svg or NAME.png."""
-    return content_of(f"/v1/jobs/{job_id}/plots/{name}")
+def _job_plot(job_id: str, name: str) -> Steps[Picture]:
+    """A plot of published values, NAME.svg or NAME.png; a notebook draws it."""
+    return Picture((yield from content_of(f"/v1/jobs/{job_id}/plots/{name}")))
 
 
 def _job_archive(job_id: str) -> Steps[bytes]:

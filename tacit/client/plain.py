@@ -21,7 +21,7 @@ from tacit.client.exchange import (
     pages,
 )
 from tacit.client.operation import operation, stream
-from tacit.client.problems import Problem
+from tacit.client.problems import NotFinished, Problem
 
 READY_PAUSE_S = 0.05
 
@@ -36,7 +36,7 @@ def _request(
     params: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Steps[httpx.Response]:
-    """One request; raises a Problem for a refusal, httpx.TransportError for no answer."""
+    """One request; raises a Problem for a refusal, NoAnswer for no answer."""
     sent = dict(headers or {})
     if media_type is not None:
         sent["Content-Type"] = media_type
@@ -73,11 +73,11 @@ def _ready() -> Steps[bool]:
 
 
 def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
-    """Wait until the service is ready; raises TimeoutError."""
+    """Wait until the service is ready; raises NotFinished."""
     end = time.monotonic() + timeout_s
     while not (yield from _ready()):
         if time.monotonic() > end:
-            raise TimeoutError(f"the service is not ready after {timeout_s:.0f} s")
+            raise NotFinished(f"the service is not ready after {timeout_s:.0f} s")
         yield Pause(READY_PAUSE_S)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import httpx
 
+from tacit.errors import Error
+
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tacit:problem:"
 _STANDARD: Final = frozenset(
@@ -30,7 +32,15 @@ class FieldProblem:
     place: str = "body"
 
 
-class Problem(Exception):
+class NoAnswer(Error, httpx.TransportError):
+    """A service did not answer, after all attempts; `__cause__` says how."""
+
+
+class NotFinished(Error, TimeoutError):
+    """It did not come to its end in the time that the caller gave it."""
+
+
+class Problem(Error):
     """A service refused. The members of the problem document are attributes.
 
     `name`: the stable end of the type; `problem`: the document as it came.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -17,27 +17,33 @@ from tacit.client.exchange import (
     get,
     items_of,
     json_of,
-    pages,
+    pages_of,
+    shown_of,
     text_of,
 )
 from tacit.client.operation import operation, stream
 from tacit.client.problems import Problem
+from tacit.client.queries import create_query
 from tacit.client.watching import last, watch
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
+from tacit.errors import Error
 from tacit.protocol.agreement import check_transcript
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor, Transcript
 from tacit.protocol.seals import ShownSeal, check_seal
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.query.functions import decode
+from tacit.query.query import Query
 from tacit.report.validity import validity_statement, with_shares
+from tacit.shown.reports import Report
+from tacit.shown.rounds import Result, Round
 from tacit.wire import parse_binary
 
 __all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")
 
 
-class RoundNotReleased(Exception):
+class RoundNotReleased(Error):
     """The round was aborted."""
 
 
@@ -48,53 +54,74 @@ def _open_round(
     deadline_s: int | None = None,
     aggregators: list[str] | None = None,
     key: str | None = None,
-) -> Steps[Json]:
+) -> Steps[Round]:
     """Open a round; `window` is {"start", "end"} unless the query fixes one."""
     given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
     body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
-    return json_of(creating("/v1/rounds", body, key or uuid4().hex))
+    return shown_of(Round, creating("/v1/rounds", body, key or uuid4().hex))
 
 
 def _rounds(
     *, state: str | None = None, query_id: str | None = None, newest_first: bool = False
-) -> Stream[Json]:
+) -> Stream[Round]:
     """Rounds, by state or query: their heads, of released ones with the figures of the result."""
     order = {"newest_first": "true"} if newest_first else {}
     asked = {"state": state, "query_id": query_id, "form": "head", **order}
-    return pages("/v1/rounds", "rounds", asked)
+    return pages_of(Round, "/v1/rounds", "rounds", asked)
 
 
-def _round(round_id: str) -> Steps[Json]:
+def _round(round_id: str) -> Steps[Round]:
     """One round."""
-    return json_of(get(f"/v1/rounds/{round_id}"))
+    return shown_of(Round, get(f"/v1/rounds/{round_id}"))
 
 
-def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Json]:
-    """The round each time it changes, until it is finished; raises TimeoutError."""
+def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Round]:
+    """The round each time it changes, until it is finished; raises NotFinished."""
     return _watched(round_id, timeout_s)
 
 
-def _watched(round_id: str, timeout_s: float, *, only_finished: bool = False) -> Stream[Json]:
+def _watched(round_id: str, timeout_s: float, *, only_finished: bool = False) -> Stream[Round]:
     path, subject = f"/v1/rounds/{round_id}", f"round {round_id}"
-    return watch(path, subject, FINISHED, timeout_s, only_finished=only_finished)
+    return watch(path, subject, FINISHED, timeout_s, kind=Round, only_finished=only_finished)
 
 
-def _wait_for(round_id: str, timeout_s: float = 600.0) -> Steps[Json]:
-    """The result of a round once it is released; raises RoundNotReleased if it aborts."""
-    state = yield from last(_watched(round_id, timeout_s, only_finished=True))
-    if state["state"] == "aborted":
-        raise RoundNotReleased(state["reason"])
+def _wait_for(
+    round_id: str, timeout_s: float = 600.0, *, progress: Callable[[Round], object] | None = None
+) -> Steps[Result]:
+    """The result of a round once it is released; raises RoundNotReleased if it aborts, NotFinished
+    where that takes longer. `progress` is called with the round each time that it changes
+    (`tacit.show_progress` prints it)."""
+    watched = _watched(round_id, timeout_s, only_finished=progress is None)
+    found = yield from last(watched, progress)
+    if found.state == "aborted":
+        raise RoundNotReleased(found.reason)
     return (yield from _result(round_id))
 
 
-def _result(round_id: str) -> Steps[Json]:
+def _ask(
+    query: Json | Query,
+    *,
+    window: tuple[str, str] | None = None,
+    deadline_s: int | None = None,
+    timeout_s: float = 600.0,
+    progress: Callable[[Round], object] | None = None,
+) -> Steps[Result]:
+    """Create a query, open a round of it and wait for the result. `window`: start and end
+    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` tells the cost."""
+    span = None if window is None else {"start": window[0], "end": window[1]}
+    asked = yield from create_query(query)
+    opened = yield from _open_round(asked.id, window=span, deadline_s=deadline_s)
+    return (yield from _wait_for(opened.id, timeout_s, progress=progress))
+
+
+def _result(round_id: str) -> Steps[Result]:
     """The released result with its privacy report."""
-    return json_of(get(f"/v1/rounds/{round_id}/result"))
+    return shown_of(Result, get(f"/v1/rounds/{round_id}/result"))
 
 
-def _report(round_id: str) -> Steps[Json]:
+def _report(round_id: str) -> Steps[Report]:
     """The privacy report of a result."""
-    return json_of(get(f"/v1/rounds/{round_id}/report"))
+    return shown_of(Report, get(f"/v1/rounds/{round_id}/report"))
 
 
 def _report_words(round_id: str) -> Steps[str]:
@@ -246,6 +273,7 @@ def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Json]:
 class Rounds:
     """Rounds of a query, and what they released."""
 
+    ask = operation(_ask)
     open_round = operation(_open_round)
     rounds = stream(_rounds)
     round = operation(_round)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container
-from typing import Final, TypeVar
+from collections.abc import Callable, Container
+from typing import Any, Final, TypeVar
 
 import httpx
 
 from tacit.client.exchange import Item, Json, Request, Steps, Stream
+from tacit.client.problems import NotFinished
 
 POLL_S: Final = 20.0
 """How long one request waits for a change."""
 
 T = TypeVar("T")
+S = TypeVar("S", bound=dict[str, Any])
 
 
 def watch(
@@ -22,11 +24,12 @@ def watch(
     finished: Container[str],
     timeout_s: float,
     *,
+    kind: Callable[[Json], S],
     only_finished: bool = False,
-) -> Stream[Json]:
+) -> Stream[S]:
     """What is at a path each time it changes, up to one whose `state` is finished.
 
-    `only_finished`: a service that can is asked to tell of no change but that. Raises TimeoutError,
+    `only_finished`: a service that can is asked to tell of no change but that. Raises NotFinished,
     which names the subject, if that takes longer than the timeout.
     """
     end = time.monotonic() + timeout_s
@@ -34,7 +37,7 @@ def watch(
     while True:
         left = end - time.monotonic()
         if left <= 0:
-            raise TimeoutError(f"{subject} is not finished after {timeout_s:.0f} s")
+            raise NotFinished(f"{subject} is not finished after {timeout_s:.0f} s")
         wait_s = min(POLL_S, left)
         answer: httpx.Response = yield Request(
             "GET",
@@ -47,14 +50,14 @@ def watch(
         if answer.status_code == 304:
             continue
         tag = answer.headers.get("etag", "")
-        state: Json = answer.json()
+        state = kind(answer.json())
         yield Item(state)
         if state["state"] in finished:
             return
 
 
-def last(items: Stream[T]) -> Steps[T]:
-    """The last item of a stream. Raises ValueError for one without items."""
+def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
+    """The last item of a stream; `progress` is told each. Raises ValueError for one without."""
     found: Item[T] | None = None
     reply = None
     while True:
@@ -66,5 +69,7 @@ def last(items: Stream[T]) -> Steps[T]:
             return found.value
         if isinstance(step, Item):
             found, reply = step, None
+            if progress is not None:
+                progress(step.value)
         else:
             reply = yield step

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any, Self
+
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -26,6 +29,13 @@ class Query(QueryFields):
     noise may cost over a round (default: 2^-64); `part_length`: the total of how many neighbours a
     host proves at once (default: 4,096).
     """
+
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """A query of these fields, as the API takes them: amounts as decimal strings, integers or
+        Decimals, names of enumerations as text. Raises pydantic's ValidationError (a ValueError)
+        that names the field."""
+        return cls.model_validate_json(json.dumps(fields, default=str))
 
     @model_validator(mode="after")
     def _arithmetic_fits(self) -> Query:

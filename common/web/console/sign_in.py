@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
 from common.web.auth import require
+from common.web.bodies import gives
 from common.web.console.origin import Failures, require_own_origin
 from common.web.console.pages import (
     LOGIN,
@@ -22,6 +23,7 @@ from common.web.console.pages import (
 from common.web.console.sessions import CODE_S, ForAMachine, NotAccepted, Sessions, Visitor
 from common.web.parts import part
 from common.web.tokens import Scope, hash_token
+from tacit.answers.registry import SignInCode
 
 _MOST_CHARACTERS: Final = 512
 SessionsPart = Annotated[Sessions, Depends(part(Sessions))]
@@ -75,6 +77,7 @@ def add_codes(app: FastAPI, *scopes: Scope) -> None:
 
     @app.post(
         "/v1/console/codes",
+        **gives(SignInCode, 201),
         tags=["console"],
         status_code=201,
         summary="A code that signs a browser in, once and within a minute",

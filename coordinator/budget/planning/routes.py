@@ -12,7 +12,7 @@ from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Database, Transaction
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import read_body
@@ -45,6 +45,7 @@ from coordinator.store.registry import list_aggregators
 from coordinator.web import Analyst, ClockPart, DatabasePart
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import BudgetForecast, BudgetPreview
 from tacit.errors import FieldError, Invalid
 from tacit.query.query import Query
 from tacit.query.words import PrivacyUnit
@@ -58,6 +59,7 @@ def add_planning(app: FastAPI) -> None:
 
     @app.post(
         "/v1/budget/preview",
+        **gives(BudgetPreview),
         tags=["budget"],
         summary="What a round would cost, and whether it would be let in; nothing is spent",
         openapi_extra=takes(Plan, examples.PLAN),
@@ -75,6 +77,7 @@ def add_planning(app: FastAPI) -> None:
 
     @app.post(
         "/v1/budget/forecast",
+        **gives(BudgetForecast),
         tags=["budget"],
         summary="The composed guarantee of a schedule, per day, month and year",
         openapi_extra=takes(ForecastRequest, examples.FORECAST),

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Path, Request, Response
 from starlette.responses import JSONResponse
 
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.parts import part
 from common.web.wire import etag_response, read_body
 from coordinator import examples
@@ -15,7 +15,8 @@ from coordinator.errors import UnknownPart
 from coordinator.jobs.federated.conductor import Federated
 from coordinator.store import job_steps
 from coordinator.web import DatabasePart, Party, Reader
-from tacit.protocol.federation import Reports
+from tacit.answers.jobs import ReportsTaken
+from tacit.protocol.federation import FederatedStep, Reports
 
 Number = Annotated[int, Path(ge=0, lt=2**31)]
 
@@ -25,6 +26,7 @@ def add_reports(app: FastAPI) -> None:
 
     @app.get(
         "/v1/jobs/{job_id}/steps/{number}",
+        **gives(FederatedStep),
         tags=["jobs"],
         summary="What one round of a federated job asks of each curator",
     )
@@ -39,6 +41,7 @@ def add_reports(app: FastAPI) -> None:
 
     @app.post(
         "/v1/jobs/{job_id}/reports",
+        **gives(ReportsTaken),
         tags=["jobs"],
         summary="Noisy reports of a party's curators; one answer for each",
         openapi_extra=takes(Reports, examples.REPORTS),

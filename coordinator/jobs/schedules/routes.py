@@ -9,7 +9,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from common.store.transactions import Database, Transaction
 from common.web import idempotency
-from common.web.bodies import takes
+from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
 from common.web.wire import read_body
@@ -25,6 +25,7 @@ from coordinator.store import job_schedules as store
 from coordinator.store.job_schedules import JobScheduleRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+from tacit.answers.jobs import JobSchedulePreview, ListOfJobSchedules, WholeJobSchedule
 from tacit.report.model import PrivacyReport
 
 SubmissionPart = Annotated[Submission, Depends(part(Submission))]
@@ -35,6 +36,7 @@ def add_job_schedules(app: FastAPI) -> None:
 
     @app.post(
         "/v1/job-schedules",
+        **gives(WholeJobSchedule, 201),
         tags=["jobs"],
         status_code=201,
         summary="Ask curators for a job again and again: one for each period that is over",
@@ -69,6 +71,7 @@ def add_job_schedules(app: FastAPI) -> None:
 
     @app.post(
         "/v1/job-schedules/preview",
+        **gives(JobSchedulePreview),
         tags=["jobs"],
         summary="The privacy report of a run, and what a day, a month and a year of runs cost",
         openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
@@ -84,7 +87,12 @@ def add_job_schedules(app: FastAPI) -> None:
             "preview": prepared.report.model_dump(mode="json"),
         }
 
-    @app.get("/v1/job-schedules", tags=["jobs"], summary="Scheduled jobs, the newest first")
+    @app.get(
+        "/v1/job-schedules",
+        **gives(ListOfJobSchedules),
+        tags=["jobs"],
+        summary="Scheduled jobs, the newest first",
+    )
     async def list_job_schedules(
         request: Request, page: PageQuery, database: DatabasePart, _: Operator
     ) -> Response:
@@ -94,6 +102,7 @@ def add_job_schedules(app: FastAPI) -> None:
 
     @app.get(
         "/v1/job-schedules/{schedule_id}",
+        **gives(WholeJobSchedule),
         tags=["jobs"],
         summary="One scheduled job; its runs are those of `GET /v1/jobs?schedule=`",
     )
@@ -104,6 +113,7 @@ def add_job_schedules(app: FastAPI) -> None:
 
     @app.delete(
         "/v1/job-schedules/{schedule_id}",
+        **gives(WholeJobSchedule),
         tags=["jobs"],
         summary="Ask for no further period; jobs that were asked for go on",
     )

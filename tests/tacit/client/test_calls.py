@@ -100,7 +100,8 @@ def test_both_clients_have_every_call_explained() -> None:
         for name, call in calls().items():
             assert call.__doc__, name
             assert getattr(client, name).__doc__ == getattr(other, name).__doc__ == call.__doc__
-            assert inspect.signature(getattr(client, name)) == inspect.signature(call.call)
+            taken = list(inspect.signature(getattr(client, name)).parameters)
+            assert taken == list(inspect.signature(call.call).parameters)
 
 
 def test_a_client_imports_no_service() -> None:

@@ -16,7 +16,7 @@ def state(name: str, tag: str = "") -> httpx.Response:
 
 
 def test_each_change_is_an_item_and_the_tag_goes_with_the_next_request() -> None:
-    watching = watch("/v1/things/1", "thing 1", ("done",), 600)
+    watching = watch("/v1/things/1", "thing 1", ("done",), 600, kind=dict)
     first = next(watching)
     assert isinstance(first, Request)
     assert (first.method, first.path, first.headers) == (
@@ -40,7 +40,7 @@ def test_each_change_is_an_item_and_the_tag_goes_with_the_next_request() -> None
 def test_no_request_waits_beyond_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    watching = watch("/v1/things/1", "thing 1", ("done",), 25)
+    watching = watch("/v1/things/1", "thing 1", ("done",), 25, kind=dict)
     first = next(watching)
     now = 20.0
     second = watching.send(httpx.Response(304))

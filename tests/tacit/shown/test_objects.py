@@ -1,0 +1,199 @@
+"""Answers as objects: items stay the JSON, attributes are exact Python values."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import pickle
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tacit
+from tacit.shown.base import Shown, number
+from tacit.shown.jobs import JobResult, Picture
+from tacit.shown.rounds import Result, Round
+from tacit.shown.tables import frame
+
+QUERY: dict[str, Any] = {
+    "name": "load",
+    "function": "sum",
+    "unit": "kWh",
+    "bounds": ["0", "2"],
+    "max_readings": 4,
+    "resolution": "0.001",
+    "mechanism": "distributed",
+    "epsilon": "1",
+    "sharing": "additive",
+    "aggregators": 3,
+    "min_participants": 3,
+    "n_max": 100,
+    "deadline_s": 20,
+}
+WINDOW = {"start": "2025-11-03T18:00:00Z", "end": "2025-11-03T19:00:00Z"}
+
+
+def result(released: dict[str, Any], **changes: Any) -> Result:
+    report = json.loads(json.dumps(tacit.price(tacit.Query.of(**QUERY | changes), 7)))
+    return Result(
+        {
+            "format": "tacit.round-result/1",
+            "round": "r-1",
+            "query_id": "q-1",
+            "function": changes.get("function", "sum"),
+            "unit": changes.get("unit", "kWh"),
+            "window": WINDOW,
+            "participants": 7,
+            "result": released,
+            "report": report,
+        }
+    )
+
+
+def test_a_round_is_the_dictionary_of_the_api_and_an_object() -> None:
+    came = {"id": "r-1", "state": "aborted", "reason": "too few", "window": WINDOW, "new": 3}
+    found = Round(came)
+    assert found == came and json.loads(json.dumps(found)) == came
+    assert found.window.start == datetime(2025, 11, 3, 18, tzinfo=UTC)
+    assert found["window"]["start"] == WINDOW["start"]
+    assert found.over and str(found) == "round r-1 aborted: too few"
+    assert vars(type(found)) and "new" in dir(found)
+    assert getattr(found, "new") == 3  # noqa: B009, a field that this release does not know
+    with pytest.raises(AttributeError, match="Round has no 'stat'"):
+        getattr(found, "stat")  # noqa: B009
+    assert copy.deepcopy(found) == found and pickle.loads(pickle.dumps(found)) == found
+
+
+@given(st.decimals(-(10**9), 10**9, places=6), st.fractions(max_denominator=10**6))
+def test_amounts_are_exact(decimal: Decimal, fraction: Fraction) -> None:
+    assert number(f"{decimal:f}") == decimal
+    text = f"{fraction.numerator}/{fraction.denominator}"
+    assert number(text) == fraction
+    assert number("inf") == Decimal("Infinity")
+
+
+def test_a_sum_has_its_interval_and_is_told_to_the_place_of_its_noise() -> None:
+    found = result({"sum": "1234.56789"})
+    width = found.half_width
+    assert found.value == Decimal("1234.56789") and width is not None
+    error = found["report"]["error"]["parts"][0]["interval"]
+    assert width == Decimal(error["half_width"])
+    assert found.interval == (Decimal("1234.56789") - width, Decimal("1234.56789") + width)
+    assert found.headline == "sum 1235 kWh ± 24 in 95 of 100 cases; 7 curators answered"
+    assert str(found).startswith(found.headline + "\n") and "d  none" in str(found)
+    (row,) = found.rows()
+    assert (row["low"], row["high"]) == found.interval and row["unit"] == "kWh"
+
+
+def test_a_mean_has_no_interval_of_its_own() -> None:
+    found = result({"count": "7", "mean": "1/3"}, function="mean")
+    assert found.value == Fraction(1, 3) and found.interval is None
+    assert [row["low"] for row in found.rows()] == [None, None]
+    assert [row["unit"] for row in found.rows()] == ["1", "kWh"]
+    empty = result({"count": "0", "mean": None, "reason": "below 1"}, function="mean")
+    assert empty.value is None and set(empty.figures) == {"count", "mean"}
+    assert empty.headline == "count 0; 7 curators answered"
+
+
+def test_a_vector_has_a_row_for_each_figure() -> None:
+    changes = {"function": "vector_sum", "dimension": 3, "l1_bound": "4"}
+    price = tacit.price(tacit.Query.of(**QUERY | changes), 7)
+    (part,) = [each.part for each in price.errors]
+    found = Result(
+        {
+            "function": "vector_sum",
+            "unit": "kWh",
+            "participants": 7,
+            "result": {part: ["1", "2", "3"]},
+            "report": json.loads(json.dumps(price)),
+        }
+    )
+    rows = found.rows()
+    assert [row["index"] for row in rows] == [0, 1, 2]
+    width = price.errors[0].interval.half_width
+    assert all(row["high"] - row["value"] == row["value"] - row["low"] == width for row in rows)
+    assert found.plot().axes[0].get_ylabel() == "kWh"
+
+
+def test_a_notebook_gets_no_markup_of_others() -> None:
+    hostile = '<script>alert("x")</script>'
+    found = result({"sum": "1"}, unit="kWh")
+    found["report"]["verified"][0]["description"] = hostile
+    found["report"]["caveats"] = [hostile]
+    page = found._repr_html_()
+    assert "<script" not in page and "&lt;script&gt;" in page
+    assert "because" in page and "<details>" in page
+
+
+def test_rows_without_a_library_of_data_frames_are_plain_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tacit.shown.tables.find_spec", lambda name: None)
+    assert frame([{"a": Decimal("0.5"), "b": None}]) == [{"a": 0.5, "b": None}]
+    assert JobResult({"summary": {"k": 3, "sizes": [1, 2]}}).to_frame() == [
+        {"sizes": 1},
+        {"sizes": 2},
+    ]
+    assert JobResult({"summary": {"k": 3}}).rows() == [{"k": 3}]
+
+
+def test_a_picture_knows_its_kind() -> None:
+    assert Picture(b"<svg/>")._repr_svg_() == "<svg/>" and Picture(b"<svg/>")._repr_png_() is None
+    png = Picture(b"\x89PNG...")
+    assert png._repr_png_() == png and png._repr_svg_() is None
+
+
+def calls(client: type) -> dict[str, Any]:
+    names = [name for name in dir(client) if not name.startswith("_")]
+    return {name: getattr(client, name) for name in names if callable(getattr(client, name))}
+
+
+@pytest.mark.parametrize("client", [tacit.Client, tacit.AsyncClient])
+def test_each_call_has_a_real_signature(client: type) -> None:
+    found = calls(client)
+    assert len(found) > 150
+    for name in ("run", "iterate", "run_async", "iterate_async"):
+        found.pop(name, None)  # what takes a call itself
+    for name, call in found.items():
+        shown = inspect.signature(call)
+        assert "Steps" not in str(shown) and "Stream" not in str(shown), name
+        assert call.__doc__, name
+        assert call.__name__ == name
+    assert inspect.signature(tacit.Client.round).return_annotation is Round
+    assert inspect.signature(tacit.Client.rounds).return_annotation == Iterator[Round]
+    assert inspect.signature(tacit.AsyncClient.rounds).return_annotation == AsyncIterator[Round]
+    assert inspect.iscoroutinefunction(tacit.AsyncClient.round)
+    assert not inspect.iscoroutinefunction(tacit.Client.round)
+
+
+def test_one_family_of_errors() -> None:
+    assert issubclass(tacit.Problem, tacit.Error) and issubclass(tacit.NoAnswer, tacit.Error)
+    assert issubclass(tacit.RoundNotReleased, tacit.Error)
+    assert issubclass(tacit.TranscriptNotAnchored, tacit.Error)
+    with (
+        tacit.Client("http://127.0.0.1:9", retry=tacit.Retry(attempts=1)) as client,
+        pytest.raises(tacit.NoAnswer, match=r"http://127\.0\.0\.1:9 \("),
+    ):
+        client.round("r")
+
+
+def test_a_query_of_wrong_fields_names_them() -> None:
+    with pytest.raises(ValueError, match="epsilon"):
+        tacit.Query.of(**QUERY | {"epsilon": "-1"})
+    same = tacit.Query.of(**QUERY | {"epsilon": Decimal(1)})
+    assert same == tacit.Query.of(**QUERY)
+
+
+def test_every_declared_field_of_every_object_has_a_type() -> None:
+    kinds = Shown.__subclasses__()
+    for kind in kinds:
+        assert kind({}) == {} and not kind.__dict__.get("__slots__")
+        for field in inspect.get_annotations(kind):
+            assert kind({field: None}).__getattr__(field) is None  # type: ignore[attr-defined]
