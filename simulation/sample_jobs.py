@@ -81,7 +81,7 @@ JOBS: Final[Mapping[str, SampleJob]] = {
         {},
     ),
     "sequential-prefix-tree": SampleJob("trips.txt", _TRIPS, {}),
-    "sequential-ngram": SampleJob("trips.txt", _TRIPS, {}),
+    "sequential-ngram": SampleJob("journeys.txt", _TRIPS, {}),
     "trajectory-kcl": SampleJob(
         "table-5.1.ndjson",
         {
