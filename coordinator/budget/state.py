@@ -137,6 +137,8 @@ class LedgerState:
             case Kind.LIMIT_CHANGED:
                 limits = tuple(_read(Limit, item) for item in event.payload["limits"])
                 self.limits = self.limits.changed(event.first, limits)
+            case Kind.JOB_DEBITED | Kind.JOB_SETTLED:
+                pass  # what a job costs is in the events of its rounds
             case _:
                 assert event.first is not None
                 assert event.count is not None

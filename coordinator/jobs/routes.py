@@ -32,6 +32,7 @@ from coordinator.errors import (
 )
 from coordinator.jobs import asking, views
 from coordinator.jobs.comparing import Comparison, compared
+from coordinator.jobs.federated import account
 from coordinator.jobs.federated.collecting import collecting as collecting_jobs
 from coordinator.jobs.parts import Jobs
 from coordinator.jobs.results import Results
@@ -67,9 +68,10 @@ ResultsPart = Annotated[Results, Depends(part(Results))]
 EVENTS: Final = "text/event-stream"
 _EVENT: Final[dict[int | str, dict[str, Any]]] = {
     200: {
-        "description": "Each event is the job's document. `attempt` is the number of the attempt "
-        "that `progress` and `stage` are about: `progress` never goes back within an attempt and "
-        "begins again at 0 with the next one.",
+        "description": "Each event `job` is the job's document; of a job over curators that is "
+        "debited once, `job_debited` and `job_settled` are its entries of the ledger. `attempt` is "
+        "the number of the attempt that `progress` and `stage` are about: `progress` never goes "
+        "back within an attempt and begins again at 0 with the next one.",
         "content": {EVENTS: {"schema": {"type": "string"}, "example": examples.JOB_EVENT}},
     }
 }
@@ -382,14 +384,19 @@ async def _events(
     database: Database, clock: Clock, jobs: Jobs, job_id: str
 ) -> AsyncIterator[bytes]:
     """The job at each change; a comment from time to time keeps the connection open."""
-    last, silent = None, 0
+    last, silent, entries = None, 0, 0
     while True:
         ticket = jobs.changes.ticket()
         async with database.reading() as transaction:
             row = await store.find(transaction, job_id)
-        if row is None:
-            return
-        shown = views.shown(row)
+            if row is None:
+                return
+            shown = views.shown(row)
+            is_new = shown != last and row.federation is not None
+            found = await account.told(transaction, job_id) if is_new else []
+        for kind, entry in found[entries:]:
+            yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
+        entries = max(entries, len(found))
         if shown != last:
             last, silent = shown, 0
             yield b"event: job\ndata: " + encode(views.timed(row, clock.now())) + b"\n\n"

@@ -35,6 +35,8 @@ class Kind(StrEnum):
     ROUND_RELEASED = "round_released"
     ROUND_ABORTED = "round_aborted"
     LIMIT_CHANGED = "limit_changed"
+    JOB_DEBITED = "job_debited"
+    JOB_SETTLED = "job_settled"
 
 
 @dataclass(frozen=True, slots=True)

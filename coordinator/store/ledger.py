@@ -105,6 +105,16 @@ async def about(transaction: Transaction, number: int, seq: int, limit: int) -> 
     return [_event(row) for row in found]
 
 
+async def of_kinds(transaction: Transaction, kinds: Sequence[Kind], seq: int) -> list[Event]:
+    """The events of some kinds after a number, oldest first."""
+    found = await transaction.execute(
+        select(ledger_events)
+        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([each.value for each in kinds]))
+        .order_by(ledger_events.c.seq)
+    )
+    return [_event(row) for row in found]
+
+
 async def hash_of(transaction: Transaction, seq: int) -> bytes | None:
     """The hash of an event; that of no event at all for 0."""
     if seq == 0:

@@ -5,15 +5,12 @@ Spec: keys, section 9. What only a measurement shows is printed by `python -m be
 
 from __future__ import annotations
 
-import ast
-import re
-from functools import cache
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
+from tests.docs.checks import ROOT, missing, numbers_of
+
 PAGE: Final = ROOT / "docs" / "spec" / "keys.md"
 BENCH: Final = "bench/keys.py::run"
 HELD: Final[dict[int, tuple[str, ...]]] = {
@@ -156,28 +153,10 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
 }
 
 
-@cache
-def functions_of(path: str) -> frozenset[str]:
-    """The functions of a module; none where there is no such module."""
-    file = ROOT / path
-    if not file.exists():
-        return frozenset()
-    found = ast.walk(ast.parse(file.read_text("utf-8")))
-    return frozenset(
-        each.name for each in found if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
-
-
 @pytest.mark.parametrize("number", HELD)
 def test_a_check_is_held_by_tests_that_there_are(number: int) -> None:
-    missing = []
-    for each in HELD[number]:
-        path, _, name = each.partition("::")
-        if name not in functions_of(path):
-            missing.append(each)
-    assert missing == []
+    assert missing(HELD[number]) == []
 
 
 def test_every_check_of_the_page_is_in_the_table() -> None:
-    section = PAGE.read_text("utf-8").split("## 9. Acceptance checks")[1].split("\n## ")[0]
-    assert [int(number) for number in re.findall(r"^(\d+)\. ", section, re.MULTILINE)] == list(HELD)
+    assert numbers_of(PAGE, "9. Acceptance checks") == list(HELD)

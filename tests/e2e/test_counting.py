@@ -9,6 +9,7 @@ is the one that one keeper of all sequences computes.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from fractions import Fraction
@@ -62,15 +63,17 @@ def visits(number: int) -> list[list[str]]:
     return [[ITEMS[place] for place in each] for each in chosen]
 
 
+OF_THE_MOMENT = re.compile(r"_(seconds|created)|^(process|python)_|_request|_store_|_responses")
+"""Metrics of how long something took, and of how often who polls asked and what that read."""
 ALL = [each for number in range(12) for each in visits(number)]
 
 
-async def give(it: Site, curator: str, content: str) -> httpx.Response:
+async def give(it: Site, curator: str, content: str, name: str = "visits") -> httpx.Response:
     return await it.own(
         "POST",
         "/v1/sequences",
         content=content.encode(),
-        params={"curator": curator, "name": "visits"},
+        params={"curator": curator, "name": name},
         headers={"Content-Type": "text/plain"},
     )
 
@@ -99,6 +102,29 @@ async def debits(it: Site, curator: str = LONE) -> list[str]:
     return [each["epsilon"] for each in (await it.ledger(curator))["record"]["debits"]]
 
 
+async def told_once(
+    it: Site, job_id: str, epsilon: str, *, settled: int | None, curators: int
+) -> list[str]:
+    """The rounds that the debit of a job was made with, as the ledger and the job's stream of
+    events tell; it is settled once, with so many rounds and curators."""
+    shown = await it.house.ask("GET", f"/v1/jobs/{job_id}/events")
+    told = [part.split("\ndata: ") for part in shown.text.strip().split("\n\n")]
+    stream = [(kind.removeprefix("event: "), json.loads(data)) for kind, data in told]
+    assert [kind for kind, _ in stream] == [
+        *(["job_debited"] * (len(stream) - 2)),
+        "job_settled",
+        "job",
+    ]
+    ended = stream[-2][1]
+    assert settled is None or (ended["rounds"], ended["curators"]) == (settled, curators)
+    assert {each["epsilon"] for _, each in stream[:-2]} == {epsilon}
+    events = await it.house.ask("GET", "/v1/budget/events?limit=1000")
+    found = [each for each in events.json()["events"] if each["payload"].get("job") == job_id]
+    assert [each["kind"] for each in found] == [kind for kind, _ in stream[:-1]]
+    assert (await it.house.ask("GET", "/v1/budget/verification")).json()["verified"]
+    return [each["round"] for _, each in stream[:-2]]
+
+
 def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in names}
 
@@ -118,6 +144,8 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site, bud
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
     spent = (await debits(it))[before:]
     assert spent == ["100", "0"]  # one debit, with the first step
+    rounds = await told_once(it, asked["id"], "100", settled=2, curators=12)
+    assert len(rounds) == 1
     report = await it.report(asked["id"])
     lines = {line["key"]: line for line in report["verified"]}
     assert lines["e"]["epsilon"] == report["charged"]["epsilon"] == "100"
@@ -135,6 +163,31 @@ async def test_a_prefix_tree_is_that_of_one_keeper(it: Site, grouped: bool) -> N
     state = drive(counts.COUNTING, federated.first(params, Fraction(3)), source)
     kept = federated.release(params, state)
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site, grouped: bool) -> None:
+    """Two time bins of two places each: what may follow depends on the time, and a sequence
+    counts up to where its times fall."""
+    rising = {
+        name: [sorted(each, key=lambda item: ITEMS.index(item) // 2) for each in visits(number)]
+        for number, name in enumerate((LONE, *HOSTED))
+    }
+    for name, sequences in rising.items():
+        lines = [*(" ".join(each) for each in sequences), "mail home"]
+        answer = await give(it, name, "\n".join(lines) + "\n", "timed")
+        assert answer.status_code == 200, answer.text
+    more = {"time_bins": 2, "height": 2, **({"fan_out": 2} if grouped else {})}
+    columns = [{"sequences": "timed"}]
+    asked = await it.ask(job("sequential-prefix-tree", {**TREE, **more}, "100", columns=columns))
+    found = await it.result(asked["id"])
+    params = sequential_prefix_tree.Parameters(**{**TREE, **more}, epsilon="100")
+    everything = [each for sequences in rising.values() for each in (*sequences, ["mail"])]
+    source = KeeperSource(SequentialContext(), COUNTER, [Sequences.of(ITEMS, everything).lists])
+    state = drive(counts.COUNTING, federated.first(params, Fraction(3)), source)
+    kept = federated.release(params, state)
+    assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
+    assert found["summary"]["nodes"] > 4
 
 
 def mass(draws: int, scale: float, reach: int) -> np.ndarray[Any, Any]:
@@ -252,6 +305,7 @@ async def test_a_cancelled_job_keeps_its_debit_and_asks_no_more(it: Site) -> Non
     spent = (await debits(it))[before:]
     assert spent[0] == "100"
     assert set(spent[1:]) <= {"0"}
+    await told_once(it, asked["id"], "100", settled=None, curators=0)
 
 
 async def waiting(it: Site, received: int) -> str:
@@ -293,6 +347,8 @@ async def test_a_round_that_never_froze_is_asked_again_and_counts_once(it: Site)
     report = await it.report(asked["id"])
     assert report["charged"]["epsilon"] == "100"
     assert len(report["details"]["rounds_asked"]) == 4
+    paying = await told_once(it, asked["id"], "100", settled=2, curators=12)
+    assert paying == report["details"]["rounds_asked"][:3]
 
 
 async def test_a_round_that_may_have_frozen_is_not_asked_again(it: Site) -> None:
@@ -318,7 +374,8 @@ async def test_other_rows_leave_no_other_trace(
 ) -> None:
     """Check 14: two jobs with the same public course over rows that have nothing in common, one
     table of few short sequences and one of many long ones, also with records that were left out.
-    What every service logs and counts, and every request's size, are the same."""
+    What every service logs and counts, figure by figure, and every request's size, are the
+    same."""
     sent: set[tuple[str, str, int]] = set()
     reach = Wire.handle_async_request
 
@@ -343,6 +400,7 @@ async def test_other_rows_leave_no_other_trace(
             assert answer.status_code == 200, answer.text
         capfd.readouterr()
         sent.clear()
+        before = await figures(it)
         params = {"universe": ITEMS, "l_max": 3, "n_max": 1}
         columns = [{"sequences": table}]
         asked = await it.ask(job("sequential-ngram", params, "10", columns=columns))
@@ -354,10 +412,11 @@ async def test_other_rows_leave_no_other_trace(
             # How often who polls, and what is asked for together, is up to the moment.
             if "contribution" in line or "round_" in line or "warning" in line or "error" in line
         }
+        await asyncio.sleep(2)  # what is told after a release
+        after = await figures(it)
         counted = {
-            plain(line.rpartition(" ")[0])
-            for line in (await it.house.ask("GET", "/metrics")).text.splitlines()
-            if not line.startswith("#")
+            name: 0.0 if value == before.get(name) else value - before.get(name, 0.0)
+            for name, value in after.items()
         }
         steps = [{**each} for each in report["details"]["steps"]]
         traces.append((logged, counted, set(sent), steps, report["verified"], report["charged"]))
@@ -365,6 +424,24 @@ async def test_other_rows_leave_no_other_trace(
     assert len(traces[0][2]) >= 2
     for one, other in zip(*traces[1:], strict=True):
         assert one == other
+    assert sum(value > 0 for value in traces[1][1].values()) > 10
+
+
+async def figures(it: Site) -> dict[str, float]:
+    """The figures of all services' metrics but those of the moment."""
+    answers = {
+        "coordinator": await it.house.ask("GET", "/metrics"),
+        "curator": await it.own("GET", "/metrics"),
+        **{peer.id: await peer.ask("GET", "/metrics") for peer in it.house.federation.peers},
+    }
+    found = {}
+    for service, answer in answers.items():
+        assert answer.status_code == 200, answer.text
+        for line in answer.text.splitlines():
+            name, _, value = line.rpartition(" ")
+            if name and not line.startswith("#") and not OF_THE_MOMENT.search(name):
+                found[f"{service} {name}"] = float(value)
+    return found
 
 
 def plain(text: str) -> str:

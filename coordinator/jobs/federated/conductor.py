@@ -11,6 +11,7 @@ from typing import Final
 
 from common.runtime.background import Repeating
 from common.runtime.logs import describe, get_logger
+from coordinator.jobs.federated import account
 from coordinator.jobs.federated.lifecycle import Desk, JobEnded
 from coordinator.jobs.federated.reports import Collection
 from coordinator.jobs.federated.rounds import Rounds
@@ -61,6 +62,7 @@ class Federated(Repeating):
         try:
             if job.cancelling is not None:
                 await collect.drop(job)
+                await account.settle(self._desk.conduct, job.id)
                 await self._desk.attempts.end(job.id, JobState.CANCELLED, None)
                 return True
             moved = await collect.carry(job)
@@ -80,6 +82,7 @@ class Federated(Repeating):
         return moved
 
     async def _fail(self, job: JobRow, error: Exception) -> None:
+        await account.settle(self._desk.conduct, job.id)
         await self._desk.attempts.end(job.id, JobState.FAILED, plain_problem(error))
 
     def _note(self, job: JobRow, name: str) -> None:

@@ -25,6 +25,7 @@ from algorithms.contract import FederatedRounds, PrivacyScope
 from common.store.database import exclusive
 from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
+from coordinator.jobs.federated import account
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
 from coordinator.jobs.federated.preparation import plan_from
 from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, one_debit, step_of_sum
@@ -200,6 +201,9 @@ class Rounds:
                 if await queries.known(transaction, query) is None:
                     await query_store.add(transaction, row, scheduled=False)
                 await opening.add(conduct, transaction, prepared)
+                if terms is not None and not paid:
+                    event = account.debited(job.id, terms, prepared.signed.statement.round)
+                    await conduct.ledger.append(transaction, [event])
                 await job_steps.add(transaction, stored)
                 await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
         except IntegrityError:
@@ -313,6 +317,7 @@ class Rounds:
             operators = await self._operators(terms.aggregators)
             whole = under_one_debit(reports[0], query, terms.epsilon, operators)
         report = completed(own, job.id, reports, whole, rounds_asked=rounds)
+        await account.settle(self._conduct, job.id)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)
 
