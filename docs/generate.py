@@ -118,8 +118,8 @@ def api_page() -> str:
     """Every route of every service."""
     lines = [
         "# API\n",
-        "Each service serves its OpenAPI document at `/openapi.json` and a page at `/docs` that "
-        "needs no network. Errors are problems as in RFC 9457.\n",
+        "Each service serves its OpenAPI document at `/openapi.json` and an interactive page at "
+        "`/docs` that needs no network. Errors are problems as in RFC 9457.\n",
     ]
     for service in SERVICES:
         document = api_document(service)

@@ -1,7 +1,8 @@
 """Every answer that a test gets of a service in its process is held against the model in the API's
 document: the first ones of each route, status and test run.
 
-An answer that has a field more, or one of another type, fails the request that got it.
+An answer that has a field more, or one of another type, fails the request that got it. With
+`--record-answers` the best of them become the examples of the API documents.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -16,6 +18,7 @@ from pydantic import TypeAdapter
 from starlette.types import Message, Receive, Scope, Send
 
 from tacit.answers.base import Answer
+from tacit.protocol.round import ItemAnswer
 
 MOST: Final = 30
 SEEN: Counter[tuple[str, str, str, int]] = Counter()
@@ -76,16 +79,82 @@ async def _checked(app: FastAPI, scope: Scope, receive: Receive, send: Send) -> 
 
 
 def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> None:
-    route = scope.get("route")
-    model = getattr(route, "responses", {}).get(status, {}).get("model")
-    if model is None or not kind.startswith(b"application/json") or not body:
+    if not kind.startswith(b"application/json") or not body:
         return
-    key = (app.title, scope["method"], getattr(route, "path", ""), status)
+    route = scope.get("route")
+    path = getattr(route, "path", "")
+    plain = getattr(app, "plain_paths", {}).get(path)
+    model = _uploads if plain and status < 300 else model_of(route, status)
+    if model is None:
+        return
+    key = (app.title, scope["method"], path, status)
     SEEN[key] += 1
     if SEEN[key] <= MOST:
         check(model, body)
+        operation = plain["post"]["operationId"] if plain else getattr(route, "name", "")
+        _seen.append((app.title.split()[-1], operation, str(status), body))
+
+
+_uploads: Final[Any] = ItemAnswer | tuple[ItemAnswer, ...]
+"""What the routes answer that FastAPI does not handle."""
+
+
+def model_of(route: Any, status: int) -> Any:
+    """What a route answers with this status, as the API's document says; None if it does not."""
+    told = getattr(route, "responses", {}).get(status, {}).get("model")
+    if told is None and status == (getattr(route, "status_code", None) or 200):
+        told = getattr(route, "response_model", None)
+    return told
 
 
 def hold_answers() -> None:
     """From now on."""
     FastAPI.__call__ = _checked  # type: ignore[method-assign, assignment]
+
+
+# --- examples ------------------------------------------------------------------------------------
+
+ROOT: Final = Path(__file__).parents[1]
+MOST_ITEMS: Final = 2
+Examples = dict[str, dict[str, Any]]
+_seen: list[tuple[str, str, str, bytes]] = []
+"""Service, operation, status and body of answers that fit their models."""
+
+
+def examples_file(service: str) -> Path:
+    """Where the examples of a service's API document are: by operation and status."""
+    return ROOT / service / "answers.json"
+
+
+def record_examples() -> None:
+    """Keep of each answer that this run got, and of the example there is, the one that tells most.
+    Lists are cut to their first items."""
+    for service in {service for service, *_ in _seen}:
+        file = examples_file(service)
+        known: Examples = json.loads(file.read_bytes()) if file.exists() else {}
+        for own, operation, status, body in _seen:
+            if own == service:
+                told = known.setdefault(operation, {})
+                new = _cut(json.loads(body))
+                told[status] = max((told[status], new), key=_worth) if status in told else new
+        text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
+        file.write_text(text + "\n", encoding="utf-8")
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in value.items()}
+    return [_cut(each) for each in value[:MOST_ITEMS]] if isinstance(value, list) else value
+
+
+def _worth(value: Any) -> tuple[int, int]:
+    """How many fields are filled in; of equal ones the shorter is better."""
+    return _filled(value), -len(json.dumps(value))
+
+
+def _filled(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_filled, value.values()))
+    if isinstance(value, list):
+        return max(map(_filled, value), default=0)
+    return int(value is not None)

@@ -28,7 +28,7 @@ from hypothesis import settings
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
-from tests.answers import hold_answers
+from tests.answers import hold_answers, record_examples
 
 _BEGAN = time.monotonic()
 
@@ -38,8 +38,10 @@ settings.load_profile("tacit")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--allowed-s`: no test marked slow begins once so many seconds are over; it says so."""
+    """`--allowed-s`: no test marked slow begins once so many seconds are over; it says so.
+    `--record-answers`: answers that tests get become examples of the API documents."""
     parser.addoption("--allowed-s", type=float, default=float("inf"))
+    parser.addoption("--record-answers", action="store_true")
 
 
 SECOND_DATABASE_IS_SLOW = (
@@ -160,8 +162,10 @@ async def _execute(url: str, statements: str) -> None:
         await connection.close()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave none of our databases on a server. A browser may still have this thread's loop."""
+    if session.config.getoption("--record-answers"):
+        record_examples()
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _drop_databases()).result()
 

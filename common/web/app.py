@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
@@ -28,7 +28,7 @@ from common.web.access import Access
 from common.web.bodies import gives
 from common.web.body_limit import BodyLimit
 from common.web.connections import Register
-from common.web.docs import PAGE_POLICY, render_docs
+from common.web.docs import add_docs
 from common.web.load import Load, LoadLimit
 from common.web.openapi import ServiceApp
 from common.web.problems import install_problem_handlers, openapi_responses
@@ -69,12 +69,13 @@ def build_app(
     version: str,
     description: str = "",
     body_limits: Mapping[str, int] | None = None,
+    answers: Path | None = None,
 ) -> ServiceApp:
     """The app of service `name`, to which the service adds its routers.
 
-    `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
-    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`) and
-    `readiness`; the lifespan adds the rest.
+    `body_limits` gives path prefixes their own largest body; `answers` is a file of examples for
+    the API document. Afterwards `app.state` holds `settings`, `metrics` (a `ServiceMetrics`),
+    `tracer`, `connections` (a `Register`) and `readiness`; the lifespan adds the rest.
     """
     metrics = ServiceMetrics(name)
     metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
@@ -98,6 +99,7 @@ def build_app(
             yield
 
     app = ServiceApp(
+        answers=answers,
         title=f"Tacit {name}",
         version=version,
         description=description,
@@ -163,13 +165,8 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
     async def metrics_text(_: Request) -> Response:
         return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)
 
-    async def docs(_: Request) -> Response:
-        return HTMLResponse(
-            render_docs(app.openapi()), headers={"Content-Security-Policy": PAGE_POLICY}
-        )
-
     app.add_route("/metrics", metrics_text, include_in_schema=False)
-    app.add_route("/docs", docs, include_in_schema=False)
+    add_docs(app)
 
 
 def _public(error: Exception) -> str:
