@@ -122,7 +122,7 @@ def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) 
 
 
 def _compromised(pin: Pin) -> int:
-    """How many replaced keys of the coordinator may have been stolen, as it says itself. Who revoked
+    """How many replaced keys of the coordinator may have been stolen, as it says. Who revoked
     its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
     said = [link.statement for link in links if link.statement.document is not None]
