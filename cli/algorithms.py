@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -51,17 +52,38 @@ def _one(item: Json) -> None:
 
 
 def parameters(schema: Json) -> list[tuple[str, str, str, str]]:
-    """Name, kind, default and meaning of each parameter of a JSON Schema."""
-    needed = set(schema.get("required", ()))
-    return [
-        (
-            name,
-            _kind(about, schema),
-            "needed" if name in needed else _default(about.get("default")),
-            str(about.get("description", "")),
-        )
-        for name, about in schema.get("properties", {}).items()
-    ]
+    """Name, kind, default and meaning of each parameter of a JSON Schema, and of what is inside of
+    it: `sensor.name`, `sensor.coordinates[].lower`, `models[k-anonymity].k`; `*`: any name."""
+    return list(_rows("", schema, schema))
+
+
+def _rows(path: str, model: Json, schema: Json) -> Iterator[tuple[str, str, str, str]]:
+    needed = set(model.get("required", ()))
+    for name, about in model.get("properties", {}).items():
+        default = "needed" if name in needed else _default(about.get("default"))
+        meaning = str(about.get("description", ""))
+        yield f"{path}{name}", _kind(about, schema), default, meaning
+        for inside, part in _models(f"{path}{name}", about, schema):
+            yield from _rows(f"{inside}.", part, schema)
+
+
+def _models(path: str, about: Json, schema: Json) -> Iterator[tuple[str, Json]]:
+    """The models that a value may be, or hold, each with its path; one of several by its name."""
+    for one in (*about.get("anyOf", ()), *about.get("oneOf", ())):
+        yield from _models(path, one, schema)
+    for key, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        if isinstance(about.get(key), dict):
+            yield from _models(f"{path}{mark}", about[key], schema)
+    model = schema.get("$defs", {}).get(about.get("$ref", "").rpartition("/")[2], {})
+    properties = model.get("properties", {})
+    names = [str(each["const"]) for each in properties.values() if "const" in each]
+    if names:
+        path = f"{path.removesuffix('[]')}[{names[0]}]"
+        model = model | {
+            "properties": {key: each for key, each in properties.items() if "const" not in each}
+        }
+    if model:
+        yield path, model
 
 
 def _default(value: object) -> str:
@@ -77,6 +99,8 @@ def _kind(about: Json, schema: Json) -> str:
     if "anyOf" in about:
         kinds = [_kind(one, schema) for one in about["anyOf"] if one.get("type") != "null"]
         return " | ".join(dict.fromkeys(kinds))
+    if "oneOf" in about:
+        return "object"
     text = str(about.get("type", about.get("const", "")))
     low = about.get("minimum", about.get("exclusiveMinimum"))
     high = about.get("maximum", about.get("exclusiveMaximum"))

@@ -158,7 +158,11 @@ def sample(
     algorithm: Annotated[str, typer.Argument(help="Algorithm, such as kmeans.")],
     out: Annotated[Path, typer.Option(help="Directory to write to.")] = Path("."),
 ) -> Answer:
-    """Write the small sample datasets of an algorithm, which its documentation uses."""
+    """Write the small sample datasets of an algorithm, and parameters of a job on one of them.
+
+    Prints the command that runs it.
+    """
+    from simulation.sample_jobs import JOBS, params_file
     from simulation.samples import SAMPLES
 
     make = SAMPLES.get(algorithm)
@@ -177,8 +181,19 @@ def sample(
                 "description": item.description,
             }
         )
-    rows = [[item["path"], item["kind"], item["description"]] for item in written]
-    return tabled(written, "Samples", ["file", "kind", "what it is"], rows)
+    job = JOBS[algorithm]
+    params = out / params_file(algorithm)
+    params.write_text(json.dumps(job.params, indent=1) + "\n", "utf-8")
+    command = job.command(algorithm, out)
+    found = {"samples": written, "params": str(params), "command": command}
+
+    def human() -> None:
+        rows = [[item["path"], item["kind"], item["description"]] for item in written]
+        rows.append([str(params), "", f"parameters of a job on {job.file_name}"])
+        console.print(table("Samples", ["file", "kind", "what it is"], rows))
+        typer.echo(f"To run it: {command}")
+
+    return Answer(found, human)
 
 
 def format_of(file: Path, kind: str) -> str:

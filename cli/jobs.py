@@ -324,10 +324,12 @@ def _follow(client: Client, job_id: str) -> Json:
 
 
 def _stage(job: Json) -> str:
-    """What a job does now. Its progress begins again with each attempt: a later one is named."""
+    """What a job does now, and for about how long. Its progress begins again with each attempt: a
+    later one is named."""
     stage = str(job.get("stage") or job["state"])
-    attempt = job.get("attempt", 0)
-    return f"attempt {attempt}: {stage}" if attempt > 1 else stage
+    attempt, left_s = job.get("attempt", 0), job.get("remaining_s")
+    told = f"attempt {attempt}: {stage}" if attempt > 1 else stage
+    return told if left_s is None else f"{told}, about {left_s} s left"
 
 
 def _private(out: Path) -> Path:

@@ -196,15 +196,29 @@ def trajectory_kcl() -> list[Sample]:
 
 
 def sequential_prefix_tree() -> list[Sample]:
-    """Table 6.1."""
+    """Table 6.1, and trips."""
     rows = "L1L2L3 L1L2 L3L2L1 L1L2L4 L1L2L3 L3L2 L1L2L4L1 L3L1"
-    return [_sequences("table-6.1.txt", rows, "8 sequences over L1 L2 L3 L4")]
+    return [_sequences("table-6.1.txt", rows, "8 sequences over L1 L2 L3 L4"), _trips("trips", 1)]
 
 
 def sequential_ngram() -> list[Sample]:
-    """Table 6.2."""
+    """Table 6.2, and trips."""
     rows = "L2L3L1 L2L3 L3L2 L3L2L1 L2L3L1 L2L3L1L2L3 L3L2 L3L1L2L3"
-    return [_sequences("table-6.2.txt", rows, "8 sequences over L1 L2 L3")]
+    return [_sequences("table-6.2.txt", rows, "8 sequences over L1 L2 L3"), _trips("journeys", 2)]
+
+
+def _trips(name: str, seed: int) -> Sample:
+    """Other ones for each algorithm: one content has one budget."""
+    from simulation.sequential_stand_in import metro
+
+    made = metro(5_000, seed).dataset
+    names, places = made.universe, made.items.tolist()
+    rows = (
+        " ".join(names[place] for place in places[start:end])
+        for start, end in pairwise(made.starts.tolist())
+    )
+    about = "generated: 5,000 trips over 68 stations"
+    return Sample(f"{name}.txt", "sequences", "text", _lines(rows), about)
 
 
 def _sequences(file_name: str, rows: str, description: str) -> Sample:

@@ -26,6 +26,11 @@ def pack(members: Bits) -> bytes:
     return np.packbits(members, bitorder="little").tobytes()
 
 
+def is_bitmap(data: bytes, size: int) -> bool:
+    """Whether these bytes are a bitmap over `size` numbers: of its length, without stray bits."""
+    return len(data) == byte_length(size) and not (size % 8 and data[-1] >> size % 8)
+
+
 def unpack(bitmap: bytes, size: int) -> Bits:
     """One boolean per number. Raises ValueError for a wrong length or stray bits."""
     if len(bitmap) != byte_length(size):
@@ -97,7 +102,7 @@ def decompressed(data: bytes, size: int) -> bytes:
         raise ValueError("not a compressed bitmap") from None
     if not reader.eof or reader.unused_data:
         raise ValueError("not one whole compressed bitmap")
-    if len(bitmap) != byte_length(size) or (size % 8 and bitmap[-1] >> size % 8):
+    if not is_bitmap(bitmap, size):
         raise ValueError("a bitmap of another length")
     return bitmap
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -116,6 +116,7 @@ def _parse_instant(value: object) -> datetime:
         raise PydanticCustomError("instant", "lies outside the years 1 to 9999 in UTC") from None
 
 
+@lru_cache(maxsize=4096)  # a round's times are told again and again
 def format_instant(value: datetime) -> str:
     """RFC 3339 in UTC, with milliseconds or microseconds only where there are some."""
     timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"
@@ -196,18 +197,22 @@ def _kept(model: KeptModel) -> tuple[bytes, bytes]:
     return form, hashlib.sha256(form).digest()
 
 
+_NESTED: Final = (dict, list, tuple)
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
 def canonical_json(value: Any) -> bytes:
     """JSON with sorted keys and no blanks; floats are refused, so the text is unique."""
+    text = _CANONICAL.encode(value)
     _refuse_floats(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    return text.encode()
 
 
 def _refuse_floats(value: Any) -> None:
     if isinstance(value, float):
         raise TypeError("a canonical form holds no floating-point number")
-    if isinstance(value, dict):
-        for item in value.values():
-            _refuse_floats(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _refuse_floats(item)
+    if isinstance(value, _NESTED):
+        for item in value.values() if isinstance(value, dict) else value:
+            if type(item) not in _PLAIN:
+                _refuse_floats(item)

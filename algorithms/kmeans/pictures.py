@@ -33,7 +33,7 @@ def pictures(state: State, found: Release, grid: Grid, columns: Sequence[str]) -
     if not can_draw():
         return ()
     drawn = [picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES)]
-    if grid.dimension == 2 and state.start is not None:
+    if grid.dimension > 1 and state.start is not None:
         centres = grid.raw(found.centres)
         drawn.insert(
             0,
@@ -62,10 +62,13 @@ def noise_deviations(found: ZoneEstimate) -> Floats:
 
 
 def _centres(axes: Axes, state: State, grid: Grid, centres: Floats, columns: Sequence[str]) -> None:
-    axes.set_title("Centres over the noisy histogram")
-    side = state.plan.per_side
-    if state.histogram is not None and side is not None:
-        cells = np.maximum(state.histogram.reshape(side, side), 0)
+    """By the first two columns: centres over the released cells, summed over further columns."""
+    shown = "" if grid.dimension == 2 else ", first two columns"
+    axes.set_title(f"Centres over the noisy histogram{shown}")
+    if state.histogram is not None and state.view is None:
+        side = round(state.histogram.size ** (1 / grid.dimension))
+        table = state.histogram.reshape((side,) * grid.dimension)
+        cells = np.maximum(table.sum(axis=tuple(range(2, grid.dimension))), 0)
         axes.pcolormesh(
             np.linspace(grid.lower[0], grid.upper[0], side + 1),
             np.linspace(grid.lower[1], grid.upper[1], side + 1),

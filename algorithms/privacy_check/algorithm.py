@@ -7,6 +7,7 @@ from typing import Final
 from algorithms.contract import Algorithm, Context, Outcome, Stance
 from algorithms.datasets.table import Table
 from algorithms.privacy_check.check import Checked, check_table
+from algorithms.privacy_check.evaluation_pictures import evaluation_pictures
 from algorithms.privacy_check.parameters import Parameters
 from algorithms.privacy_check.report import LIMITS, NAME, privacy_report
 from tacit.report.model import PrivacyReport
@@ -56,4 +57,5 @@ ALGORITHM: Final = Algorithm(
     complexity="linear in the rows but for sorting whole numbers; a matrix of distances: one "
     "linear programme for each group",
     check=check,
+    evaluation_pictures=evaluation_pictures,
 )

@@ -1,7 +1,7 @@
 """What better methods gain at the same epsilon: each beside its peers, same data, same seeds.
 
     python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,sequences,reports]
-    python -m bench.utility --pictures docs/pictures
+    python -m bench.utility --pictures docs/pictures [--only kmeans,graph-der]
 
 A line for each data set, epsilon and measure; for each contender mean, median and standard
 deviation over the runs, CPU seconds of a run, and the ratio of its mean to that of the first, which
@@ -39,13 +39,13 @@ def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--only", default=",".join(SECTIONS))
+    parser.add_argument("--only", help="sections; of pictures: algorithms", default="")
     parser.add_argument("--pictures", type=Path, help="folder: draw error over epsilon there")
     asked = parser.parse_args()
     if asked.pictures is not None:
-        draw(asked.pictures)
+        draw(asked.pictures, asked.only.split(",") if asked.only else ())
         return
-    for name in asked.only.split(","):
+    for name in asked.only.split(",") if asked.only else SECTIONS:
         print(f"\n== {name}, {asked.runs} runs")
         SECTIONS[name](asked.runs)
 

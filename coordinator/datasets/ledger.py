@@ -278,10 +278,14 @@ def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -
     )
     if not fits:
         left = _left(budget, held)
+        enough = Amount(
+            max(budget.epsilon, held.epsilon + asked.epsilon),
+            max(budget.delta, held.delta + asked.delta),
+        )
         raise BudgetExceeded(
             f"the job needs {_words(asked)}; {_words(left)} is left of the dataset's budget, "
-            f"{_words(budget)}. Ask for less, or declare a larger budget with the same content "
-            "(--epsilon): what was charged stays charged",
+            f"{_words(budget)}. Ask for less, or allow all jobs on this content more: run it again "
+            f"with {_options(enough)}; what was charged stays charged",
             extra={
                 "dataset": dataset_id,
                 "budget": format_amount(budget),
@@ -299,6 +303,12 @@ def _left(budget: Amount, held: Amount) -> Amount:
 def _words(amount: Amount) -> str:
     shown = format_amount(amount)
     return f"epsilon {shown['epsilon']}" + (f", delta {shown['delta']}" if amount.delta else "")
+
+
+def _options(amount: Amount) -> str:
+    """As a command takes it."""
+    shown = format_amount(amount)
+    return f"--epsilon {shown['epsilon']}" + (f" --delta {shown['delta']}" if amount.delta else "")
 
 
 def _payload(amount: Amount) -> dict[str, Any]:

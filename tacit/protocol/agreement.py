@@ -222,9 +222,10 @@ def accepted_by_index(
         try:
             index = descriptor.index_of(item.aggregator)
             verify(ACCEPTED_LABEL, signed, descriptor.aggregators[index].identity_key)
-            sets.unpack(item.members, descriptor.roster_size)
         except (KeyError, ValueError):
-            raise ManifestRefused("an accepted set is malformed or not signed") from None
+            raise ManifestRefused("an accepted set is not signed") from None
+        if not sets.is_bitmap(item.members, descriptor.roster_size):
+            raise ManifestRefused("an accepted set is malformed")
         if item.round != descriptor.round or item.descriptor_hash != digest:
             raise ManifestRefused("an accepted set belongs to another round")
         if index in by_index:

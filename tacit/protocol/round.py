@@ -110,6 +110,10 @@ class RoundDescriptor(KeptModel):
     ledger: LedgerHead | None = None
     members: Binary | None = None
 
+    def __hash__(self) -> int:
+        """Of few fields: caches ask for it again and again."""
+        return hash((self.round, self.roster_version))
+
     @model_validator(mode="after")
     def _keys_of_the_format(self) -> RoundDescriptor:
         wanted = (False, True) if self.sessions else (True, False)

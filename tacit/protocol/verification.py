@@ -200,23 +200,24 @@ def _candidates_of(
 ) -> Candidates:
     by_index = accepted_by_index(descriptor, accepted)
     size = descriptor.roster_size
-    lone = np.ones(size, np.bool_)
+    alone: list[bytes] = []
     common: set[ProvedPart] | None = None
     listed: tuple[ProvedPart, ...] = ()
-    covered = np.zeros(size, np.bool_)
+    covered = bytes(sets.byte_length(size))
     for item in by_index.values():
-        members, parts = sets.unpack(item.members, size), item.parts or ()
+        parts = item.parts or ()
         if parts != listed:  # mostly all hold the same
-            listed, covered = parts, _covered(descriptor, parts)
-        if (covered & ~members).any():
+            listed, covered = parts, sets.pack(_covered(descriptor, parts))
+        if not sets.is_subset(covered, item.members):
             raise ManifestRefused("an accepted set lists parts of curators that are not in it")
-        lone &= members & ~covered
+        alone.append(sets.difference(item.members, covered))
         common = set(parts) if common is None else common & set(parts)
     chosen = tuple(sorted(common or (), key=lambda part: part.order))
+    lone = sets.intersection(alone)
     digest = hashlib.sha256(
-        length_prefixed(_CANDIDATES, descriptor.digest(), sets.pack(lone), parts_text(chosen))
+        length_prefixed(_CANDIDATES, descriptor.digest(), lone, parts_text(chosen))
     ).digest()
-    numbers = np.flatnonzero(lone)
+    numbers = np.flatnonzero(sets.unpack(lone, size))
     numbers.flags.writeable = False
     found = Candidates(numbers, chosen, size, digest)
     check_count(descriptor.query, found.curators)

@@ -124,6 +124,10 @@ class QueryFields(KeptModel):
     job: Identifier | None = None
     every_record: Literal[True] | None = None
 
+    def __hash__(self) -> int:
+        """Of few fields, those that mostly differ: caches ask for it again and again."""
+        return hash((self.name, self.group, self.n_max, self.epsilon or self.epsilon_u))
+
     @field_validator("unit")
     @classmethod
     def _known_unit(cls, unit: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from algorithms.catalogue import find
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read
 from cli.datasets import app, format_of, universe_of
@@ -112,8 +113,15 @@ ROLES = {"iris.csv": {"label": "species"}, "two-moons.csv": {"label": "moon"}}
 @pytest.mark.parametrize("algorithm", sorted(SAMPLES))
 def test_the_reader_of_its_kind_takes_every_sample(algorithm: str, tmp_path: Path) -> None:
     made = json.loads(tacit("", "sample", algorithm, "--out", str(tmp_path), "--json"))
-    assert made
-    for item in made:
+    assert made["samples"]
+    own = find(algorithm)
+    params = own.params.model_validate_json(Path(made["params"]).read_text("utf-8"))
+    assert own.preview(params, "sound").verified is not None
+    words = made["command"].split()
+    assert words[:4] == ["tacit", "job", "run", algorithm]
+    there = [word for word in words if word.startswith(str(tmp_path))]
+    assert all(Path(word).exists() for word in there[:-1])
+    for item in made["samples"]:
         path = Path(item["path"])
         roles = ROLES.get(path.name, {})
         if path.name == "iris-owners.csv":

@@ -61,7 +61,7 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     # The budget was what the job costs: the same file again has nothing left.
     text = tacit(*command, "--params", json.dumps(PARAMS), "--out", str(out), code=2)
     assert text.startswith("tacit: budget_exceeded: the job needs epsilon 1; epsilon 0 is left")
-    assert "--epsilon" in text
+    assert "run it again with --epsilon 2; what was charged stays charged" in text
     assert len(text.splitlines()) == 1
     with Client(coordinator, OPERATOR) as client:
         ledger = client.dataset_ledger(result["dataset"])
@@ -150,6 +150,8 @@ def test_a_job_that_fails(
 def test_a_later_attempt_is_named(attempt: int, said: str) -> None:
     assert jobs._stage({"state": "running", "stage": "queued", "attempt": attempt}) == said
     assert jobs._stage({"state": "succeeded"}) == "succeeded"  # what an analyst sees
+    running = {"state": "running", "stage": "zone 2 of 3", "attempt": 1, "remaining_s": 12}
+    assert jobs._stage(running) == "zone 2 of 3, about 12 s left"
 
 
 def test_a_federation_needs_curators(tmp_path: Path) -> None:

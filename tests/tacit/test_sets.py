@@ -83,3 +83,18 @@ def test_what_is_no_compressed_bitmap_is_refused():
     for bitmap_, size in ((b"\x05\x01", 8), (b"\x05", 2)):
         with pytest.raises(ValueError):
             sets.resized(bitmap_, size)
+
+
+def test_a_bitmap_is_told_by_its_length_and_stray_bits():
+    for size in range(25):
+        whole = sets.pack(np.ones(size, np.bool_))
+        assert sets.is_bitmap(whole, size)
+        assert not sets.is_bitmap(whole + b"\0", size)
+        if size:
+            assert not sets.is_bitmap(whole[:-1], size)
+        for stray in range(size, 8 * len(whole)):
+            data = bytearray(whole)
+            data[stray // 8] |= 1 << stray % 8
+            assert not sets.is_bitmap(bytes(data), size)
+            with pytest.raises(ValueError, match="bits beyond"):
+                sets.unpack(bytes(data), size)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -177,7 +178,9 @@ def test_models_are_closed_frozen_and_strict():
         read('{"count": 3}').count = 4
 
 
-@pytest.mark.parametrize("value", [0.5, [1, 2.0], {"a": {"b": (1.0,)}}, float("nan")])
+@pytest.mark.parametrize(
+    "value", [0.5, [1, 2.0], {"a": {"b": (1.0,)}}, float("nan"), [[[]], [[np.float64(1)]]]]
+)
 def test_no_float_enters_a_canonical_form(value):
     with pytest.raises(TypeError):
         canonical_json(value)

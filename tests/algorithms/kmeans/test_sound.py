@@ -548,6 +548,17 @@ def test_plots_are_the_published_values_and_repeat() -> None:
         assert plot.png.startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(("columns", "start"), [(3, "grid"), (3, "two-level"), (8, "grid")])
+def test_centres_are_drawn_whatever_the_columns(columns: int, start: str) -> None:
+    """By the first two of them: over cells of three columns, without cells of a projection."""
+    pytest.importorskip("matplotlib")
+    points = np.random.default_rng(1).uniform(0.2, 0.8, (2_000, columns))
+    table = NumericTable(tuple(f"c{place}" for place in range(columns)), points)
+    asked = Parameters(k=3, bounds=((0.0, 1.0),) * columns, n_hint=2_000, epsilon="8", start=start)
+    plots = run(table, asked, "sound", SequentialContext()).plots
+    assert plots[0].name == "centres"
+
+
 # ------------------------------------------------------------------------------------------ quality
 # Means of 20 runs with fixed seeds: they repeat exactly, so there is no false alarm to state.
 

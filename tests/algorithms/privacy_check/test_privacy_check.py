@@ -352,3 +352,16 @@ def test_the_published_part_says_nothing_about_the_table() -> None:
     assert report.charged.ledger == "none"
     assert "stays with their owner" in plain_words(report)
     assert outcomes[0].report.evaluation_attached
+
+
+def test_the_picture_of_an_evaluation() -> None:
+    """A bar for each model that asked for a number; read from JSON, as the operator's tool does."""
+    pytest.importorskip("matplotlib")
+    models = '[{"model": "k-anonymity", "k": 3}, {"model": "entropy-l-diversity", "l": "1.8"}]'
+    found = answer(TABLE_22, f'{JSQ}, "models": {models}')
+    evaluation = json.loads(json.dumps({"findings": found}))
+    (plot,) = ALGORITHM.evaluation_pictures(evaluation, {})
+    assert plot.name == "findings"
+    assert b"k-anonymity" in plot.svg or plot.svg.startswith(b"<?xml")
+    assert ALGORITHM.evaluation_pictures(evaluation, {}) == (plot,)
+    assert ALGORITHM.evaluation_pictures({"findings": [{"model": "utility"}]}, {}) == ()

@@ -395,3 +395,13 @@ def test_enumerations_are_those_of_the_specification():
         "sum", "count", "mean", "variance", "histogram", "vector_sum"
     }  # fmt: skip
     assert {way.value for way in Coordinates} == {"slots", "values"}
+
+
+def test_equal_queries_have_one_hash_and_most_others_another():
+    asked = [query(**NOISY, name=f"q-{number}") for number in range(50)]
+    asked += [query(**{**NOISY, "epsilon": str(number)}) for number in range(1, 50)]
+    again = [Query.model_validate_json(each.model_dump_json()) for each in asked]
+    assert again == asked
+    assert [hash(each) for each in again] == [hash(each) for each in asked]
+    assert len({hash(each) for each in asked}) == len(asked)
+    assert query(**NOISY) != query(**NOISY, deadline_s=61)
