@@ -13,10 +13,11 @@ from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
 from common.web import idempotency
-from common.web.bodies import JSON, body, described, gives
+from common.web.bodies import body, described, gives
 from common.web.idempotency import RequestKey
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
+from common.web.wire import JSON
 from coordinator import examples
 from coordinator.datasets import ledger
 from coordinator.datasets.content import Checked
