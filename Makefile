@@ -2,9 +2,10 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+SITE := .venv-site/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
+.PHONY: demo test test-slow site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
@@ -53,6 +54,12 @@ bench: $(SETUP)  ## Every benchmark, with its ratios; installs the peers (OpenDP
 docs: $(SETUP)  ## Rewrite the generated reference pages
 	$(BIN)/python -m docs.generate
 
+site: $(SETUP)  ## All pages as a site with search, in build/site; nothing is fetched but the generator, once
+	test -x $(SITE)/pip || $(PYTHON) -m venv .venv-site
+	$(SITE)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-site.lock
+	$(BIN)/python -m docs.site build/pages
+	$(SITE)/zensical build --strict
+
 pictures: $(SETUP)  ## Take the pages' pictures of the documentation again (needs Chromium)
 	$(BIN)/python -m pytest -q -m slow -k "pictures_of_the_documentation or a_file_becomes" tests/browser
 	$(BIN)/python -m docs.shrink_pictures
@@ -71,6 +78,7 @@ lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
 	$(LOCK) --group generators -o requirements-generators.lock
+	$(LOCK) --group site -o requirements-site.lock
 	$(LOCK) --group mutation --constraint requirements.lock \
 	  -o requirements-mutation.lock
 	$(subst --universal,,$(LOCK)) $(HOME_ASSISTANT)/requirements.in -o $(HOME_ASSISTANT)/requirements.lock

@@ -7,6 +7,7 @@ imported on first use: a service that runs no job loads none of them.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
@@ -36,11 +37,18 @@ class UnknownAlgorithm(NotFound):
     title = "There is no such algorithm"
 
 
+def none_such(name: str) -> str:
+    """That there is no algorithm of this name, and which was meant or which there are."""
+    near = get_close_matches(name, NAMES, n=1)
+    known = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
+    return f"{UnknownAlgorithm.title}: {known}"
+
+
 @cache
 def find(name: str) -> Algorithm:
     """The algorithm of this name. Raises UnknownAlgorithm."""
     if name not in NAMES:
-        raise UnknownAlgorithm
+        raise UnknownAlgorithm(none_such(name))
     module = import_module(f"algorithms.{name.replace('-', '_')}")
     found: Algorithm = module.ALGORITHM
     return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, NoReturn, TypeVar
+from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar
 
 import httpx
 import typer
@@ -25,6 +25,7 @@ from rich.table import Table
 from cli.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, Problem, RoundNotReleased
 from tacit.errors import DomainError
+from tacit.field_words import first_of
 
 console = Console()
 errors = Console(stderr=True)
@@ -42,6 +43,7 @@ Full = Annotated[bool, typer.Option("--full", help="Print every statement of the
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 DEFAULT_HOME = Path(".tacit")
+_INLINE: Final = "the text given"
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,7 @@ def plain_errors() -> Iterator[None]:
     except httpx.TransportError as error:
         fail(f"no answer from {error}")
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        fail(f"{'/'.join(str(part) for part in first['loc']) or 'document'}: {first['msg']}")
+        fail(first_of(error))
     except OSError as error:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         fail(f"{error.filename}: {what}" if error.filename else what)
@@ -108,13 +109,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _describe(problem: Problem) -> str:
-    document = problem.problem
-    text = str(document.get("detail") or document.get("title") or problem.name)
-    items = document.get("errors")
-    if isinstance(items, list) and items:
-        places = "; ".join(f"{item['pointer'] or '/'}: {item['detail']}" for item in items[:5])
-        text = f"{text} ({places})"
-    return f"{problem.name}: {text}"
+    return f"{problem.name}: {problem.sentence}"
 
 
 @dataclass(frozen=True)
@@ -231,21 +226,24 @@ def digits(fingerprint: str) -> str:
 
 def read_json(source: str) -> Any:
     """JSON from a file, or inline when the text begins with a brace."""
+    inline = source.lstrip().startswith("{")
+    name = _INLINE if inline else source[-60:]
     try:
-        text = source if source.lstrip().startswith("{") else Path(source).read_text("utf-8")
+        text = source if inline else Path(source).read_text("utf-8")
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"{source[-60:]}: not JSON, {place}: {error.msg}") from None
+        raise ValueError(f"{name}: not JSON, {place}: {error.msg}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"{source[-60:]}: is not text in UTF-8") from None
+        raise ValueError(f"{name}: is not text in UTF-8") from None
     except RecursionError:
-        raise ValueError(f"{source[-60:]}: not JSON that is read here: too deep") from None
+        raise ValueError(f"{name}: not JSON that is read here: too deep") from None
 
 
 def read_table(source: str) -> dict[str, Any]:
     """A JSON object from a file, or inline. Raises ValueError for any other JSON."""
     found = read_json(source)
     if not isinstance(found, dict):
-        raise ValueError(f"{source[-60:]}: is not a JSON object")
+        name = _INLINE if source.lstrip().startswith("{") else source[-60:]
+        raise ValueError(f"{name}: is not a JSON object")
     return found

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 
 from cli.context import read_json
 from curator.policy import Policy
+from tacit.field_words import rule
 from tacit.wire import WireModel
 
 Json = dict[str, Any]
@@ -70,7 +71,7 @@ def flat(policy: Policy) -> dict[str, str]:
 
 
 def _wrong(error: ErrorDetails) -> str:
-    return f"{'.'.join(map(str, error['loc'])) or 'policy'}: {error['msg']}"
+    return f"{'.'.join(map(str, error['loc'])) or 'policy'}: {rule(error)}"
 
 
 def _leaves(prefix: str, document: Json) -> list[tuple[str, str]]:

@@ -32,6 +32,7 @@ from simulation.network import Network, Traffic
 from simulation.plots import can_draw, draw
 from simulation.populations import Population
 from simulation.summary import Summary, plot, row
+from tacit.field_words import first_of
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
@@ -211,9 +212,7 @@ def _query(
     try:
         return Query.model_validate_json(json.dumps(given))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "query"
-        fail(f"{place}: {first['msg']}")
+        fail(first_of(error))
 
 
 def _plain(value: str) -> Any:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from cli.context import Answer, digits, fail, plain_errors, printed, tabled
 from cli.deployment import trusted
 from tacit import Client, Problem
+from tacit.field_words import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
 from tacit.protocol.trust import Pinned, Trust
@@ -41,8 +42,7 @@ def read_trust(path: Path) -> Trust:
     try:
         return Trust.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        reason = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise ValueError(f"{path}: no trust file (tacit.trust/1): {reason}") from None
+        raise ValueError(f"{path}: no trust file (tacit.trust/1): {first_of(error)}") from None
 
 
 @app.command("from-join")

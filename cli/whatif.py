@@ -14,6 +14,7 @@ from cli.context import Answer, console, fail, printed, read_json, say, table
 from cli.words import amount, guarantee
 from tacit.accounting.error import forecast
 from tacit.accounting.guarantees import what_if
+from tacit.field_words import first_of
 from tacit.query.query import Query
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.wire import canonical_json
@@ -76,9 +77,7 @@ def _query(source: str) -> Query:
     try:
         return Query.model_validate_json(canonical_json(document))
     except ValidationError as error:
-        first = error.errors()[0]
-        place = "/" + "/".join(str(part) for part in first["loc"])
-        fail(f"{place}: {first['msg']}")
+        fail(f"/{first_of(error)}")
     except TypeError:
         fail('amounts are decimal strings such as "0.5", not numbers')
 

@@ -221,11 +221,6 @@ class AttemptOver(Gone):
     title = "The attempt is over"
 
 
-class UnknownAlgorithm(NotFound):
-    name = "unknown_algorithm"
-    title = "There is no such algorithm"
-
-
 class AlgorithmRefused(Invalid):
     name = "unknown_algorithm"
     title = "There is no such algorithm"

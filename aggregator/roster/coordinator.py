@@ -122,9 +122,11 @@ def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) 
 
 
 def _compromised(pin: Pin) -> int:
-    """How many keys of the coordinator may have been stolen, as it says itself."""
+    """How many replaced keys of the coordinator may have been stolen, as it says. Who revoked
+    its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
-    return sum(link.statement.reason is Reason.COMPROMISED for link in links)
+    said = [link.statement for link in links if link.statement.document is not None]
+    return sum(each.reason is Reason.COMPROMISED for each in said)
 
 
 def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> CoordinatorRow:

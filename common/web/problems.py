@@ -23,6 +23,7 @@ from common.runtime.logs import describe, get_logger
 from common.store.database import store_unavailable
 from tacit import errors
 from tacit.errors import DomainError, FieldError
+from tacit.field_words import WORDED, rule
 from tacit.query.words import IDENTIFIER, IDENTIFIER_RULE
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -362,8 +363,14 @@ def _field_error(item: Mapping[str, Any], body: object, *, placed: bool) -> Fiel
     if placed and segments and segments[0] in _PLACES:
         place, segments = str(segments[0]), segments[1:]
     if place == "body":
-        segments = _existing(segments, body, missing=item.get("type") == "missing")
+        segments = _existing(segments, body, missing=_names_what_is_not_there(item))
     return FieldError(pointer(segments), _rule(item), place)
+
+
+def _names_what_is_not_there(item: Mapping[str, Any]) -> bool:
+    """Whether the last segment is a field even if the body has none of that name."""
+    of_our_own = item.get("type") in _OUR_RULES and len(item.get("loc", ())) == 1
+    return item.get("type") == "missing" or of_our_own
 
 
 def _existing(
@@ -387,14 +394,14 @@ def _existing(
 def _rule(item: Mapping[str, Any]) -> str:
     """What the field should be, unless the message could repeat what was sent."""
     kind = str(item.get("type", "invalid"))
-    message = str(item.get("msg", ""))
+    message = rule(item)
     if kind == "string_pattern_mismatch" and item["ctx"]["pattern"] == IDENTIFIER:
         return IDENTIFIER_RULE
     if kind in _TALKATIVE or kind.startswith(("date", "time")) or not message:
         return f"This is not acceptable here ({kind})"
-    if kind not in _OUR_RULES and _mentions(message, item.get("input")):
+    if kind not in _OUR_RULES and kind not in WORDED and _mentions(message, item.get("input")):
         return f"This is not acceptable here ({kind})"
-    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return message
 
 
 def _mentions(message: str, sent: object) -> bool:

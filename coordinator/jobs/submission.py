@@ -74,7 +74,7 @@ class Submission:
     async def prepare(self, request: JobRequest) -> Ready:
         """Make every check that needs no ledger."""
         if request.algorithm not in catalogue.NAMES:
-            raise AlgorithmRefused(pointer="/algorithm")
+            raise AlgorithmRefused(catalogue.none_such(request.algorithm), pointer="/algorithm")
         algorithm = await asyncio.to_thread(catalogue.find, request.algorithm)
         if request.stance not in algorithm.stances:
             raise StanceRefused(pointer="/stance")

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -21,6 +22,10 @@ TYPE_PREFIX: Final = "urn:tacit:problem:"
 _STANDARD: Final = frozenset(
     {"type", "title", "status", "detail", "instance", "errors", "retryable"}
 )
+
+
+_COUNT: Final = re.compile(r"\d+ fields? of the request cannot be accepted")
+_MOST_FIELDS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -101,10 +106,21 @@ class Problem(Error):
         kept = {name: value for name, value in self.problem.items() if name not in _STANDARD}
         return MappingProxyType(kept)
 
+    @property
+    def sentence(self) -> str:
+        """What is wrong, nothing twice: the fields with their rules where those say it all."""
+        places = "; ".join(
+            f"{item.pointer or 'the request'}: {item.detail}" for item in self.errors[:_MOST_FIELDS]
+        )
+        more = len(self.errors) - _MOST_FIELDS
+        places += f"; and {more} more" if more > 0 else ""
+        said = {item.detail for item in self.errors}
+        if not places or (self.detail in said and len(said) == 1):
+            return self.detail
+        return places if _COUNT.fullmatch(self.detail) else f"{self.detail} ({places})"
+
     def __str__(self) -> str:
-        places = "; ".join(f"{item.pointer or '/'}: {item.detail}" for item in self.errors)
-        text = f"{self.status} {self.name}: {self.detail}"
-        return f"{text} ({places})" if places else text
+        return f"{self.status} {self.name}: {self.sentence}"
 
 
 class Malformed(Problem):

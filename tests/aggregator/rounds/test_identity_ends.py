@@ -97,6 +97,9 @@ async def test_a_compromised_identity_opens_no_round(alliance: Alliance) -> None
         await committed(peer)
         under_way = await federation.descriptor(query())
         assert (await rotate(peer, compromised=True)).status_code == 200
+        ended = await peer.coordinate("POST", "/v1/rounds", under_way)
+        refused(ended, 401, "token_expired")
+        await federation.pair()
         refused(await peer.coordinate("POST", "/v1/rounds", under_way), 422, "descriptor_refused")
 
 
@@ -129,7 +132,7 @@ async def test_a_rotation_that_is_killed_is_finished_by_the_same_command(
         assert answer.json()["serial"] == 1
         chain = IdentityChain.model_validate_json((await peer.client.get(CHAIN)).content)
         assert [each.statement.serial for each in chain.documents] == [0, 1]
-        state = (await peer.coordinate("GET", f"/v1/rounds/{running.id}")).json()
+        state = (await peer.ask("GET", f"/v1/rounds/{running.id}")).json()
         assert state["state"] == "aborted"
         process.kill()
         peer.client = await process.start()  # a start empties the log that a kill left

@@ -150,7 +150,7 @@ async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) ->
         ({"epsilon-0": "much"}, "✗ must be"),
         ({"epsilon-0": "-1"}, "must lie in 0..1000000"),
         ({"epsilon-0": "1", "delta-0": "2"}, "must lie in [0, 1)"),
-        ({"epsilon-0": "1", "period-0": "soon"}, "✗ Input should be a valid integer"),
+        ({"epsilon-0": "1", "period-0": "soon"}, "✗ must be a whole number"),
         ({"epsilon-0": "1", "unit-0": "record", "period-0": "86400"}, "has no period"),
     ],
 )

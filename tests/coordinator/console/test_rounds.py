@@ -176,7 +176,7 @@ async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
         ({"start": "2026-01-01T00:00"}, "RFC 3339"),
         ({"start": "2026-01-01T01:00", "end": "2026-01-01T00:00"}, "must be after start"),
         ({"deadline_s": "soon"}, "must be whole seconds"),
-        ({"deadline_s": "0"}, "greater than or equal to 1"),
+        ({"deadline_s": "0"}, "must be at least 1"),
     ],
 )
 async def test_a_wrong_field_is_said_at_its_place_and_nothing_is_lost(

@@ -78,10 +78,10 @@ async def test_a_file_is_imported_with_its_faults_by_line(site: OpenSite, world:
 @pytest.mark.parametrize(
     ("changes", "content", "said"),
     [
-        ({"unit": ""}, CSV, "Field required"),
+        ({"unit": ""}, CSV, "is needed"),
         ({"unit": "miles"}, CSV, "is one of"),
         ({"timezone": "Mars/Base"}, CSV, "timezone"),
-        ({"header_line": "first"}, CSV, "valid integer"),
+        ({"header_line": "first"}, CSV, "must be a whole number"),
         ({"form": "papyrus"}, CSV, "csv"),
         ({"time_column": "hour"}, CSV, "hour"),
         ({}, b"", "header"),
