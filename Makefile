@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SITE := .venv-site/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow site test-home-assistant mutate check audit format bench docs pictures reproduce lock images compose-files clean
+.PHONY: demo test test-slow site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
@@ -22,6 +22,12 @@ test-home-assistant:  ## The integration for Home Assistant, in its own environm
 	$(HOME_ASSISTANT)/.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
 	  -r $(HOME_ASSISTANT)/requirements.lock
 	cd $(HOME_ASSISTANT) && .venv/bin/python -m pytest -q
+
+test-generators: $(SETUP)  ## Generated clients of the API; their generator has an environment of its own
+	$(PYTHON) -m venv .venv-generators
+	.venv-generators/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	  -r requirements-generators.lock
+	$(BIN)/pytest -q tests/e2e/test_generated_clients.py
 
 mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger/ledger.py for one
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
@@ -71,6 +77,7 @@ IMAGE_LOCK := $(LOCK) --constraint requirements.lock $(foreach package, colorama
 lock:  ## Refresh the lock files (needs uv)
 	$(LOCK) --all-extras --group dev pyproject.toml -o requirements.lock
 	$(LOCK) --group bench --constraint requirements.lock pyproject.toml -o requirements-bench.lock
+	$(LOCK) --group generators -o requirements-generators.lock
 	$(LOCK) --group site -o requirements-site.lock
 	$(LOCK) --group mutation --constraint requirements.lock \
 	  -o requirements-mutation.lock

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import RootModel
 
-from common.web.bodies import OCTETS, described, takes
+from common.web.bodies import BINARY, OCTETS, body, described, takes
 from common.web.problems import openapi_responses
 from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
 
@@ -90,7 +90,7 @@ def _operation(
 def plain_paths() -> dict[str, dict[str, Any]]:
     """The routes that FastAPI does not handle, for the API document."""
     cbor = {"application/cbor": OCTETS}
-    batch = {"application/octet-stream": OCTETS, **cbor}
+    batch = body({BINARY: OCTETS}, "An array of batches is in CBOR (`application/cbor`).")
     return {
         "/v1/rounds/{round_id}/pieces": _operation(
             "submit_round_pieces",
@@ -102,7 +102,7 @@ def plain_paths() -> dict[str, dict[str, Any]]:
             "submit_round_batches",
             "A host's sealed batch of one segment or part, or an array of them in CBOR; each "
             "of them may carry the `token` of another host, whose it then is",
-            {"requestBody": {"required": True, "content": batch}},
+            batch,
         ),
         "/v1/pieces": _operation(
             "submit_pieces",
@@ -115,7 +115,7 @@ def plain_paths() -> dict[str, dict[str, Any]]:
             "submit_batches",
             "Sealed batches of several rounds and hosts, in an array of CBOR; each names its "
             "`round`, and may carry the `token` of another host, whose it then is",
-            {"requestBody": {"required": True, "content": cbor}},
+            body(cbor),
             of_round=False,
         ),
     }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from common.web.bodies import OCTETS
+from common.web.bodies import OCTETS, body
 
 READING: dict[str, Any] = {
     "curator": "house-17",
@@ -74,58 +73,29 @@ READING_SCHEMA: dict[str, Any] = {
 
 def readings_body() -> dict[str, Any]:
     """The `openapi_extra` of the route that takes readings."""
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/json": {
-                    "schema": {
-                        "oneOf": [READING_SCHEMA, {"type": "array", "items": READING_SCHEMA}]
-                    },
-                    "example": [READING],
-                },
-                "application/x-ndjson": {**OCTETS, "example": json.dumps(READING)},
-            },
-        }
-    }
-
-
-IMPORT_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "text/csv": OCTETS,
-            "application/atom+xml": OCTETS,
-            "application/gzip": OCTETS,
-            "application/x-xz": OCTETS,
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {"file": {"type": "string", "format": "binary"}},
-                }
-            },
+    return body(
+        {
+            "application/json": {
+                "schema": {"oneOf": [READING_SCHEMA, {"type": "array", "items": READING_SCHEMA}]},
+                "example": [READING],
+            }
         },
-    }
-}
+        "Or one reading a line (`application/x-ndjson`).",
+    )
+
+
+IMPORT_BODY: dict[str, Any] = body(
+    {"text/csv": OCTETS},
+    "Or Green Button XML (`application/atom+xml`), either of them packed (`application/gzip`, "
+    "`application/x-xz`), or as the field `file` of a form (`multipart/form-data`).",
+)
 RECORDS: dict[str, Any] = {
     "curator": "meter-0001",
     "columns": ["night_kwh", "day_kwh"],
     "rows": [[1.5, 6.25]],
 }
-ITEMS_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "text/plain": {
-                **OCTETS,
-                "example": "home news sports\nnews home\n",
-            },
-            "application/x-ndjson": {
-                **OCTETS,
-                "example": '["home", "news", "sports"]\n["news", "home"]\n',
-            },
-        },
-    }
-}
+ITEMS_BODY: dict[str, Any] = body(
+    {"text/plain": {**OCTETS, "example": "home news sports\nnews home\n"}},
+    "Or a list a line (`application/x-ndjson`).",
+)
 CONFIRMATION: dict[str, Any] = {"fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY"}

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 import typer
+from fastapi import FastAPI
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
@@ -106,12 +107,17 @@ def _command(path: str, command: Any) -> list[str]:
     return lines
 
 
-def api_document(service: str) -> dict[str, Any]:
-    """The OpenAPI document of a service with all its routes."""
+def api_app(service: str) -> FastAPI:
+    """A service with all its routes."""
     kind = settings_class(service)
     all_on = {"console": True} if "console" in kind.model_fields else {}
-    document: dict[str, Any] = import_module(f"{service}.app").create_app(kind(**all_on)).openapi()
-    return document
+    app: FastAPI = import_module(f"{service}.app").create_app(kind(**all_on))
+    return app
+
+
+def api_document(service: str) -> dict[str, Any]:
+    """Its OpenAPI document."""
+    return api_app(service).openapi()
 
 
 def api_page() -> str:

@@ -84,7 +84,7 @@ def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> 
     route = scope.get("route")
     path = getattr(route, "path", "")
     plain = getattr(app, "plain_paths", {}).get(path)
-    model = _uploads if plain and status < 300 else model_of(route, status)
+    model = UPLOADS if plain and status < 300 else model_of(route, status)
     if model is None:
         return
     key = (app.title, scope["method"], path, status)
@@ -95,7 +95,7 @@ def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> 
         _seen.append((app.title.split()[-1], operation, str(status), body))
 
 
-_uploads: Final[Any] = ItemAnswer | tuple[ItemAnswer, ...]
+UPLOADS: Final[Any] = ItemAnswer | tuple[ItemAnswer, ...]
 """What the routes answer that FastAPI does not handle."""
 
 

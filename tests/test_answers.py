@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
+from docs.generate import SERVICES, api_app
 from tacit.answers.service import Audit, Health, ListOfTokens
 from tests.answers import SEEN, UndocumentedAnswer, check
 from tests.coordinator.conftest import houses
@@ -60,3 +62,11 @@ async def test_answers_of_a_service_are_held_against_its_document(
         monkeypatch.setitem(answers[200], "model", Health)
         with pytest.raises(ValidationError):
             await it.ask("GET", "/v1/rounds")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+async def test_every_service_says_that_it_is_alive(service: str) -> None:
+    transport = httpx.ASGITransport(app=api_app(service))
+    async with httpx.AsyncClient(transport=transport, base_url="http://it.test") as client:
+        assert (await client.get("/healthz")).json()["service"] == service
+    assert SEEN[f"Tacit {service}", "GET", "/healthz", 200]

@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from common.web.wire import CBOR, JSON
+from common.web.wire import JSON
 
 BINARY: Final = "application/octet-stream"
 
@@ -32,12 +32,14 @@ def takes(
     content: dict[str, Any] = {"schema": described(model)}
     if example is not None:
         content["example"] = example
-    return _body({JSON: content, CBOR: OCTETS}, required)
+    return body(
+        {JSON: content}, "The same fields are taken in CBOR (`application/cbor`).", required
+    )
 
 
 def takes_octets() -> dict[str, Any]:
     """The `openapi_extra` of a route whose body is octets."""
-    return _body({BINARY: OCTETS}, True)
+    return body({BINARY: OCTETS})
 
 
 def gives(model: Any, *statuses: int, also: Sequence[str] = ()) -> dict[str, Any]:
@@ -64,8 +66,11 @@ def gives_octets(*forms: str) -> dict[str, Any]:
     return {"response_class": Response, "responses": {200: {"content": content}}}
 
 
-def _body(content: dict[str, Any], required: bool) -> dict[str, Any]:
-    return {"requestBody": {"required": required, "content": content}}
+def body(content: dict[str, Any], also: str = "", required: bool = True) -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is this. `also`: other forms that are taken, in
+    words: a body of two forms makes generators of clients write code that does not run."""
+    described_in_words = {"description": also} if also else {}
+    return {"requestBody": {"required": required, **described_in_words, "content": content}}
 
 
 @cache  # a service describes its models once, however many routes, or apps of a process, take them

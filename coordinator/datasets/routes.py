@@ -13,10 +13,11 @@ from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
 from common.web import idempotency
-from common.web.bodies import gives, takes
+from common.web.bodies import body, described, gives
 from common.web.idempotency import RequestKey
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
+from common.web.wire import JSON
 from coordinator import examples
 from coordinator.datasets import ledger
 from coordinator.datasets.content import Checked
@@ -45,7 +46,7 @@ def add_datasets(
         tags=["datasets"],
         status_code=201,
         summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
-        openapi_extra=_body(),
+        openapi_extra=_document(),
     )
     async def create_dataset(
         request: Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
@@ -109,25 +110,13 @@ def add_datasets(
         return Response(status_code=204)
 
 
-def _body() -> dict[str, Any]:
-    """The document of both forms of the body."""
-    described = takes(InlineDataset, examples.DATASET)
-    content = described["requestBody"]["content"]
-    del content["application/cbor"]
-    text = {"type": "string"}
-    content[FORM] = {
-        "schema": {
-            "type": "object",
-            "required": ["name", "kind", "format", "file"],
-            "properties": {
-                **dict.fromkeys(DatasetRequest.model_fields, text),
-                "file": {"type": "string", "format": "binary"},
-            },
-            "description": "The fields of the JSON form, `roles`, `budget` and `universe` as JSON "
-            "text, and the file.",
-        }
-    }
-    return described
+def _document() -> dict[str, Any]:
+    """The document of the body."""
+    return body(
+        {JSON: {"schema": described(InlineDataset), "example": examples.DATASET}},
+        f"Or a form (`{FORM}`): the fields of the JSON, `roles`, `budget` and `universe` as JSON "
+        "text, and the file as `file`.",
+    )
 
 
 def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
