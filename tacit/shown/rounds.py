@@ -83,7 +83,8 @@ class Result(Shown):
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
-        """Where the true sum or count lies, in 95 of 100 cases."""
+        """Where the sum or count without noise lies, in 95 of 100 cases; readings are clamped
+        as the query says, and what liars added is in it."""
         value, width = self.value, self.half_width
         if width is None or value is None or isinstance(value, list):
             return None
@@ -91,7 +92,7 @@ class Result(Shown):
 
     def rows(self) -> list[dict[str, Any]]:
         """A record for each released figure: part, index in its list, value, low, high, unit. `low`
-        and `high`: where the true figure lies in 95 of 100 cases, each by itself."""
+        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
         found = []
         for name, value in self.figures.items():
             listed = isinstance(value, list)

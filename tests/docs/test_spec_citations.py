@@ -21,7 +21,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 SPEC: Final = ROOT / "docs" / "spec"
-_SKIPPED: Final = {".venv", ".venv-site", ".git", "build", "dist"}
+_SKIPPED: Final = {".venv", ".venv-generators", ".venv-site", ".git", "build", "dist"}
 _LAYOUT: Final = {
     tokenize.COMMENT,
     tokenize.NL,
