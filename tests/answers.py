@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ MOST: Final = 30
 SEEN: Counter[tuple[str, str, str, int]] = Counter()
 """How many answers came of each service, method, route and status."""
 _whole: Callable[..., Any] = FastAPI.__call__
+_recording = False
 
 
 class UndocumentedAnswer(AssertionError):
@@ -32,7 +34,7 @@ class UndocumentedAnswer(AssertionError):
 
 def check(model: Any, body: bytes) -> None:
     """Raise if a body is not of a model, or says what the model does not tell."""
-    found = TypeAdapter(model).validate_json(body)
+    found = _adapter(model).validate_json(body)
     if isinstance(model, type) and issubclass(model, Answer):
         told, sent = (
             found.model_dump(mode="json", by_alias=True, exclude_unset=True),
@@ -41,6 +43,10 @@ def check(model: Any, body: bytes) -> None:
         untold = _untold(sent, told)
         if untold:
             raise UndocumentedAnswer(f"{model.__name__} does not tell {', '.join(untold)}")
+
+
+_adapter: Final = cache(TypeAdapter)
+"""Of a model, made once."""
 
 
 def _untold(sent: Any, told: Any, path: str = "") -> list[str]:
@@ -92,7 +98,8 @@ def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> 
     if SEEN[key] <= MOST:
         check(model, body)
         operation = plain["post"]["operationId"] if plain else getattr(route, "name", "")
-        _seen.append((app.title.split()[-1], operation, str(status), body))
+        if _recording:
+            _seen.append((app.title.split()[-1], operation, str(status), body))
 
 
 UPLOADS: Final[Any] = ItemAnswer | tuple[ItemAnswer, ...]
@@ -107,8 +114,10 @@ def model_of(route: Any, status: int) -> Any:
     return told
 
 
-def hold_answers() -> None:
-    """From now on."""
+def hold_answers(*, recording: bool = False) -> None:
+    """From now on; `recording`: keep them for `record_examples`."""
+    global _recording
+    _recording = recording
     FastAPI.__call__ = _checked  # type: ignore[method-assign, assignment]
 
 

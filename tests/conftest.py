@@ -62,9 +62,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Hold each answer of a service in this process against the API's document."""
-    hold_answers()
+    hold_answers(recording=config.getoption("--record-answers"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

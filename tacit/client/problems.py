@@ -114,10 +114,12 @@ class Problem(Error):
         )
         more = len(self.errors) - _MOST_FIELDS
         places += f"; and {more} more" if more > 0 else ""
-        said = {item.detail for item in self.errors}
-        if not places or (self.detail in said and len(said) == 1):
+        if not places:
             return self.detail
-        return places if _COUNT.fullmatch(self.detail) else f"{self.detail} ({places})"
+        said_there = self.detail in {item.detail for item in self.errors}
+        if said_there or _COUNT.fullmatch(self.detail):
+            return places
+        return f"{self.detail} ({places})"
 
     def __str__(self) -> str:
         return f"{self.status} {self.name}: {self.sentence}"

@@ -666,5 +666,5 @@ def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_every_kind_of_event_has_a_place() -> None:
-    assert len(Kind) == 11
+    assert len(Kind) == 13
     assert rounds.c.descriptor is not None
