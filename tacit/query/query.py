@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from tacit.errors import MissingExtra
 from tacit.query.fields import QueryFields
 from tacit.query.mechanisms import arithmetic_problem
 from tacit.query.words import Validity
@@ -42,7 +43,10 @@ class Query(QueryFields):
         problem = arithmetic_problem(self)
         if problem is None and self.validity is Validity.PROVED:
             # Loaded only here: a library without its extra `proofs` reads all other queries.
-            from tacit.query.proofs import proof_problem
+            try:
+                from tacit.query.proofs import proof_problem
+            except ModuleNotFoundError:
+                raise MissingExtra("'tacit[proofs]'", "proved queries") from None
 
             problem = proof_problem(self)
         if problem is not None:

@@ -6,6 +6,8 @@ import copy
 import inspect
 import json
 import pickle
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -197,3 +199,14 @@ def test_every_declared_field_of_every_object_has_a_type() -> None:
         assert kind({}) == {} and not kind.__dict__.get("__slots__")
         for field in inspect.get_annotations(kind):
             assert kind({field: None}).__getattr__(field) is None  # type: ignore[attr-defined]
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
+    code = (
+        "import json, sys; sys.modules['Crypto'] = None; import tacit\n"
+        f"fields = json.loads({json.dumps(json.dumps(QUERY | {'validity': 'proved'}))})\n"
+        "try: tacit.Query.of(**fields)\n"
+        "except tacit.Error as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "proved queries need 'tacit[proofs]': pip install 'tacit[proofs]'\n"
