@@ -103,7 +103,7 @@ ROOT = generation((0, 0, 0, 3, 0))
 
 
 def test_example_b_spends_epsilon_along_every_path() -> None:
-    """DiffPart of the specification, section 12: masks that end a chain spend their own rate, those
+    """DiffPart of the specification: masks that end a chain spend their own rate, those
     that go on the other one."""
     second = generation((0, 1, 1, 3, 3), (0, 3, 1, 3, 0))
     third = generation((1, 1, 2, 3, 3), (1, 2, 2, 3, 3))
