@@ -187,6 +187,7 @@ rounds = Table(
     Column("aborts", Text, nullable=True),
     Column("expired", Instant, nullable=True),
 )
+Index("ix_round_window", rounds.c.query_hash, rounds.c.window_start, rounds.c.window_end)
 Index(
     "ix_round_kept_deadline",
     rounds.c.deadline,

@@ -21,7 +21,7 @@ UNITS = ("record", "curator")
 async def as_before(transaction: Transaction) -> None:
     """The tables of revision 0003, with what they would hold."""
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
-    for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
+    for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped", "ix_round_window"):
         await transaction.execute(text(f"DROP INDEX {name}"))
     console = ("console_session", "console_code", "console_audit")
     for name in (
