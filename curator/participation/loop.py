@@ -336,7 +336,7 @@ class Participation:
         for round_id, items in due.items():
             asked = frozenset(parties[item.party].coordinator_url for item in items)
             together.setdefault(asked, []).append(rounds[round_id])
-        found = {}
+        found: dict[str, asyncio.Task[bool]] = {}
         for rows in together.values():
             task = asyncio.create_task(self._settled_together(rows))
             self._asking.add(task)
