@@ -130,7 +130,9 @@ async def test_who_waits_no_longer_is_left_out() -> None:
     gone.cancel()
     it.gate.set()
     answers = await asyncio.gather(*asking, later)
-    assert [item.content.decode() for item in answers] == [step(n).round for n in (0, 1, 2, 3, 4, 5, 7)]
+    assert [item.content.decode() for item in answers] == [
+        step(n).round for n in (0, 1, 2, 3, 4, 5, 7)
+    ]
     assert sum(it.lots) == 7
 
 
