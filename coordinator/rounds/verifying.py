@@ -86,7 +86,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
             RoundState.FROZEN,
             state=RoundState.VERIFIED,
             verified_at=conduct.clock.now(),
-            verdicts=_VERDICTS.dump_json(verdicts).decode(),
+            verdicts=_VERDICTS.dump_json(verdicts, exclude_none=True).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
             refused=candidates.curators - manifest.count,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +35,7 @@ from tacit.protocol.round import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
+    LISTING_VERDICT_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
     AcceptedSet,
@@ -548,15 +551,13 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
         verdict(1, refused, aggregator="stranger"),
         verdict(1, refused, candidates_hash=SALT),
         verdict(1, refused, shares_hashes=(SALT,)),
-        verdict(1, refused, members=bitmap([0])),
-        verdict(1, refused, parts=(PART, FAR)),
-        verdict(1, refused, reasons={}),
         verdict(1, refused, reasons={**point, ProofReason.PROOF: point[ProofReason.POINT]}),
         verdict(1, refused, reasons={**point, ProofReason.PROOF: b"\0"}),
         verdict(1, refused, reasons={ProofReason.POINT: b"\x20\0"}),
         verdict(1, refused, reasons={ProofReason.POINT: b"\x60"}),
         verdict(1, refused, by=IDENTITIES[0]),
         verdict(1, refused, label=VERIFICATION_LABEL),
+        verdict(1, refused, label=LISTING_VERDICT_LABEL),
         verdict(0, refused),
     ]
     for item in bad:
@@ -565,6 +566,74 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
     for some in (honest[:2], [*honest, honest[1]]):
         with pytest.raises(ManifestRefused):
             check_verdicts(MADE, FOUND, some)
+
+
+def listing(
+    index: int, outcomes: Sequence[Outcome], label: str = LISTING_VERDICT_LABEL, **changes: Any
+) -> Signed[Verdict]:
+    """A verdict of an earlier version, which says whom it counts."""
+    counted = np.array(outcomes, np.uint8) == Outcome.ACCEPTED
+    listed = {
+        "members": sets.pack(FOUND.numbers(counted)),
+        "parts": FOUND.parts_of(counted),
+    }
+    return verdict(index, outcomes, label, **{**listed, **changes})
+
+
+def test_verdicts_of_an_earlier_version_hold_and_say_what_their_reasons_say() -> None:
+    refused = [Outcome.ACCEPTED] * 5 + [Outcome.POINT]
+    old = [listing(index, refused) for index in range(3)]
+    new = [verdict(index, refused) for index in range(3)]
+    assert manifest_from(old) == manifest_from([old[0], *new[1:]]) == manifest_from(new)
+    for item in (
+        listing(1, refused, members=bitmap([0])),
+        listing(1, refused, parts=(PART, FAR)),
+        listing(1, refused, reasons={}),
+        listing(1, refused, label=VERDICT_LABEL),
+    ):
+        with pytest.raises(ManifestRefused):
+            check_verdicts(MADE, FOUND, [old[0], item, old[2]])
+    with pytest.raises(ValueError, match="members and parts go together"):
+        listing(1, refused, parts=None)
+
+
+def test_a_stored_verdict_of_an_earlier_version_is_read_as_it_was_signed() -> None:
+    """As an aggregator of before stored it: its canonical form is made by hand."""
+    own = listing(0, [Outcome.PROOF] + [Outcome.ACCEPTED] * 5)
+    text = wire_json_of(own)
+    again = Signed[Verdict].model_validate_json(text)
+    assert again == own
+    statement = json.loads(text)["statement"]
+    form = json.dumps(statement, sort_keys=True, separators=(",", ":"))
+    assert set(statement) == {
+        "round",
+        "descriptor_hash",
+        "aggregator",
+        "candidates_hash",
+        "shares_hashes",
+        "members",
+        "parts",
+        "reasons",
+    }
+    message = b"tacit verdict v1\0" + form.encode()
+    key = Ed25519PublicKey.from_public_bytes(IDENTITIES[0].public_key)
+    key.verify(own.signature, message)
+
+
+def wire_json_of(signed: Signed[Verdict]) -> str:
+    return signed.model_dump_json(exclude_none=True)
+
+
+def test_a_verdict_takes_no_room_for_those_that_it_counts() -> None:
+    text = wire_json_of(verdict(0))
+    assert set(json.loads(text)["statement"]) == {
+        "round",
+        "descriptor_hash",
+        "aggregator",
+        "candidates_hash",
+        "shares_hashes",
+        "reasons",
+    }
 
 
 def test_enough_have_to_be_left() -> None:
