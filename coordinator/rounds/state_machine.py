@@ -38,6 +38,7 @@ from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
     RoundAborted,
+    accepted_sets,
     change,
     failure,
     peers_of,
@@ -270,7 +271,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         commitments=tuple(commitments),
         reveals=tuple(reveals),
     )
-    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
+    accepted = accepted_sets(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
     result, now = decode(query, total), conduct.clock.now()
     values = {
