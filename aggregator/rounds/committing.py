@@ -203,7 +203,7 @@ def _checked_manifest(
     own = Signed[AcceptedSet].model_validate_json(accepted or "")
     if context.index not in manifest.quorum or own not in request.accepted:
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
-    if not sets.is_subset(manifest.members, own.statement.members):
+    if not sets.is_subset(manifest.members, own.statement.members or b""):
         raise ManifestRefused("the manifest lists curators whose pieces are not held")
     if not set(manifest.contributions) <= set(own.statement.contributions):
         raise ManifestRefused("the manifest lists noise that is not held")

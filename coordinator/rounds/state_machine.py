@@ -60,7 +60,6 @@ from tacit.protocol.agreement import (
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     ABORT_LABEL,
-    ACCEPTED_LABEL,
     AbortStatement,
     AcceptedSet,
     Commitment,
@@ -177,7 +176,7 @@ async def _accepted_set(
     signed = shown or await peer.freeze(descriptor.round)
     item, place = signed.statement, descriptor.index_of(peer.id)
     try:
-        verify(ACCEPTED_LABEL, signed, descriptor.aggregators[place].identity_key)
+        verify(item.label, signed, descriptor.aggregators[place].identity_key)
     except SignatureBroken:
         raise AggregatorUnreachable(f"{peer.id} signs with another identity") from None
     if item.aggregator != peer.id or item.descriptor_hash != descriptor.digest():

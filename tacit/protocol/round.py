@@ -33,6 +33,7 @@ MAX_GROUP_ROSTER = 2**26
 
 DESCRIPTOR_LABEL = "tacit round descriptor v1"
 ACCEPTED_LABEL = "tacit accepted set v1"
+PROVED_SET_LABEL = "tacit accepted set v2"
 COMMITMENT_LABEL = "tacit commitment v1"
 ABORT_LABEL = "tacit abort v1"
 VERIFICATION_LABEL = "tacit verification v1"
@@ -292,16 +293,42 @@ class ProvedPart(WireModel):
 
 
 class AcceptedSet(WireModel):
-    """Whose pieces an aggregator holds at the freeze: a bitmap over roster numbers, and whose
-    noise contributions (aggregator indices). `parts`: in proved rounds those of the numbers that
-    hosts sent, sorted; all others are of lone curators."""
+    """Whose pieces an aggregator holds at the freeze, and whose noise contributions (aggregator
+    indices).
+
+    Declared rounds: `members`, a bitmap over roster numbers. Proved rounds: `parts` of hosts,
+    sorted, and `lone`, a compressed bitmap of all others; in sets of an earlier version `members`
+    of both instead, signed for another purpose.
+    """
 
     round: RoundId
     descriptor_hash: Hash
     aggregator: Identifier
-    members: Binary
+    members: Binary | None = None
     contributions: tuple[int, ...]
+    lone: Binary | None = None
     parts: tuple[ProvedPart, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        """For what purpose it is signed."""
+        return ACCEPTED_LABEL if self.lone is None else PROVED_SET_LABEL
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AcceptedSet:
+        one = (self.members is None) != (self.lone is None)
+        require(one, None, "either members, or lone curators and parts")
+        require(self.lone is None or self.parts is not None, None, "lone goes with parts")
+        return self
+
+    def held(self, size: int) -> bytes:
+        """Everybody in it, a bitmap over `size` numbers. Raises ValueError if it is malformed."""
+        if self.lone is None:
+            return self.members or b""
+        found = sets.unpack(sets.decompressed(self.lone, size), size).copy()
+        for part in self.parts or ():
+            found[part.first : part.first + part.length] |= part.present
+        return sets.pack(found)
 
 
 class VerificationRequest(WireModel):

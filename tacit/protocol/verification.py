@@ -207,9 +207,7 @@ def _candidates_of(
         parts = item.parts or ()
         if parts != listed:  # mostly all hold the same
             listed, covered = parts, sets.pack(_covered(descriptor, parts))
-        if not sets.is_subset(covered, item.members):
-            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
-        alone.append(sets.difference(item.members, covered))
+        alone.append(_alone(item, covered, size))
         common = set(parts) if common is None else common & set(parts)
     chosen = tuple(sorted(common or (), key=lambda part: part.order))
     lone = sets.intersection(alone)
@@ -221,6 +219,21 @@ def _candidates_of(
     found = Candidates(numbers, chosen, size, digest)
     check_count(descriptor.query, found.curators)
     return found
+
+
+def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
+    """A set's lone numbers: a bitmap over the roster. `covered`: those of its parts."""
+    if item.members is not None:
+        if not sets.is_subset(covered, item.members):
+            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
+        return sets.difference(item.members, covered)
+    try:
+        lone = sets.decompressed(item.lone or b"", size)
+    except ValueError:
+        raise ManifestRefused("an accepted set is malformed") from None
+    if sets.difference(lone, covered) != lone:
+        raise ManifestRefused("an accepted set lists a curator alone and in a part")
+    return lone
 
 
 def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:

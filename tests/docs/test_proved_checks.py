@@ -133,8 +133,7 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
     ),
     13: (
         f"{SERVICES}::test_every_layer",
-        f"{AGGREGATOR}::"
-        "test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed",
+        f"{AGGREGATOR}::test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed",
     ),
     14: ("bench/validity.py::main", "bench/proofs.py::hosted", "bench/proofs.py::lone"),
 }

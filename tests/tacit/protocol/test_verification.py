@@ -36,6 +36,7 @@ from tacit.protocol.round import (
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
     LISTING_VERDICT_LABEL,
+    PROVED_SET_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
     AcceptedSet,
@@ -139,7 +140,7 @@ def accepted(
     index: int,
     lone: Sequence[int] = range(4),
     parts: Sequence[ProvedPart] = (PART, FAR),
-    label: str = ACCEPTED_LABEL,
+    label: str | None = None,
     by: Identity | None = None,
     **changes: Any,
 ) -> Signed[AcceptedSet]:
@@ -147,11 +148,23 @@ def accepted(
         "round": ROUND,
         "descriptor_hash": MADE.digest(),
         "aggregator": f"aggregator-{index}",
-        "members": bitmap(lone, parts),
         "contributions": (),
         "parts": tuple(parts),
     }
-    return (by or IDENTITIES[index]).sign(label, AcceptedSet(**{**fields, **changes}))
+    if "members" not in changes:
+        fields["lone"] = sets.compressed(bitmap(lone))
+    made = AcceptedSet(**{**fields, **changes})
+    return (by or IDENTITIES[index]).sign(label or made.label, made)
+
+
+def listing_set(
+    index: int,
+    lone: Sequence[int] = range(4),
+    parts: Sequence[ProvedPart] = (PART, FAR),
+    **changes: Any,
+) -> Signed[AcceptedSet]:
+    """A set of an earlier version, which lists everybody."""
+    return accepted(index, lone, parts, **{"members": bitmap(lone, parts), **changes})
 
 
 SETS = [accepted(index) for index in range(3)]
@@ -246,6 +259,19 @@ def test_a_number_that_comes_alone_here_and_in_a_part_there_is_no_candidate() ->
     assert found.parts == (FAR,)
 
 
+def test_sets_of_an_earlier_version_give_the_same_candidates() -> None:
+    listed = [listing_set(index) for index in range(3)]
+    assert candidates_of(MADE, listed).hash == FOUND.hash
+    assert candidates_of(MADE, [SETS[0], *listed[1:]]).hash == FOUND.hash
+    whole = bitmap(range(4), (PART, FAR))
+    assert SETS[0].statement.held(ROSTER) == listed[0].statement.held(ROSTER) == whole
+    assert b"lone" not in listed[0].statement.canonical()
+    fields = {name: getattr(SETS[0].statement, name) for name in AcceptedSet.model_fields}
+    for wrong in ({"members": whole}, {"lone": None}, {"parts": None}):
+        with pytest.raises(ValueError, match=r"either members|lone goes with parts"):
+            AcceptedSet(**{**fields, **wrong})
+
+
 def test_candidates_are_stored_and_read_again() -> None:
     text = FOUND.listed().model_dump_json()
     again = Candidates.of(CandidateList.model_validate_json(text), ROSTER, FOUND.hash)
@@ -262,9 +288,21 @@ def test_candidates_are_stored_and_read_again() -> None:
         lambda: accepted(1, aggregator="stranger"),
         lambda: accepted(1, by=IDENTITIES[0]),
         lambda: accepted(1, label=COMMITMENT_LABEL),
-        lambda: accepted(1, members=b"\1"),
+        lambda: accepted(1, label=ACCEPTED_LABEL),
+        lambda: accepted(1, lone=[0, 1, 2, 3, 64]),
+        lambda: IDENTITIES[1].sign(
+            PROVED_SET_LABEL, accepted(1).statement.model_copy(update={"lone": b"\1"})
+        ),
+        lambda: IDENTITIES[1].sign(
+            PROVED_SET_LABEL,
+            accepted(1).statement.model_copy(
+                update={"lone": sets.compressed(bitmap([0, 1, 2, 3]) + b"\0")}
+            ),
+        ),
+        lambda: listing_set(1, label=PROVED_SET_LABEL),
+        lambda: listing_set(1, members=b"\1"),
         lambda: accepted(1, contributions=(0,)),
-        lambda: accepted(1, parts=(PART,), members=bitmap([0, 1])),
+        lambda: listing_set(1, parts=(PART,), members=bitmap([0, 1])),
         lambda: accepted(1, parts=(FAR, PART)),
         lambda: accepted(1, parts=(PART, PART)),
         lambda: accepted(1, parts=(PART, LATE.model_copy(update={"presence": b"\x01\xf0"}))),
@@ -272,13 +310,16 @@ def test_candidates_are_stored_and_read_again() -> None:
         lambda: accepted(1, parts=(PART.model_copy(update={"first": 65}),)),
         lambda: accepted(1, parts=(PART.model_copy(update={"presence": b"\0\0"}),)),
         lambda: IDENTITIES[1].sign(
-            ACCEPTED_LABEL, accepted(1).statement.model_copy(update={"parts": None})
+            ACCEPTED_LABEL, listing_set(1).statement.model_copy(update={"parts": None})
         ),
-        lambda: IDENTITIES[1].sign(
-            ACCEPTED_LABEL,
-            accepted(1).statement.model_copy(
-                update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
-            ),
+        *(
+            lambda form=form: IDENTITIES[1].sign(  # type: ignore[misc]
+                form(1).statement.label,
+                form(1).statement.model_copy(
+                    update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
+                ),
+            )
+            for form in (accepted, listing_set)
         ),
     ],
 )
@@ -321,15 +362,16 @@ def test_a_part_reaches_to_the_end_of_the_roster_and_no_further() -> None:
     assert candidates_of(MADE, [accepted(index, parts=(last,)) for index in range(3)])
     for parts, reason in (((beyond,), "no host can have sent"), ((PART, PART), "sorted, each")):
         members = bitmap([0, 1, 2, 3], (last, PART))
-        signed = [accepted(index, parts=(), members=members) for index in range(3)]
-        lists = [
-            IDENTITIES[index].sign(
-                ACCEPTED_LABEL, item.statement.model_copy(update={"parts": parts})
-            )
-            for index, item in enumerate(signed)
-        ]
-        with pytest.raises(ManifestRefused, match=reason):
-            candidates_of(MADE, lists)
+        listed = [listing_set(index, parts=(), members=members) for index in range(3)]
+        for signed in ([accepted(index, parts=()) for index in range(3)], listed):
+            lists = [
+                IDENTITIES[index].sign(
+                    item.statement.label, item.statement.model_copy(update={"parts": parts})
+                )
+                for index, item in enumerate(signed)
+            ]
+            with pytest.raises(ManifestRefused, match=reason):
+                candidates_of(MADE, lists)
 
 
 def test_a_part_of_all_its_numbers_needs_no_bitmap_and_reads_as_one_that_has_it() -> None:
