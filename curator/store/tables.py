@@ -305,6 +305,7 @@ item_tables = Table(
     Column("items", LargeBinary, nullable=False),
     Column("starts", LargeBinary, nullable=False),
     Column("stored", Instant, nullable=False),
+    Column("times", LargeBinary, nullable=True),
 )
 federated_jobs = Table(
     "federated_job",
