@@ -37,9 +37,9 @@ class ListOfHostedParties(Answer):
 
 
 class ReplacementsBegun(Answer):
-    """The parties whose identities are being replaced."""
+    """How many parties' identities are being replaced from now on."""
 
-    begun: list[str]
+    begun: int
 
 
 class WaitingReplacement(Answer):
