@@ -223,6 +223,36 @@ def one(client: Client, job_id: JobId) -> Answer:
     return Answer(found, human)
 
 
+@app.command("watch")
+@at_coordinator
+def watch(client: Client, job_id: JobId) -> Answer:
+    """Follow a job to its end, with its entries in the ledger; Ctrl-C leaves it running."""
+    found: Json = {}
+    with progress() as bar:
+        task = bar.add_task("queued", total=1.0)
+        for each in client.job_events(job_id):
+            if each["event"] == "job":
+                found = each["data"]
+                bar.update(task, completed=found["progress"], description=_stage(found))
+            else:
+                bar.console.print(_entry(each["event"], each["data"]), highlight=False)
+
+    def human() -> None:
+        say(f"{found['algorithm']} ({found['stance']}): {found['state']}")
+        say(_cost(found["budget"]))
+        if found["error"]:
+            say(str(found["error"].get("detail")), markup=False)
+
+    return Answer(found, human)
+
+
+def _entry(kind: str, entry: Json) -> str:
+    """An entry of a job in the ledger."""
+    if kind == "job_debited":
+        return f"debited once: epsilon {entry['epsilon']} for each {entry['unit']}"
+    return f"settled: {entry['curators']} curators in {entry['rounds']} rounds"
+
+
 @app.command("compare")
 @at_coordinator
 def compare(
