@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms import sequential_ngram, sequential_prefix_tree, set_valued
 from algorithms.contract import SequentialContext
@@ -45,6 +46,7 @@ from simulation.experiments.sequential_ngram_data import msnbc
 from simulation.populations import shared_data
 from tacit.accounting.spend_filter import Spent
 from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
+from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.counts import Counter, Lists
 from tacit.noise import DiscreteLaplace
 from tacit.protocol.declared_pieces import SHORT
@@ -59,7 +61,8 @@ TOPS: Final = (20, 60, 100)
 
 @dataclass
 class Curators:
-    """A source of sums. spent: S of each curator's records; words of each round; dropped: records
+    """A source of sums. spent: S of each curator's records; paths: what
+    questions spend along each; words of each round; dropped: records
     that a filter left out; missing: share of the curators in each round, drawn by `away`; rates:
     the largest of each round, which ordinary debits would charge."""
 
@@ -69,6 +72,7 @@ class Curators:
     epsilon: Fraction
     source: SeededRandom = field(default_factory=lambda: SeededRandom(7))
     spent: list[Spent] = field(default_factory=list)
+    paths: PathSpends = field(default_factory=PathSpends)
     words: list[int] = field(default_factory=list)
     dropped: int = 0
     rates: Fraction = Fraction(0)
@@ -79,7 +83,8 @@ class Curators:
         """All parts of a question: counted, filtered, summed, with noise."""
         whole = sum_of(self.counter, question)
         self.rates += max(whole.rates)
-        opened = []
+        self.paths = whole.after(self.paths)
+        opened, decided = [], dict[int, NDArray[np.bool_]]()
         for asked in whole.parts:
             costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
             self.words.append(sum(block.dimension for block in asked.blocks))
@@ -88,9 +93,12 @@ class Curators:
             here = self.away.random(len(self.parts)) >= self.missing
             for place in np.flatnonzero(here).tolist():
                 part = self.parts[place]
-                moved = asked.moved(part)
-                self.spent[place], counted = self.spent[place].admit(moved, costs, self.epsilon)
-                self.dropped += int((~counted).sum())
+                if place not in decided:  # for all parts
+                    self.spent[place], decided[place] = self.spent[place].admit(
+                        asked.moved(part), asked.costs, self.epsilon
+                    )
+                    self.dropped += int((~decided[place]).sum())
+                counted = decided[place]
                 total += asked.total(part if counted.all() else part.only(counted))
             end = 0
             for block, cost in zip(asked.blocks, costs, strict=True):

@@ -207,6 +207,11 @@ class StepMissed(RoundRefused):
     title = "The curator did not answer the first step of the job, whose debit pays for all steps"
 
 
+class PathOverspent(RoundRefused):
+    name = "path_overspent"
+    title = "The job's questions spend more along one path than the job may"
+
+
 class PolicyRefused(RoundRefused):
     name = "policy_refused"
     title = "The curator's policy forbids the round"

@@ -20,6 +20,7 @@ from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from curator.errors import StepRefused
 from curator.ledger.ledger import job_charges
+from curator.participation import job_paths
 from curator.participation.restoring import Restore
 from curator.participation.settlement import credit
 from curator.parties.peers import Peers
@@ -93,20 +94,26 @@ class Steps:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
         if step.terms is not None:
             self.restore.check_after(step.terms.opened)
-        job, undone = await self._noted(step, descriptor)
-        return _question(step, descriptor.round, asked, job, undone)
+        job, began, undone = await self._noted(step, asked, descriptor)
+        debit = None
+        if step.terms is not None:
+            debit = JobDebit(
+                step.job, descriptor.round, job.first_round, step.terms.epsilon, began, undone
+            )
+        return _question(step, asked, job, debit)
 
     async def _noted(
-        self, step: FederatedStep, descriptor: RoundDescriptor
-    ) -> tuple[JobRow, frozenset[str]]:
-        """The job, and its rounds that opened nothing; its plan, its terms and its steps are
-        compared with those seen before."""
+        self, step: FederatedStep, asked: sums.RecordSum, descriptor: RoundDescriptor
+    ) -> tuple[JobRow, int, frozenset[str]]:
+        """The job, the step that first asked its question, and its rounds that opened nothing; its
+        plan, its terms and its steps are compared with those seen before. Raises PathOverspent."""
         digest = descriptor.query.digest()
         terms = None if step.terms is None else step.terms.canonical()
         async with self.database.begin() as transaction:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)
             undone = await _undone(transaction, step)
+            place = await job_paths.standing(transaction, step, asked, descriptor.round, undone)
             if row is None:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
                 first = descriptor.round if step.of_first_question else None
@@ -123,20 +130,26 @@ class Steps:
                     descriptor.round,
                 )
                 await store.add_job(transaction, new)
-                return new, undone
+                if step.terms is not None:
+                    await job_paths.note(transaction, place, asked, step.terms)
+                return new, place.row.began, undone
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
             if row.terms != terms:
                 raise StepRefused("the job's terms are other ones than before")
-            if step.step < row.step or (step.step == row.step and digest != row.query_hash):
+            # Parts of one question are asked together, so that they are seen in any order.
+            earlier = step.step < row.step and not (terms is not None and place.known)
+            if earlier or (step.step == row.step and digest != row.query_hash):
                 raise StepRefused("the job asks a step twice")
             if terms is not None and step.step == row.step and row.last_round != descriptor.round:
                 raise StepRefused("the job asks a step twice")
+            if step.terms is not None:
+                await job_paths.note(transaction, place, asked, step.terms)
             if step.step > row.step:
                 await store.note_step(transaction, step.job, step.step, digest, descriptor.round)
                 if step.of_first_question and {row.first_round, row.last_round} <= undone:
                     row = await self._paid_again(transaction, row, descriptor.round)
-            return row, undone
+            return row, place.row.began, undone
 
     async def _paid_again(self, transaction: Transaction, row: JobRow, round_id: str) -> JobRow:
         """Nothing was opened for the job: the debit of its first round is given back, and this
@@ -213,16 +226,10 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
 
 
 def _question(
-    step: FederatedStep,
-    round_id: str,
-    asked: sums.RecordSum,
-    job: JobRow,
-    undone: frozenset[str],
+    step: FederatedStep, asked: sums.RecordSum, job: JobRow, debit: JobDebit | None
 ) -> Question:
     """What is asked of which records."""
-    column, debit = step.columns[0], None
-    if step.terms is not None:
-        debit = JobDebit(step.job, round_id, job.first_round, step.terms.epsilon, undone)
+    column = step.columns[0]
     if isinstance(column, ItemTable):
         assert isinstance(asked, CountSum)
         return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)

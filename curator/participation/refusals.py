@@ -26,6 +26,7 @@ from curator.errors import (
     DeadlinePassed,
     NotConcerned,
     NotInRound,
+    PathOverspent,
     PeerUnavailable,
     PolicyRefused,
     SealKeyUnusable,
@@ -52,6 +53,7 @@ GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
     {
         PolicyRefused.name: RefusalGround.POLICY,
         StepRefused.name: RefusalGround.DESCRIPTOR,
+        PathOverspent.name: RefusalGround.DESCRIPTOR,
         DescriptorRefused.name: RefusalGround.DESCRIPTOR,
         KeyNotAnchored.name: RefusalGround.DESCRIPTOR,
         IdentityForked.name: RefusalGround.DESCRIPTOR,

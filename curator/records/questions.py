@@ -35,13 +35,15 @@ from tacit.randomness import SecureRandom
 @dataclass(frozen=True)
 class JobDebit:
     """The one debit of a job. round: that is answered; first_round: the one that the debit is made
-    with, None where it was not seen; epsilon: what each record may spend in all rounds; undone:
-    rounds that asked the same before and opened nothing."""
+    with, None where it was not seen; epsilon: what each record may spend in all rounds; began: the
+    step that first asked this question, of which the round may be a part or a further attempt;
+    undone: rounds that asked the same before and opened nothing."""
 
     job: str
     round: str
     first_round: str | None
     epsilon: Fraction
+    began: int
     undone: frozenset[str] = frozenset()
 
     @property
@@ -120,7 +122,11 @@ class RowQuestion:
         for key in keys if self.debit is not None else ():
             if key in records and len(records[key]):
                 counted = await _counted(
-                    transaction, self.debit, query, key, partial(moved, self.asked, records[key])
+                    transaction,
+                    self.debit,
+                    costs_of(query),
+                    key,
+                    partial(moved, self.asked, records[key]),
                 )
                 found[key] = records[key][counted]
         return found
@@ -165,17 +171,22 @@ class ItemQuestion:
     async def admitted(
         self,
         transaction: Transaction,
-        query: Query,
+        query: Query,  # noqa: ARG002
         records: Mapping[int, Lists],
         keys: Sequence[int],
     ) -> Mapping[int, Lists]:
         """Without the records that would spend more than the job's epsilon; what the others spend
-        is stored."""
+        is stored. It is decided for all parts of a question at once, which have the same
+        scales."""
         found = dict(records)
         for key in keys if self.debit is not None else ():
             if key in records and records[key].count:
                 counted = await _counted(
-                    transaction, self.debit, query, key, partial(self.asked.moved, records[key])
+                    transaction,
+                    self.debit,
+                    self.asked.costs,
+                    key,
+                    partial(self.asked.moved, records[key]),
                 )
                 found[key] = records[key].only(counted)
         return found
@@ -191,19 +202,22 @@ class ItemQuestion:
 async def _counted(
     transaction: Transaction,
     debit: JobDebit | None,
-    query: Query,
+    costs: Sequence[Fraction],
     key: int,
     moved_by: Callable[[], Ints],
 ) -> NDArray[np.bool_]:
-    """Which records of a curator count in this round; what these spend is stored. `moved_by`: what
-    each adds to each block, in L1 norm. Spec: federated-counting, section 6.2."""
+    """Which records of a curator count in this question; what these spend is stored. `moved_by`:
+    what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2."""
     assert debit is not None
     by_record = await asyncio.to_thread(moved_by)
-    spent = await store.find_spent(transaction, debit.job, key, len(by_record), debit.undone)
+    spent = await store.find_spent(
+        transaction, (debit.job, key), len(by_record), debit.began, debit.undone
+    )
     if len(spent.numerators) != len(by_record):  # another table than the job began with
         return np.zeros(len(by_record), np.bool_)
-    after, counted = spent.admit(by_record, costs_of(query), debit.epsilon)
-    await store.put_spent(transaction, debit.job, key, debit.round, spent, after)
+    after, counted = spent.admit(by_record, costs, debit.epsilon)
+    made_with = (debit.round, debit.began)
+    await store.put_spent(transaction, (debit.job, key), made_with, spent, after)
     return counted
 
 

@@ -17,6 +17,7 @@ from curator.store.outbox import State
 from curator.store.tables import (
     contributions,
     federated_jobs,
+    job_paths,
     job_spends,
     outbox,
     refusals,
@@ -70,7 +71,8 @@ async def forget_spends(transaction: Transaction, before: datetime) -> int:
     )
     ids = list(found.scalars())
     if ids:
-        await transaction.execute(delete(job_spends).where(job_spends.c.job.in_(ids)))
+        for table in (job_spends, job_paths):
+            await transaction.execute(delete(table).where(table.c.job.in_(ids)))
         await transaction.execute(
             update(federated_jobs).where(federated_jobs.c.id.in_(ids)).values(first_round=null())
         )

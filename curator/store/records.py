@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
 from common.store.transactions import Transaction
 from curator.store.tables import federated_jobs, job_spends, record_tables
@@ -141,31 +141,43 @@ async def pay_first(transaction: Transaction, job_id: str, round_id: str) -> Non
     )
 
 
+def _at(place: tuple[str, int]) -> ColumnElement[bool]:
+    job_id, curator = place
+    return and_(job_spends.c.job == job_id, job_spends.c.curator == curator)
+
+
 async def find_spent(
-    transaction: Transaction, job_id: str, curator: int, records: int, undone: Collection[str]
+    transaction: Transaction,
+    place: tuple[str, int],
+    records: int,
+    began: int,
+    undone: Collection[str],
 ) -> Spent:
-    """What a curator's records have spent in a job so far; they are those of its table. undone:
-    rounds that count as if they had not been."""
-    query = select(job_spends).where(job_spends.c.job == job_id, job_spends.c.curator == curator)
+    """What a curator's records have spent in a job before the question that began with a step; they
+    are those of its table. place: job and curator; undone: rounds that count as if they had not
+    been, where a release before this one did not store which question it was."""
+    query = select(job_spends).where(_at(place))
     row = (await transaction.execute(query)).first()
     if row is None:
         return Spent.nothing(records)
-    if row.round in undone and row.before is not None:
+    again = row.began == began if row.began is not None else row.round in undone
+    if again and row.before is not None:
         return Spent.unpacked(bytes(row.before), row.records, int(row.before_denominator))
     return Spent.unpacked(bytes(row.numerators), row.records, int(row.denominator))
 
 
 async def put_spent(
     transaction: Transaction,
-    job_id: str,
-    curator: int,
-    round_id: str,
+    place: tuple[str, int],
+    made_with: tuple[str, int],
     before: Spent,
     spent: Spent,
 ) -> None:
-    """Store what is spent with a round, and what was before it, in place of what was there."""
-    place = (job_spends.c.job == job_id, job_spends.c.curator == curator)
-    await transaction.execute(delete(job_spends).where(*place))
+    """Store what is spent with a question, and what was before it, in place of what was there.
+    made_with: the round, and the step that the question began with."""
+    job_id, curator = place
+    round_id, began = made_with
+    await transaction.execute(delete(job_spends).where(_at(place)))
     await transaction.execute(
         insert(job_spends).values(
             job=job_id,
@@ -176,5 +188,6 @@ async def put_spent(
             round=round_id,
             before_denominator=str(before.denominator),
             before=before.packed(),
+            began=began,
         )
     )

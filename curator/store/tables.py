@@ -331,6 +331,16 @@ job_spends = Table(
     Column("round", String(64), nullable=True),
     Column("before_denominator", Text, nullable=True),
     Column("before", LargeBinary, nullable=True),
+    Column("began", Integer, nullable=True),
+)
+job_paths = Table(
+    "job_path",
+    metadata,
+    Column("job", String(128), ForeignKey("federated_job.id"), primary_key=True),
+    Column("question", LargeBinary, nullable=False),
+    Column("began", Integer, nullable=False),
+    Column("rounds", Text, nullable=False),
+    Column("spends", LargeBinary, nullable=False),
 )
 collections = Table(
     "collection",

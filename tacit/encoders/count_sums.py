@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.counts import Counter, Ints, Level, Lists, ranges
 from tacit.encoders.sums import SumBlock
 from tacit.query.words import MAX_DIMENSION
@@ -150,26 +151,40 @@ class CountSum:
         A record with an item outside the universe counts nowhere, and nobody hears of it. A
         record's counts beyond the reach of a block are dropped, the last ones first.
         """
+        records, words = self._added(lists)
+        words = words - self.first
+        here = (words >= 0) & (words < int(self._sizes.sum()))
+        return records[here], words[here]
+
+    def _added(self, lists: Lists) -> tuple[Ints, Ints]:
+        """The same in all parts together: records, and places in the whole vector."""
         records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
         inside = (cells >= 0) & (cells < self._cells.size)
         places, records = self._places[cells[inside]], records[inside]
         rates = np.searchsorted(self._ends, places, side="right")
         kept = _first(records * len(self.rates) + rates, self.reach)
-        records, words = records[kept], places[kept] - self.first
-        here = (words >= 0) & (words < int(self._sizes.sum()))
-        return records[here], words[here]
+        return records[kept], places[kept]
 
     def total(self, lists: Lists) -> Ints:
         """What all lists add together (length,)."""
         return np.bincount(self.added(lists)[1], minlength=int(self._sizes.sum()))
 
+    @property
+    def costs(self) -> tuple[Fraction, ...]:
+        """1 / b of each rate of the whole question: what a change by 1 spends."""
+        return tuple(rate / self.reach for rate in self.rates)
+
     def moved(self, lists: Lists) -> Ints:
-        """What each record adds to each block, in L1 norm (records, blocks)."""
-        records, words = self.added(lists)
-        ends = np.cumsum([block.dimension for block in self.blocks])
-        keys = records * ends.size + np.searchsorted(ends, words, side="right")
-        found = np.bincount(keys, minlength=lists.count * ends.size)
-        return found.reshape(lists.count, ends.size)
+        """What each record adds at each rate in all parts together, in L1 norm (records, rates)."""
+        records, places = self._added(lists)
+        keys = records * len(self.rates) + np.searchsorted(self._ends, places, side="right")
+        found = np.bincount(keys, minlength=lists.count * len(self.rates))
+        return found.reshape(lists.count, len(self.rates))
+
+    def after(self, spends: PathSpends) -> PathSpends:
+        """What a job's paths spend with the whole question, too. Raises NoSuchPaths."""
+        paths = self.counter.paths(self.asked)
+        return spends.after(paths, self.asked.sizes, self.rate_of, self.rates, self.reach)
 
     def restored(self, opened: Ints) -> Ints:
         """(length,) in the question's order; of a part as it is: `whole` puts parts together."""

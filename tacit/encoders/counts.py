@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.encoders.count_paths import Paths
+
 Ints = NDArray[np.int64]
 Places = NDArray[np.int32]
 
@@ -111,11 +113,13 @@ class Counter:
 
     `follow(walk, document) -> walk`: through the levels of the document that the walk has not
     passed yet, lists being the first walk; `cells(walk, document) -> (records, cells)`: one entry
-    for each count of 1, records on demand. Walks are private.
+    for each count of 1, records on demand. Walks are private. `paths(document)`: its groups as
+    nodes of the tree that records go along; None where they are no tree.
     """
 
     follow: Callable[[Any, Any], Any]
     cells: Callable[[Any, Any], tuple[Callable[[], Ints], Ints]]
+    paths: Callable[[Any], Paths | None] = lambda _document: None
 
     def of(self, lists: Lists, document: Any) -> tuple[Ints, Ints]:
         """Records and cells of all counts that a document asks of lists, from the start."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.encoders.count_paths import Layer, Paths
 from tacit.encoders.count_sums import MOST_CELLS, CountSum, read_levels, read_with, whole_number
 from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
 
@@ -115,7 +116,17 @@ def cells(walk: Lists | Walk, document: Successors | Lengths) -> tuple[partial[I
     return partial(np.searchsorted, walk.ends, starts), found  # type: ignore[return-value]
 
 
-COUNTER: Final = Counter(follow, cells)
+def paths(document: Successors | Lengths) -> Paths | None:
+    """Grams are known by their items: a sequence is in one gram of a level for each place where it
+    may begin, l_max at most. Lengths are asked of every sequence alike."""
+    if isinstance(document, Lengths):
+        return None
+    layers = tuple(Layer.of(level.parents, level.items) for level in document.levels)
+    grams = np.arange(document.sizes.size)
+    return Paths(f"grams {document.items} {document.l_max}", layers, grams, document.l_max)
+
+
+COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:

@@ -6,13 +6,16 @@ prefix that it begins with, for as long as that prefix was kept; its next item i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from hashlib import sha256
 from typing import Any, Final
 
 import numpy as np
 
+from tacit.encoders.count_paths import Layer, Paths
 from tacit.encoders.count_sums import (
     MOST_CELLS,
     CountSum,
@@ -165,7 +168,25 @@ def _records(starts: Ints, at: Ints) -> Ints:
     return np.searchsorted(starts, at, side="right") - 1
 
 
-COUNTER: Final = Counter(follow, cells)
+def paths(document: Below) -> Paths:
+    """Prefixes are known by their items, pairs by a prefix and a group: a sequence is in one prefix
+    of a level, and goes on by one item in one group."""
+    layout = document.layout
+    layers: list[Layer] = []
+    for level in document.levels:
+        keys = level.parents.astype(np.int64) * layout.count + layout.group_of[level.items]
+        pairs, places = np.unique(keys, return_inverse=True)
+        layers += [Layer.of(*np.divmod(pairs, layout.count)), Layer.of(places, level.items)]
+    asked = document.asked
+    if document.pairs is not None:
+        layers.append(Layer.of(*np.divmod(document.pairs, layout.count)))
+        asked = np.arange(document.pairs.size)
+    public = [layout.items, layout.bins, layout.group_of.tolist()]
+    walk = sha256(json.dumps(public).encode()).hexdigest()
+    return Paths(f"prefixes {walk}", tuple(layers), asked)
+
+
+COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.encoders.count_paths import Layer, Paths
 from tacit.encoders.count_sums import CountSum, read_with, whole_number, whole_numbers
 from tacit.encoders.counts import Counter, Ints, Lists, places_among, sorted_sets
 from tacit.encoders.set_valued_margins import Margin, read_margin
@@ -180,7 +181,27 @@ def cells(walk: Any, document: Splits | Margin) -> tuple[partial[Ints], Ints]:
     return partial(np.take, walk.masks.kept, walk.rows[some]), found
 
 
-COUNTER: Final = Counter(follow, cells)
+def paths(document: Splits | Margin) -> Paths | None:
+    """Partitions are known by their masks: below a partition first those masks that end the chain
+    or those that do not, then each. Where it is split, and which masks end, must stay the same."""
+    if isinstance(document, Margin):
+        return None
+    layers: list[Layer] = []
+    for generation in document.generations:
+        parents = generation.parents
+        if layers:
+            before = document.generations[len(layers) // 2 - 1]
+            ending = (generation.masks & ~before.ends[parents]) == 0
+            parents = parents + ending * before.ends.size
+        marks = generation.places << _MASK_BITS | generation.ends
+        layers.append(Layer.of(parents, generation.masks, marks))
+        count = generation.parents.size
+        layers.append(Layer.of(np.tile(np.arange(count), 2), np.repeat(np.arange(2), count)))
+    walk = f"sets {document.items} {document.taxonomy.fanout}"
+    return Paths(walk, tuple(layers), np.arange(document.sizes.size))
+
+
+COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:

@@ -15,6 +15,7 @@ from tests.docs.checks import ROOT, missing, numbers_of
 PAGE: Final = ROOT / "docs" / "spec" / "federated-counting.md"
 ROUNDS: Final = "tests/algorithms/counts/test_rounds.py"
 NOISE: Final = "tests/algorithms/counts/test_noise.py"
+PATHS: Final = "tests/curator/records/test_job_paths.py"
 DEBIT: Final = "tests/curator/records/test_job_debit.py"
 SERVICES: Final = "tests/e2e/test_counting.py"
 HELD: Final[dict[int, tuple[str, ...]]] = {
@@ -51,6 +52,8 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{ROUNDS}::test_worked_example_b",
         "tests/curator/records/test_sequence_rounds.py::test_example_a_of_the_spec_by_hand",
         f"{DEBIT}::test_example_c_the_filter_leaves_out_who_has_spent_all",
+        f"{PATHS}::test_example_c_in_public",
+        "tests/algorithms/counts/test_paths.py::test_example_b_spends_epsilon_along_every_path",
     ),
     6: (
         "tests/tacit/accounting/test_spend_filter.py::"
@@ -68,6 +71,8 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{DEBIT}::test_steps_cannot_be_repeated_reordered_or_too_many",
         f"{DEBIT}::test_even_with_repeats_allowed_a_step_is_answered_once",
         f"{DEBIT}::test_what_was_left_out_shows_nowhere",
+        f"{PATHS}::test_a_lie_is_refused_by_name_and_debits_nothing",
+        "tests/algorithms/counts/test_paths.py::test_random_courses_spend_what_their_paths_spend",
     ),
     9: (
         f"{DEBIT}::test_one_debit_pays_for_all_steps",
@@ -88,6 +93,7 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{ROUNDS}::test_a_question_of_130_000_cells_is_the_same_in_parts",
         f"{ROUNDS}::test_parts_of_a_sum_spend_what_the_whole_spends",
         f"{DEBIT}::test_a_curator_that_dies_between_parts_counts_them_once",
+        f"{PATHS}::test_parts_in_any_order_are_one_question",
     ),
     12: (
         "tests/algorithms/counts/test_thresholds.py::test_the_table_of_n_grams",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import defaultdict
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -46,6 +47,7 @@ from tacit.encoders import (
     set_valued_counts,
     sums,
 )
+from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Counter, Level, Lists
 from tacit.encoders.sequential_ngram_counts import Successors
@@ -108,6 +110,7 @@ class Curators:
         self.counter, self.parts, self.read = counter, parts, read
         self.epsilon: Fraction | None = None
         self.spent = [Spent.nothing(part.count) for part in parts]
+        self.paths = PathSpends()
 
     def opened(self, asked: CountSum) -> np.ndarray:
         if self.read is not None:
@@ -120,8 +123,11 @@ class Curators:
         return np.sum(vectors, axis=0)
 
     def _admit(self, asked: CountSum, epsilon: Fraction) -> None:
-        costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
-        for place, part in enumerate(self.parts):
+        if not asked.first:  # the first part stands for all
+            self.paths = asked.after(self.paths)
+            assert self.paths.most <= epsilon, "an honest job overspends no path"
+        costs = asked.costs if not asked.first else ()
+        for place, part in enumerate(self.parts if costs else ()):
             self.spent[place], counted = self.spent[place].admit(asked.moved(part), costs, epsilon)
             assert counted.all(), "an honest job leaves nobody out"
 
@@ -295,7 +301,10 @@ def test_diffpart_over_curators_is_that_of_one_keeper(
     parts = DiffPart(Taxonomy(items, fanout), SetSettings(Fraction(4), law))
     counting = AdaptiveCounting(parts.ask, parts.absorb)
     counter = set_valued_counts.COUNTER
-    found = drive(counting, parts.first(), Curators(counter, split(lists, curators)))
+    source = Curators(counter, split(lists, curators))
+    source.epsilon = Fraction(4)
+    found = drive(counting, parts.first(), source)
+    assert source.paths.most == 4
     expected = central(counting, parts.first(), counter, lists)
     assert len(expected.rows) > 15
     assert found.rows == expected.rows
@@ -394,18 +403,17 @@ def test_parts_of_a_sum_spend_what_the_whole_spends(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(count_sums, "MAX_DIMENSION", 5)
     parts = whole.parts
     assert [sum(block.dimension for block in part.blocks) for part in parts] == [5, 5, 2]
-
-    def spends(asked: CountSum) -> list[Fraction]:
-        costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
-        return [
-            sum((int(n) * cost for n, cost in zip(row, costs, strict=True)), Fraction(0))
-            for row in asked.moved(lists)
-        ]
-
-    added = np.sum([spends(part) for part in parts], axis=0)
-    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 65_536)
-    assert added.tolist() == spends(whole)
-    monkeypatch.setattr(count_sums, "MAX_DIMENSION", 5)
+    spent: dict[tuple[int, Fraction], int] = defaultdict(int)
+    for part in parts:
+        costs = [block.share * part.epsilon / block.bound for block in part.blocks]
+        assert set(costs) <= set(whole.costs)
+        ends = np.cumsum([block.dimension for block in part.blocks])
+        for record, word in zip(*part.added(lists), strict=True):
+            spent[int(record), costs[int(np.searchsorted(ends, word, side="right"))]] += 1
+        assert part.moved(lists).tolist() == whole.moved(lists).tolist()
+    moved = whole.moved(lists)
+    assert moved.sum() == sum(spent.values()) > 0
+    assert all(moved[record, whole.costs.index(cost)] == n for (record, cost), n in spent.items())
     total = np.concatenate([part.total(lists) for part in parts])
     assert whole.whole([total, total[:0]]).tolist() == whole.whole([total[:7], total[7:]]).tolist()
 

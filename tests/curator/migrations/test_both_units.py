@@ -27,6 +27,7 @@ async def as_before(transaction: Transaction) -> None:
     for name in (
         *console,
         "item_table",
+        "job_path",
         "job_spend",
         "intake_hour",
         "newest_reading",

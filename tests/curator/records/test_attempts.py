@@ -16,6 +16,7 @@ from common.web.parts import part_of
 from curator.participation.loop import Participation
 from tests.curator.conftest import Site
 from tests.curator.records.test_job_debit import asked, debits, give, opened, settled, spent
+from tests.curator.records.test_job_debit import filter_alone as filter_alone
 from tests.curator.records.test_records import ask, refused
 from tests.curator.records.test_sequence_rounds import FIRST, SECOND
 from tests.curator.records.test_sequence_rounds import it as it
@@ -110,6 +111,7 @@ async def test_without_enough_statements_nothing_is_answered_again(it: Site) -> 
     assert await debits(it) == ["1", "0"]
 
 
+@pytest.mark.usefixtures("filter_alone")
 async def test_an_old_abort_takes_no_later_step_back(it: Site) -> None:
     """The first round was never frozen, the second was: whoever claims the first again gets no
     answer of which the first debit does not pay, and what the second spent stays spent."""

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Histogram
@@ -19,6 +20,7 @@ from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
 from tests.curator.conftest import Site
 from tests.curator.records.test_job_debit import debits, opened, spent
+from tests.curator.records.test_job_debit import filter_alone as filter_alone
 from tests.curator.records.test_records import GRID, ROWS, SUM, ask, refused, step_and_query
 from tests.curator.records.test_records import it as it
 
@@ -42,6 +44,7 @@ def asked(it: Site, number: int, question: KmeansSum = SUM) -> tuple[FederatedSt
     return step, Query.model_validate_json(json.dumps({**fields, "name": step.name}))
 
 
+@pytest.mark.usefixtures("filter_alone")
 async def test_rows_count_while_they_have_not_spent_epsilon(it: Site) -> None:
     """Each round costs each row 1: the third gets zeros, and the debit stays one."""
     whole = SUM.query.sums(GRID.quantise(np.array(ROWS))).tolist()
@@ -55,6 +58,7 @@ async def test_rows_count_while_they_have_not_spent_epsilon(it: Site) -> None:
     assert await debits(it, "curator") == [str(2 * sums.MOST_RECORDS), "0", "0"]
 
 
+@pytest.mark.usefixtures("filter_alone")
 async def test_a_rate_beyond_epsilon_gets_zeros_from_rows(it: Site) -> None:
     dear = KmeansSum(GRID, Histogram(4, 2, GRID.steps, Fraction(50)))
     assert (await ask(it, *asked(it, 1, dear)))["contributed"]
@@ -78,3 +82,12 @@ async def test_terms_need_all_records(it: Site) -> None:
         "step_refused"
     )
     assert await debits(it) == []
+
+
+async def test_what_passes_the_terms_in_public_is_refused(it: Site) -> None:
+    """Rows have no paths: the rounds' own epsilons add up."""
+    for number in (1, 2):
+        assert (await ask(it, *asked(it, number)))["contributed"]
+    assert refused(await ask(it, *asked(it, 3))) == "path_overspent"
+    assert await debits(it) == ["2", "0"]
+    assert await spent(it) == [Fraction(2)] * len(ROWS)
