@@ -133,6 +133,8 @@ class FederatedRounds:
     hides as many vectors as the scope says.
     `scope(params)`: see PrivacyScope; `columns(params)`: columns of a record, None for any.
     `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
+    `next_sums(state)`: all that may be asked at once, the next one first, to be absorbed in any
+    order; None: one after the other;
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
     `aborted(state, sum) -> state`, None where the job fails with the round;
     `release(state) -> Outcome`; `preview(params, noise_share)`: the report before any sum;
@@ -156,6 +158,7 @@ class FederatedRounds:
     universe: Callable[[Any], tuple[str, ...]] | None = None
     forecast: Callable[[Any, Any], dict[str, Any]] | None = None
     budget: Callable[[Any], Fraction] | None = None
+    next_sums: Callable[[Any], Sequence[RecordSum]] | None = None
 
 
 @dataclass(frozen=True)

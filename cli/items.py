@@ -38,7 +38,11 @@ def import_items(
     curator: CuratorArgument,
     source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The file.")],
     form: Annotated[
-        Form, typer.Option("--format", help="A record a line: ids between blanks, JSON, or SPMF.")
+        Form,
+        typer.Option(
+            "--format",
+            help="A record a line: ids between blanks, JSON (a list, or items and time), or SPMF.",
+        ),
     ] = Form.TEXT,
     name: NameOption = "records",
 ) -> Answer:
@@ -51,7 +55,9 @@ def import_items(
         )
 
     def human() -> None:
-        say(f"  {answer['name']}: {answer['records']} records of {answer['items']} different items")
+        timed = ", each with a time" if answer["timed"] else ""
+        told = f"{answer['records']} records of {answer['items']} different items"
+        say(f"  {answer['name']}: {told}{timed}")
 
     return Answer(answer, human)
 

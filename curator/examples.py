@@ -96,6 +96,6 @@ RECORDS: dict[str, Any] = {
 }
 ITEMS_BODY: dict[str, Any] = body(
     {"text/plain": {**OCTETS, "example": "home news sports\nnews home\n"}},
-    "Or a list a line (`application/x-ndjson`).",
+    'Or a list a line (`application/x-ndjson`), or `{"items": [...], "time": ...}` in each.',
 )
 CONFIRMATION: dict[str, Any] = {"fingerprint": "NHUPmIyhFVMmCRkVYzKAoNtxLMjXrNZ8tbNvU3-2YCY"}

@@ -137,14 +137,14 @@ def examples_file(service: str) -> Path:
 
 def record_examples() -> None:
     """Keep of each answer that this run got, and of the example there is, the one that tells most.
-    Lists are cut to their first items."""
+    Lists are cut to their first items. What has a `$ref` is left out: tools would follow it."""
     for service in {service for service, *_ in _seen}:
         file = examples_file(service)
         known: Examples = json.loads(file.read_bytes()) if file.exists() else {}
         for own, operation, status, body in _seen:
-            if own == service:
+            new = _cut(json.loads(body))
+            if own == service and not _refers(new):
                 told = known.setdefault(operation, {})
-                new = _cut(json.loads(body))
                 told[status] = max((told[status], new), key=_worth) if status in told else new
         text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
         file.write_text(text + "\n", encoding="utf-8")
@@ -153,7 +153,13 @@ def record_examples() -> None:
 def _cut(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _cut(each) for name, each in value.items()}
-    return [_cut(each) for each in value[:MOST_ITEMS]] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_cut(each) for each in value if not _refers(each)][:MOST_ITEMS]
+    return value
+
+
+def _refers(value: Any) -> bool:
+    return '"$ref"' in json.dumps(value)
 
 
 def _worth(value: Any) -> tuple[int, int]:

@@ -90,14 +90,15 @@ class Counting(Generic[State]):
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
     """A run of given parameters; draws: whole noises in a sum; steps: what was asked so far, in
-    public figures; opened: sums of the first parts of a question that one round cannot carry;
+    public figures; opened: sums of some parts of a question that one round cannot carry, with the
+    first word of each;
     ended: an aborted round ended it early."""
 
     params: Any
     draws: Fraction
     state: State
     steps: tuple[dict[str, Any], ...] = ()
-    opened: tuple[Ints, ...] = ()
+    opened: tuple[tuple[int, Ints], ...] = ()
     ended: bool = False
 
 
@@ -113,23 +114,31 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
     def question(run: Run[State]) -> Question | None:
         return None if run.ended else counting.questions(run.params, run.draws).ask(run.state)
 
-    def next_sum(run: Run[State]) -> CountSum | None:
+    def next_sums(run: Run[State]) -> Sequence[CountSum]:
+        """Parts that are not opened yet. Before anything is, the first part alone: its round makes
+        the debit, and whoever misses it stays out."""
         found = question(run)
         if found is None:
-            return None
+            return ()
         if int(found.sizes.sum()) > MOST_CELLS:
             raise NotOverCurators(f"a question has more than {MOST_CELLS} cells")
-        return sum_of(counting.counter, found).parts[len(run.opened)]
+        opened = {first for first, _ in run.opened}
+        left = [part for part in sum_of(counting.counter, found).parts if part.first not in opened]
+        return left if run.steps else left[:1]
+
+    def next_sum(run: Run[State]) -> CountSum | None:
+        return next(iter(next_sums(run)), None)
 
     def absorb(run: Run[State], asked: RecordSum, opened: Ints) -> Run[State]:
         found = question(run)
         assert found is not None
         assert isinstance(asked, CountSum)
-        words = (*run.opened, opened)
+        parts = sorted((*run.opened, (asked.first, opened)), key=lambda part: part[0])
         run = replace(run, steps=(*run.steps, _figures(found, asked)))
-        if len(words) < len(asked.parts):
-            return replace(run, opened=words)
+        if len(parts) < len(asked.parts):
+            return replace(run, opened=tuple(parts))
         algorithm = counting.questions(run.params, run.draws)
+        words = [words for _, words in parts]
         state = algorithm.absorb(run.state, found, Opened(found, asked.whole(words)))
         return replace(run, state=state, opened=())
 
@@ -152,6 +161,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         scope=scope,
         first=first,
         next_sum=next_sum,
+        next_sums=next_sums,
         absorb=absorb,
         aborted=aborted,
         release=release,

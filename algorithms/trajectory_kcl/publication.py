@@ -1,4 +1,4 @@
-"""What leaves a job: the table without record ids, its rows shuffled, and a plot of it.
+"""What leaves a job: the table without record ids, its rows shuffled.
 
 Spec: trajectory-kcl, section 2 (output). The order of rows would link the table to other releases.
 """
@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-from algorithms.contract import Plot, ResultFile
+from algorithms.contract import ResultFile
 from algorithms.datasets.trajectories import ABSENT, Attribute, Ints
-from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.table import PairTable
 from tacit.randomness import NoiseSource
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _BATCH: Final = 8192
-_INCHES: Final = (5.4, 3.6)
 
 
 def shuffled(records: int, source: NoiseSource) -> Ints:
@@ -75,19 +70,3 @@ def trajectories_file(
 
 def _plain(time: float) -> int | float:
     return int(time) if time.is_integer() else time
-
-
-def plots(table: PairTable, order: Ints) -> tuple[Plot, ...]:
-    """Lengths of the published paths; none without matplotlib."""
-    if not can_draw():
-        return ()
-    from matplotlib.ticker import MaxNLocator
-
-    counts = np.bincount(table.lengths[order])
-
-    def fill(axes: Axes) -> None:
-        axes.bar(np.arange(len(counts)), counts, color=BLUE)
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
-
-    return (picture("trajectory-kcl", "lengths", fill, _INCHES),)

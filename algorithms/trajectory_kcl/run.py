@@ -21,7 +21,8 @@ from algorithms.trajectory_kcl.incidence import alive, build
 from algorithms.trajectory_kcl.mining import check_size, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
 from algorithms.trajectory_kcl.parameters import Method, Model, Parameters, Utility
-from algorithms.trajectory_kcl.publication import plots, shuffled, trajectories_file
+from algorithms.trajectory_kcl.pictures import plots
+from algorithms.trajectory_kcl.publication import shuffled, trajectories_file
 from algorithms.trajectory_kcl.report import privacy_report, verification
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, code

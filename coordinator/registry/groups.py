@@ -97,7 +97,9 @@ async def _members(transaction: Transaction, ids: Sequence[str], *, made_before:
 def _refused(reason: str, places: list[int]) -> GroupRefused:
     errors = tuple(FieldError(f"/curators/{place}", reason) for place in places[:NAMED])
     return GroupRefused(
-        f"{len(places)} of the curators: {reason}", errors=errors, extra={"count": len(places)}
+        f"{len(places)} of the curators named cannot be members",
+        errors=errors,
+        extra={"count": len(places)},
     )
 
 

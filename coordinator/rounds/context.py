@@ -35,6 +35,12 @@ from tacit.wire import format_instant
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 
 
+@lru_cache(maxsize=2)
+def accepted_sets(text: str) -> tuple[Signed[AcceptedSet], ...]:
+    """The signed sets of a stored round: two steps need them, and they are long."""
+    return tuple(ACCEPTED_SETS.validate_json(text))
+
+
 @dataclass(frozen=True)
 class Conduct:
     """What every transition needs."""

@@ -21,9 +21,9 @@ from coordinator.registry.answers import answered, gather
 from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import (
-    ACCEPTED_SETS,
     Conduct,
     RoundAborted,
+    accepted_sets,
     failure,
     peers_of,
     salt_of,
@@ -66,7 +66,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
     """frozen -> verified: verifications, chunks to everyone, verdicts, and the manifest."""
     descriptor = signed_descriptor(row).statement
     peers = await peers_of(conduct, descriptor)
-    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
+    accepted = accepted_sets(row.accepted or "[]")
     candidates = await asyncio.to_thread(candidates_of, descriptor, accepted)
     verified = await _verifications(row, peers)
     verifications = check_verifications(
@@ -86,7 +86,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
             RoundState.FROZEN,
             state=RoundState.VERIFIED,
             verified_at=conduct.clock.now(),
-            verdicts=_VERDICTS.dump_json(verdicts).decode(),
+            verdicts=_VERDICTS.dump_json(verdicts, exclude_none=True).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
             refused=candidates.curators - manifest.count,

@@ -89,8 +89,7 @@ class Steps:
         except (ValidationError, sums.SumRefused) as error:
             reason = str(error) if isinstance(error, sums.SumRefused) else "the step is malformed"
             raise StepRefused(reason) from None
-        timeless = not isinstance(step.columns[0], RegisterStatistic)
-        if timeless and descriptor.window != ALWAYS:
+        if isinstance(step.columns[0], str) and descriptor.window != ALWAYS:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
         if step.terms is not None:
             self.restore.check_after(step.terms.opened)

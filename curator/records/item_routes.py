@@ -19,9 +19,9 @@ from curator.store import item_tables as store
 from curator.web import DatabasePart, Owner
 from tacit.answers.hosting import ItemTables, KeptItems
 from tacit.encoders.count_sums import MOST_SEQUENCES
-from tacit.encoders.counts import Lists
+from tacit.encoders.counts import Ints, Lists
 from tacit.query.words import Identifier
-from tacit.records import sequences_files, transactions_files
+from tacit.records import sequences_files, timed_ndjson, transactions_files
 
 Kind = Literal["sequences", "transactions"]
 Form = Literal["text", "ndjson", "spmf"]
@@ -32,16 +32,20 @@ FormName = Annotated[
     Form,
     Parameter(
         alias="format",
-        description="text: a record a line, items between blanks; ndjson: a list a line; "
+        description="text: a record a line, items between blanks; ndjson: a list a line, or an "
+        "object of `items` and `time` a line; "
         "spmf: -1 after an item, -2 at the end (sequences only).",
     ),
 ]
 NamedCurator = Annotated[Identifier, Parameter(description="Whose table it is.")]
 
 
-def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists]:
-    """The ids of a file's items, and its records. Raises BadRecords, MalformedRow, which names line
-    and item, TooManyRows."""
+def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists, Ints | None]:
+    """The ids of a file's items, its records, and the time of each if they have times. Raises
+    BadRecords, MalformedRow, which names line and item, TooManyRows."""
+    times = None
+    if form == "ndjson":
+        content, times = timed_ndjson.split(content)
     stream = io.BytesIO(content)
     if kind == "sequences":
         readers = {
@@ -59,7 +63,7 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
         universe, lists = sets.items, Lists(sets.values, sets.offsets)
     if lists.count > MOST_SEQUENCES:
         raise BadRecords(f"a table has at most {MOST_SEQUENCES} records")
-    return universe, lists
+    return universe, lists, times
 
 
 def add_items(app: FastAPI) -> None:
@@ -88,12 +92,18 @@ def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
     ) -> dict[str, Any]:
         async with database.reading() as transaction:  # strangers make nobody read a file
             await statement.find(transaction, curator, caller)
-        universe, lists = await asyncio.to_thread(read, kind, form, await request.body())
+        universe, lists, times = await asyncio.to_thread(read, kind, form, await request.body())
         async with database.begin(large=True) as transaction:
             row, _ = await statement.find(transaction, curator, caller)
             place = (row.key, kind, name)
-            await store.put(transaction, place, universe, lists, clock.now())
-        return {"curator": curator, "name": name, "records": lists.count, "items": len(universe)}
+            await store.put(transaction, place, universe, lists, times, clock.now())
+        return {
+            "curator": curator,
+            "name": name,
+            "records": lists.count,
+            "items": len(universe),
+            "timed": times is not None,
+        }
 
     @app.get(
         f"/v1/curators/{{curator_id}}/{kind}",
@@ -108,7 +118,9 @@ def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
         async with database.reading() as transaction:
             row, _ = await statement.find(transaction, curator_id, caller)
             found = await store.outlines(transaction, row.key, kind)
-        tables = [{"name": each.name, "records": each.records} for each in found]
+        tables = [
+            {"name": each.name, "records": each.records, "timed": each.timed} for each in found
+        ]
         return {"curator": curator_id, "tables": tables}
 
     @app.delete(

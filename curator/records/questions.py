@@ -25,11 +25,12 @@ from curator.store import records as store
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
 from tacit.encoders.sums import Ints, RowSum, encoded, moved
-from tacit.protocol.federation import FederatedColumn
+from tacit.protocol.federation import ALWAYS, FederatedColumn
 from tacit.query.fields import Window
 from tacit.query.functions import Encoded
 from tacit.query.query import Query
 from tacit.randomness import SecureRandom
+from tacit.records.timed_ndjson import microseconds
 
 
 @dataclass(frozen=True)
@@ -155,17 +156,21 @@ class ItemQuestion:
         self,
         transaction: Transaction,
         query: Query,
-        window: Window,  # noqa: ARG002
+        window: Window,
         keys: tuple[int, int],
     ) -> dict[int, Lists]:
-        """Lists by key, over the question's universe; an item that it lacks is place -1."""
+        """Lists by key, over the question's universe; an item that it lacks is place -1. Records
+        outside the window are empty, and a table of records without time is none in any."""
         places = {item: place for place, item in enumerate(self.universe)}
         found = {}
         for each in await item_store.tables(transaction, self.table, keys, self.seen):
-            if each.lists.count <= query.max_readings:
+            lists: Lists | None = each.lists
+            if window != ALWAYS:
+                lists = each.within(microseconds(window.start), microseconds(window.end))
+            if lists is not None and lists.count <= query.max_readings:
                 known = np.array([places.get(item, -1) for item in each.universe], np.int32)
-                items = known[each.lists.items] if known.size else each.lists.items
-                found[each.curator] = Lists(items, each.lists.starts)
+                items = known[lists.items] if known.size else lists.items
+                found[each.curator] = Lists(items, lists.starts)
         return found
 
     async def admitted(

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select
 
 from common.store.transactions import Transaction
 from curator.store.tables import item_tables
-from tacit.encoders.counts import Lists
+from tacit.encoders.counts import Ints, Lists
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,25 @@ class Outline:
 
     name: str
     records: int
+    timed: bool
 
 
 @dataclass(frozen=True, eq=False)
 class StoredItems:
-    """A table: its records, over the ids of its own universe."""
+    """A table: its records, over the ids of its own universe; times (n,): of each record, in
+    microseconds since 1970; None where they have none."""
 
     curator: int
     universe: tuple[str, ...]
     lists: Lists
+    times: Ints | None = None
+
+    def within(self, start: int, end: int) -> Lists | None:
+        """The records from a time until before another one, the others empty; None without
+        times."""
+        if self.times is None:
+            return None
+        return self.lists.only((self.times >= start) & (self.times < end))
 
 
 async def put(
@@ -37,6 +47,7 @@ async def put(
     place: tuple[int, str, str],
     universe: Sequence[str],
     lists: Lists,
+    times: Ints | None,
     now: datetime,
 ) -> None:
     """Store a table in place of the one before. place: key of the curator, kind, name."""
@@ -52,6 +63,7 @@ async def put(
             items=lists.items.astype("<i4").tobytes(),
             starts=lists.starts.astype("<i8").tobytes(),
             stored=now,
+            times=None if times is None else times.astype("<i8").tobytes(),
         )
     )
 
@@ -71,11 +83,17 @@ async def drop(transaction: Transaction, place: tuple[int, str, str]) -> None:
 async def outlines(transaction: Transaction, curator: int, kind: str) -> list[Outline]:
     """The tables of a kind that a curator has, by name."""
     query = (
-        select(item_tables.c.name, item_tables.c.records)
+        select(
+            item_tables.c.name,
+            item_tables.c.records,
+            item_tables.c.times.is_not(None).label("timed"),
+        )
         .where(item_tables.c.curator == curator, item_tables.c.kind == kind)
         .order_by(item_tables.c.name)
     )
-    return [Outline(row.name, row.records) for row in await transaction.execute(query)]
+    return [
+        Outline(row.name, row.records, bool(row.timed)) for row in await transaction.execute(query)
+    ]
 
 
 async def tables(
@@ -101,6 +119,7 @@ async def tables(
                 np.frombuffer(row.items, "<i4").astype(np.int32),
                 np.frombuffer(row.starts, "<i8").astype(np.int64),
             ),
+            None if row.times is None else np.frombuffer(row.times, "<i8").astype(np.int64),
         )
         for row in await transaction.execute(query)
     ]

@@ -37,9 +37,9 @@ class ListOfHostedParties(Answer):
 
 
 class ReplacementsBegun(Answer):
-    """The parties whose identities are being replaced."""
+    """How many parties' identities are being replaced from now on."""
 
-    begun: list[str]
+    begun: int
 
 
 class WaitingReplacement(Answer):
@@ -113,19 +113,23 @@ class KeptTable(Answer):
 
 
 class KeptItems(Answer):
-    """A table of sequences or sets of items that was stored. `items`: different ones."""
+    """A table of sequences or sets of items that was stored. `items`: different ones; `timed`:
+    whether records have a time, so that a job with a window counts them."""
 
     curator: str
     name: str
     records: int
     items: int
+    timed: bool
 
 
 class ItemTableSize(Answer):
-    """A table of sequences or sets of items, and how many records it has."""
+    """A table of sequences or sets of items, how many records it has, and whether these have a
+    time."""
 
     name: str
     records: int
+    timed: bool
 
 
 class ItemTables(Answer):

@@ -40,7 +40,7 @@ from tacit.wire import Binary, Exact, Instant, WireModel, require
 
 ALWAYS: Final = Window(start=datetime(1970, 1, 1, tzinfo=UTC), end=datetime(2200, 1, 1, tzinfo=UTC))
 """The window of rows of a table: rows have no timestamps, so that all jobs overlap in a record's
-ledger."""
+ledger. Of sequences and sets unless another one is given."""
 DESCRIPTOR_LABEL: Final = "tacit report collection"
 MOST_COLUMNS: Final = 256
 MOST_REPORT_BYTES: Final = 1 << 18
@@ -111,8 +111,9 @@ class Federation(WireModel):
 
     `columns`: names of the curator's own table, or its sequences or sets of items of one name, or
     statistics of its registers over `window`;
-    `label`: the column with the class of a row, which is sent as it is. `schedule`: statistics
-    over one period after the other, instead of a window.
+    `label`: the column with the class of a row, which is sent as it is. `window`: statistics need
+    one, and of sequences or sets it takes those whose time lies in it, none without a time; rows
+    have no time. `schedule`: one period after the other, instead of a window.
     `collusion`: unless given, no curator, and all aggregators of a quorum but one. `deadline`:
     seconds that a round, or the collection of reports, stays open. `n_hint`: a public guess of the
     records in total, for the forecast alone.
@@ -154,7 +155,7 @@ class Federation(WireModel):
     def _schedule(cls, schedule: Schedule | None, info: ValidationInfo) -> Schedule | None:
         if schedule is not None:
             columns = info.data.get("columns", ())
-            require(not _timeless(columns), None, "rows of a table have no time")
+            require(not _of_table(columns), None, "rows of a table have no time")
             require(info.data.get("window") is None, None, "the schedule says the windows")
         return schedule
 
@@ -169,8 +170,13 @@ class Federation(WireModel):
             raise PydanticCustomError(
                 "bad_parameter", "columns: a table of sequences or sets stands alone"
             )
-        if self.of_table and self.window not in (None, ALWAYS):
+        if _of_table(self.columns) and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
+        timed = self.schedule is not None or self.window not in (None, ALWAYS)
+        if self.collect == "reports" and self.items and timed:
+            raise PydanticCustomError(
+                "bad_parameter", "window: reports are of a whole table of sequences or sets"
+            )
         if not self.of_table and self.window is None and self.schedule is None:
             raise PydanticCustomError("bad_parameter", "window: statistics need one")
         if self.n_max < self.min_participants:
@@ -179,8 +185,8 @@ class Federation(WireModel):
 
     @property
     def of_table(self) -> bool:
-        """Whether the records are those of a table, which have no time."""
-        return _timeless(self.columns)
+        """Whether the records are those of a table: what each says does not change."""
+        return any(isinstance(column, str | ItemTable) for column in self.columns)
 
     @property
     def items(self) -> str | None:
@@ -214,10 +220,6 @@ def column_name(item: FederatedColumn) -> str:
 
 def _of_table(columns: Sequence[FederatedColumn]) -> bool:
     return any(isinstance(column, str) for column in columns)
-
-
-def _timeless(columns: Sequence[FederatedColumn]) -> bool:
-    return any(isinstance(column, str | ItemTable) for column in columns)
 
 
 # --- rounds --------------------------------------------------------------------------------------

@@ -43,7 +43,6 @@ from tacit.protocol.agreement import (
     parts_text,
 )
 from tacit.protocol.round import (
-    VERDICT_LABEL,
     VERIFICATION_LABEL,
     AcceptedSet,
     Manifest,
@@ -208,9 +207,7 @@ def _candidates_of(
         parts = item.parts or ()
         if parts != listed:  # mostly all hold the same
             listed, covered = parts, sets.pack(_covered(descriptor, parts))
-        if not sets.is_subset(covered, item.members):
-            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
-        alone.append(sets.difference(item.members, covered))
+        alone.append(_alone(item, covered, size))
         common = set(parts) if common is None else common & set(parts)
     chosen = tuple(sorted(common or (), key=lambda part: part.order))
     lone = sets.intersection(alone)
@@ -222,6 +219,21 @@ def _candidates_of(
     found = Candidates(numbers, chosen, size, digest)
     check_count(descriptor.query, found.curators)
     return found
+
+
+def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
+    """A set's lone numbers: a bitmap over the roster. `covered`: those of its parts."""
+    if item.members is not None:
+        if not sets.is_subset(covered, item.members):
+            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
+        return sets.difference(item.members, covered)
+    try:
+        lone = sets.decompressed(item.lone or b"", size)
+    except ValueError:
+        raise ManifestRefused("an accepted set is malformed") from None
+    if sets.difference(lone, covered) != lone:
+        raise ManifestRefused("an accepted set lists a curator alone and in a part")
+    return lone
 
 
 def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
@@ -337,9 +349,8 @@ def check_verifications(
 ) -> tuple[Verification, ...]:
     """The verifications by index: of all aggregators, over these candidates. Raises
     VerificationRefused."""
-    found = _of_all(
-        descriptor, VERIFICATION_LABEL, verifications, VerificationRefused, "verification"
-    )
+    labels = [VERIFICATION_LABEL] * len(verifications)
+    found = _of_all(descriptor, labels, verifications, VerificationRefused, "verification")
     for item in found:
         if item.candidates_hash != candidates.hash or item.items != candidates.items:
             raise VerificationRefused(f"{item.aggregator} verified other candidates")
@@ -354,15 +365,12 @@ def verdict_of(
     outcomes: NDArray[np.uint8],
 ) -> Verdict:
     """What an aggregator says of the candidates; outcomes (items,): values of `Outcome`."""
-    counted = outcomes == Outcome.ACCEPTED
     return Verdict(
         round=descriptor.round,
         descriptor_hash=descriptor.digest(),
         aggregator=aggregator,
         candidates_hash=candidates.hash,
         shares_hashes=tuple(item.shares_hash for item in verifications),
-        members=sets.pack(candidates.numbers(counted)),
-        parts=candidates.parts_of(counted),
         reasons={
             reason: sets.pack(outcomes == outcome)
             for outcome, reason in _REASONS.items()
@@ -375,32 +383,36 @@ def check_verdicts(
     descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Signed[Verdict]]
 ) -> tuple[Verdict, ...]:
     """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
-    found = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
-    counts: dict[bytes, tuple[bytes, tuple[ProvedPart, ...]]] = {}
+    labels = [signed.statement.label for signed in verdicts]
+    found = _of_all(descriptor, labels, verdicts, ManifestRefused, "verdict")
     for item in found:
         if item.candidates_hash != candidates.hash:
             raise ManifestRefused(f"{item.aggregator} decided on other candidates")
         if len(item.shares_hashes) != len(descriptor.aggregators):
             raise ManifestRefused("a verdict names the shares of too few aggregators, or of more")
         counted = ~_refused(candidates, item)
-        alike = counted.tobytes()  # mostly all count the same
-        if alike not in counts:
-            counts[alike] = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
-        if counts[alike] != (item.members, item.parts):
+        listed = item.members, item.parts
+        if listed != (None, None) and listed != _listing(candidates, counted):
             raise ManifestRefused("a verdict counts others than those it gives no reason against")
     return found
 
 
+def _listing(candidates: Candidates, counted: Bits) -> tuple[bytes, tuple[ProvedPart, ...]]:
+    """Members and parts of those that count."""
+    return sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
+
+
 def _of_all(
     descriptor: RoundDescriptor,
-    label: str,
+    labels: Sequence[str],
     statements: Sequence[Signed[Statement]],
     refused: type[Conflict],
     what: str,
 ) -> tuple[Statement, ...]:
-    """One signed statement of each aggregator about this round, by index. Raises `refused`."""
+    """One signed statement of each aggregator about this round, by index; for each the label that
+    it is signed with. Raises `refused`."""
     found: dict[int, Statement] = {}
-    for signed in statements:
+    for label, signed in zip(labels, statements, strict=True):
         item = signed.statement
         try:
             index = descriptor.index_of(item.aggregator)
@@ -436,18 +448,18 @@ def proved_manifest_of(
     """The one manifest that all signed sets, through their candidates, and all verdicts give, as
     `check_verdicts` found these. Raises TooFewParticipants.
     """
-    counted = counted_by_all(candidates, verdicts)
-    members = candidates.numbers(counted)
-    check_count(descriptor.query, int(members.sum()))
+    members, parts = _listing(candidates, counted_by_all(candidates, verdicts))
+    count = sets.count(members)
+    check_count(descriptor.query, count)
     return Manifest(
         round=descriptor.round,
         descriptor_hash=descriptor.digest(),
         quorum=tuple(range(len(descriptor.aggregators))),
-        members=sets.pack(members),
-        count=int(members.sum()),
+        members=members,
+        count=count,
         contributions=(),
         salt=salt,
-        parts=candidates.parts_of(counted),
+        parts=parts,
     )
 
 

@@ -146,10 +146,7 @@ async def test_two_verdicts_stop_the_round_before_anything_is_opened(alliance: A
         accepted, verdicts = await current.verdicts()
         found = candidates_of(current.descriptor, accepted)
         other = verdicts[LIAR].statement.model_copy(
-            update={
-                "members": b"\x07",
-                "reasons": {ProofReason.PROOF: b"\x08"},
-            }
+            update={"reasons": {ProofReason.PROOF: b"\x08"}}
         )
         assert found.items == 4
         identity = federation.peers[LIAR].part(Aggregator).keyring.identity

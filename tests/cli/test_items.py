@@ -26,7 +26,7 @@ def test_a_file_in_listed_and_gone(deployment: Deployment, tmp_path: Path) -> No
     shown = tacit(deployment, "import", "sequences", "house-1", str(file), *form)
     assert "visits: 2 records of 2 different items" in shown
     listed = json.loads(tacit(deployment, "list", "sequences", "house-1", "--json"))
-    assert listed["tables"] == [{"name": "visits", "records": 2}]
+    assert listed["tables"] == [{"name": "visits", "records": 2, "timed": False}]
     tacit(deployment, "import", "transactions", "house-1", str(file), *form, code=2)
     file.write_text("home -1 news -1 -2\nnews\n")
     tacit(deployment, "import", "sequences", "house-1", str(file), *form, code=2)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import httpx
 import pytest
 import schemathesis
@@ -16,9 +17,11 @@ from schemathesis import Case
 
 from cli.deployment import Deployment, Running, ServiceAddress, pair
 from common.web.problems import TYPE_PREFIX
+from common.web.wire import CBOR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+schemathesis.serializer.alias(CBOR, "application/octet-stream")
 CASES = 40
 MEANT = {
     "aggregator_unreachable",  # a made-up address, where nobody answers
@@ -63,12 +66,18 @@ def test_no_made_up_request_breaks_a_service(deployment: Deployment, kind: str) 
         tokens.append(coordinators_token(deployment, service))
     schema = schemathesis.openapi.from_url(f"{service.url}/openapi.json")
     seen: Counter[int] = Counter()
+    in_cbor = 0
     broken: list[str] = []
     client = httpx.Client(base_url=service.url, timeout=30)
 
     def check(case: Case) -> None:
+        nonlocal in_cbor
         token = tokens[seen.total() % len(tokens)]
         kwargs = case.as_transport_kwargs(headers={"Authorization": f"Bearer {token}"})
+        if "json" in kwargs and seen.total() % 3 == 0:  # any JSON body is taken in CBOR, too
+            kwargs["data"] = cbor2.dumps(kwargs.pop("json"))
+            kwargs["headers"]["Content-Type"] = CBOR
+            in_cbor += 1
         answer = _send(client, kwargs)
         seen[answer.status_code] += 1
         name = problem_of(answer)
@@ -98,6 +107,7 @@ def test_no_made_up_request_breaks_a_service(deployment: Deployment, kind: str) 
     assert not broken, sorted(set(broken))
     print(kind, sum(seen.values()), "requests", dict(sorted(seen.items())))
     assert seen.total() > 500
+    assert in_cbor > 50
 
 
 def _send(client: httpx.Client, kwargs: dict[str, Any]) -> httpx.Response:

@@ -14,54 +14,52 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from fractions import Fraction
 from typing import Any, Final
 
-import numpy as np
 from sqlalchemy.exc import IntegrityError
 
-from algorithms import catalogue
-from algorithms.contract import FederatedRounds, PrivacyScope
 from common.store.database import exclusive
+from common.store.transactions import Transaction
 from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
-from coordinator.jobs.federated import account
+from coordinator.jobs.federated import account, matters
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
-from coordinator.jobs.federated.preparation import plan_from
-from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, one_debit, step_of_sum
+from coordinator.jobs.federated.matters import Asking, Matter
+from coordinator.jobs.federated.queries import asking, one_debit, step_of_sum
 from coordinator.jobs.federated.statements import completed, under_one_debit
+from coordinator.models.budget_events import Draft
 from coordinator.models.job import JobState
 from coordinator.queries import queries
 from coordinator.rounds import opening
 from coordinator.rounds.context import signed_descriptor
-from coordinator.rounds.opening import OpenRequest
+from coordinator.rounds.opening import OpenRequest, Prepared
 from coordinator.store import job_steps, registry
 from coordinator.store import jobs as store
 from coordinator.store import queries as query_store
 from coordinator.store import rounds as round_store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
+from coordinator.store.queries import QueryRow
 from coordinator.store.rounds import RoundHead
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.encoders.count_sums import MOST_PARTS
-from tacit.encoders.sums import RecordSum, length
-from tacit.encoders.sums import read as read_sum
+from tacit.encoders.sums import RecordSum
 from tacit.errors import Conflict, DomainError
-from tacit.protocol.federation import (
-    MOST_ATTEMPTS,
-    AbortedAttempt,
-    FederatedStep,
-    Federation,
-    JobTerms,
-)
+from tacit.protocol.federation import MOST_ATTEMPTS, AbortedAttempt, FederatedStep, JobTerms
 from tacit.protocol.round import AbortStatement, RoundState
-from tacit.query.functions import parts
-from tacit.query.query import Query
 from tacit.report.model import PrivacyReport
 
 CANCELLED: Final = "the job was cancelled"
 KEPT_STATES: Final = 16
+_DONE: Final = {
+    RoundState.OPEN: 0.25,
+    RoundState.FROZEN: 0.5,
+    RoundState.VERIFIED: 0.6,
+    RoundState.COMMITTED: 0.75,
+    RoundState.RELEASED: 1.0,
+    RoundState.ABORTED: 1.0,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,18 +71,13 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Matter:
-    """What does not change during a job."""
+class PreparedStep:
+    """What is stored when a step's round is opened; debited: the event of a job's one debit."""
 
-    rounds: FederatedRounds
-    params: Any
-    scope: PrivacyScope
-    plan: JobPlan
-
-    @property
-    def federation(self) -> Federation:
-        """Which curators it asks, and under which assumptions."""
-        return self.plan.federation
+    query: QueryRow
+    prepared: Prepared
+    step: StepRow
+    debited: Draft | None
 
 
 class Rounds:
@@ -95,40 +88,44 @@ class Rounds:
         self._known: dict[str, Known] = {}
 
     async def drop(self, job: JobRow) -> None:
-        """Abort the round in progress."""
+        """Abort the rounds in progress."""
         async with self._conduct.database.begin() as transaction:
             steps = await job_steps.of_job(transaction, job.id)
-            if steps and steps[-1].round_id is not None:
-                await round_store.wish_end(transaction, steps[-1].round_id, CANCELLED)
-        if steps:
-            self._desk.woken(steps[-1].round_id)
+            open_ = [head.id for head in await _heads(transaction, steps) if not _over(head)]
+            for round_id in open_:
+                await round_store.wish_end(transaction, round_id, CANCELLED)
+        for round_id in open_:
+            self._desk.woken(round_id)
 
     async def carry(self, job: JobRow) -> bool:
         """Make the transition that is due; return whether there was one."""
         async with self._conduct.database.reading() as transaction:
             steps = await job_steps.of_job(transaction, job.id)
-        matter = await asyncio.to_thread(_matter, job, steps)
+        matter = await asyncio.to_thread(matters.matter_of, job, steps)
         async with self._conduct.database.reading() as transaction:
-            head = await _head(transaction, steps[-1]) if steps else None
-        if head is not None and head.state not in (RoundState.RELEASED, RoundState.ABORTED):
-            await self._tell(job, matter, steps, head)
+            heads = await _heads(transaction, steps)
+        if not all(map(_over, heads)):
+            await self._tell(job, matter, steps, heads)
             return False
         state = await self._state(job, matter, steps)
-        if head is not None and head.state is RoundState.ABORTED:
-            asked = await asyncio.to_thread(_asked, steps[-1])
-            if (attempts := await self._attempts(matter, steps[-1])) is not None:
-                await self._ask(job, matter, len(steps) + 1, asked, attempts)
-                return True
-            state = matter.rounds.aborted(state, asked)
-            if state is None:
-                raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
-            asked_next = None
+        failed = _failed(steps, heads)
+        due: list[Asking] = []
+        for row, head in failed:
+            asked = await asyncio.to_thread(matters.asked_in, row)
+            if (attempts := await self._attempts(matter, row)) is None:
+                state = matter.rounds.aborted(state, asked)
+                if state is None:
+                    raise JobEnded(RoundFailed(extra={"round": head.id, "reason": head.reason}))
+                due = []
+                break
+            due.append(Asking(asked, attempts))
+        if not failed:
+            sums = await asyncio.to_thread(matters.next_sums, matter, state)
+            due = [Asking(asked) for asked in sums]
+        if due:
+            await self._ask(job, matter, len(steps) + 1, due)
         else:
-            asked_next = await asyncio.to_thread(matter.rounds.next_sum, state)
-        if asked_next is None:
             await self._conclude(job, matter, state, steps)
-        else:
-            await self._ask(job, matter, len(steps) + 1, asked_next)
         return True
 
     # --- asking ----------------------------------------------------------------------------------
@@ -150,19 +147,42 @@ class Rounds:
             return None
         return (*before, AbortedAttempt(round=row.round_id, aborts=aborts))
 
-    async def _ask(
-        self,
-        job: JobRow,
-        matter: Matter,
-        number: int,
-        asked: RecordSum,
-        aborted: tuple[AbortedAttempt, ...] = (),
-    ) -> None:
-        """Open the round of one step: step, query and round are stored together."""
+    async def _ask(self, job: JobRow, matter: Matter, number: int, due: Sequence[Asking]) -> None:
+        """Open the rounds of steps from a number on: all of them, their steps and queries are
+        stored together."""
         conduct = self._conduct
         if number == 1:
-            matter = await self._with_terms(job, matter, asked)
-        step, query = step_of_sum(matter.plan, number, asked, matter.scope, aborted)
+            matter = await self._with_terms(job, matter, due[0].asked)
+        opened = [
+            await self._prepared(job, matter, place, each) for place, each in enumerate(due, number)
+        ]
+        try:
+            async with conduct.database.begin() as transaction:
+                await exclusive(transaction, "queries")
+                there = await store.find(transaction, job.id, lock=True)
+                if there is None or there.state is not JobState.RUNNING or there.cancelling:
+                    return
+                for each in opened:
+                    if await queries.known(transaction, each.query.query) is None:
+                        await query_store.add(transaction, each.query, scheduled=False)
+                    await opening.add(conduct, transaction, each.prepared)
+                    if each.debited is not None:
+                        await conduct.ledger.append(transaction, [each.debited])
+                    await job_steps.add(transaction, each.step)
+                await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
+        except IntegrityError:
+            return  # another replica opens it
+        except Conflict as error:
+            raise JobEnded(error) from None
+        self._desk.woken(None)
+        self._desk.changed()
+
+    async def _prepared(
+        self, job: JobRow, matter: Matter, number: int, due: Asking
+    ) -> PreparedStep:
+        """A step whose round could be opened; nothing is stored."""
+        conduct = self._conduct
+        step, query = step_of_sum(matter.plan, number, due.asked, matter.scope, due.aborted)
         terms = matter.plan.terms
         chosen = None if terms is None else terms.aggregators
         paid = terms is not None and not step.of_first_question
@@ -183,35 +203,13 @@ class Rounds:
         except DomainError:
             self._give_up_late(job, matter)
             raise
-        now = conduct.clock.now()
-        stored = StepRow(
-            job.id,
-            number,
-            step.model_dump_json(exclude_none=True),
-            row.id,
-            prepared.signed.statement.round,
-            now,
-        )
-        try:
-            async with conduct.database.begin() as transaction:
-                await exclusive(transaction, "queries")
-                there = await store.find(transaction, job.id, lock=True)
-                if there is None or there.state is not JobState.RUNNING or there.cancelling:
-                    return
-                if await queries.known(transaction, query) is None:
-                    await query_store.add(transaction, row, scheduled=False)
-                await opening.add(conduct, transaction, prepared)
-                if terms is not None and not paid:
-                    event = account.debited(job.id, terms, prepared.signed.statement.round)
-                    await conduct.ledger.append(transaction, [event])
-                await job_steps.add(transaction, stored)
-                await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
-        except IntegrityError:
-            return  # another replica opens it
-        except Conflict as error:
-            raise JobEnded(error) from None
-        self._desk.woken(None)
-        self._desk.changed()
+        name = prepared.signed.statement.round
+        text = step.model_dump_json(exclude_none=True)
+        stored = StepRow(job.id, number, text, row.id, name, conduct.clock.now())
+        debited = None
+        if terms is not None and not paid:
+            debited = account.debited(job.id, terms, name)
+        return PreparedStep(row, prepared, stored, debited)
 
     async def _with_terms(self, job: JobRow, matter: Matter, asked: RecordSum) -> Matter:
         """With what its first step promises for all, if the job is debited once."""
@@ -224,7 +222,7 @@ class Rounds:
         )
         if budget is None:
             return matter
-        state = await asyncio.to_thread(_first, matter)
+        state = await asyncio.to_thread(matters.first_state, matter)
         terms = JobTerms.of(
             query,
             opened=job.started or job.created,
@@ -249,19 +247,16 @@ class Rounds:
             raise JobEnded(RoundFailed("the next round cannot be opened"))
 
     async def _tell(
-        self, job: JobRow, matter: Matter, steps: Sequence[StepRow], head: RoundHead
+        self, job: JobRow, matter: Matter, steps: Sequence[StepRow], heads: Sequence[RoundHead]
     ) -> None:
-        state = await self._state(job, matter, steps[:-1])
-        collecting = head.state is RoundState.OPEN
-        stage = ("collecting" if head.announced else "open") if collecting else "aggregating"
-        planned = max(1, matter.rounds.planned(state), len(steps))
-        share = {
-            RoundState.OPEN: 0.25,
-            RoundState.FROZEN: 0.5,
-            RoundState.VERIFIED: 0.6,
-            RoundState.COMMITTED: 0.75,
-        }
-        await self._desk.tell(job, stage, (len(steps) - 1 + share[head.state]) / planned)
+        """The stage of the slowest round, and the share of all that is done."""
+        waiting = [place for place, head in enumerate(heads) if not _over(head)]
+        state = await self._state(job, matter, steps[: waiting[0]])
+        slowest = min((heads[place] for place in waiting), key=lambda head: _DONE[head.state])
+        collecting = slowest.state is RoundState.OPEN
+        stage = ("collecting" if slowest.announced else "open") if collecting else "aggregating"
+        planned = max(1, matter.rounds.planned(state), len(heads))
+        await self._desk.tell(job, stage, sum(_DONE[head.state] for head in heads) / planned)
 
     # --- the state -------------------------------------------------------------------------------
 
@@ -269,7 +264,7 @@ class Rounds:
         """The state after all released sums among these steps."""
         known = self._known.get(job.id)
         if known is None or known.steps > len(steps):
-            state, done = await asyncio.to_thread(_first, matter), 0
+            state, done = await asyncio.to_thread(matters.first_state, matter), 0
         else:
             state, done = known.state, known.steps
         for row in steps[done:]:
@@ -278,10 +273,8 @@ class Rounds:
             async with self._conduct.database.reading() as transaction:
                 result = await round_store.document(transaction, row.round_id, "result")
                 query = (await queries.find(transaction, row.query_id)).query
-            if result is None and row is steps[-1]:
-                break
-            if result is not None:  # else it was asked again
-                state = await asyncio.to_thread(_absorbed, matter, state, row, query, result)
+            if result is not None:  # else it was aborted
+                state = await asyncio.to_thread(matters.absorbed, matter, state, row, query, result)
             done += 1
         self._known.pop(job.id, None)
         self._known[job.id] = Known(done, state)
@@ -322,48 +315,25 @@ class Rounds:
         self._known.pop(job.id, None)
 
 
-# --- parts ---------------------------------------------------------------------------------------
+def _over(head: RoundHead) -> bool:
+    return head.state in (RoundState.RELEASED, RoundState.ABORTED)
 
 
-def _matter(job: JobRow, steps: Sequence[StepRow]) -> Matter:
-    """terms are those of its first step, once there is one."""
-    algorithm = catalogue.find(job.algorithm)
-    assert algorithm.rounds is not None
-    assert job.federation is not None
-    params = algorithm.params.model_validate_json(job.params)
-    federation = Federation.model_validate_json(job.federation)
-    plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
-    if algorithm.rounds.universe is not None:
-        plan = replace(plan, universe=algorithm.rounds.universe(params))
-    if steps:
-        plan = replace(plan, terms=FederatedStep.model_validate_json(steps[0].document).terms)
-    return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
+async def _heads(transaction: Transaction, steps: Sequence[StepRow]) -> list[RoundHead]:
+    """Of each step's round, in order."""
+    ids = [row.round_id for row in steps if row.round_id is not None]
+    found = {head.id: head for head in await round_store.heads_of(transaction, ids)}
+    return [found[name] for name in ids]
 
 
-def _first(matter: Matter) -> Any:
-    """The first state, planned for the noise of this federation's rounds."""
-    names, rounds = matter.federation.names, matter.rounds
-    asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
-    assert asked is not None
-    _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
-    return rounds.first(matter.params, names, noise_share(query, matter.scope))
-
-
-def _asked(row: StepRow) -> RecordSum:
-    step = FederatedStep.model_validate_json(row.document)
-    return read_sum(step.algorithm, step.sum)
-
-
-def _absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str) -> Any:
-    asked, found = _asked(row), json.loads(result)
-    words: list[int] = []
-    for part in parts(query):
-        words += [int(Fraction(text) / part.value) for text in found[part.name]]
-    opened = np.array(words, np.int64)
-    assert len(opened) == length(asked)
-    return matter.rounds.absorb(state, asked, asked.restored(opened))
-
-
-async def _head(transaction: Any, row: StepRow) -> RoundHead | None:
-    assert row.round_id is not None
-    return await round_store.head(transaction, row.round_id)
+def _failed(
+    steps: Sequence[StepRow], heads: Sequence[RoundHead]
+) -> list[tuple[StepRow, RoundHead]]:
+    """Steps whose round was aborted and that were not asked again."""
+    pairs = zip(steps, heads, strict=True)
+    failed = [(row, head) for row, head in pairs if head.state is RoundState.ABORTED]
+    if not failed:
+        return []
+    asked = (FederatedStep.model_validate_json(row.document).aborted or () for row in steps)
+    again = {attempt.round for attempts in asked for attempt in attempts}
+    return [(row, head) for row, head in failed if head.id not in again]

@@ -13,7 +13,12 @@ from aggregator.errors import RoundClosed
 from aggregator.rounds import committing
 from aggregator.store import rounds as store
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import CommitmentRefused, ManifestRefused, manifest_of
+from tacit.protocol.agreement import (
+    CommitmentRefused,
+    ManifestRefused,
+    manifest_hash,
+    manifest_of,
+)
 from tacit.protocol.round import (
     ACCEPTED_LABEL,
     AcceptedSet,
@@ -169,7 +174,7 @@ async def test_a_second_process_gets_what_the_first_stored(alliance: Alliance) -
             heard = listener.heard()
             async with aggregator.database.begin() as transaction:
                 return await committing._commit(
-                    aggregator, transaction, context, wanted, partial, heard
+                    aggregator, transaction, context, wanted, manifest_hash(wanted), partial, heard
                 )
 
         async def reveal() -> str:

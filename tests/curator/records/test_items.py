@@ -55,7 +55,13 @@ async def stored(
 )
 async def test_every_form_gives_the_same_sequences(it: Site, form: str, content: str) -> None:
     answer = await put(it, content, format=form)
-    assert answer == {"curator": "meter", "name": "records", "records": 4, "items": 3}
+    assert answer == {
+        "curator": "meter",
+        "name": "records",
+        "records": 4,
+        "items": 3,
+        "timed": False,
+    }
     assert await stored(it) == [["home", "news", "sports"], ["news", "home"], [], ["news", "news"]]
 
 
@@ -64,7 +70,7 @@ async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Sit
     await put(it, "a b\n", name="other")
     await put(it, "milk\n", kind="transactions")
     await put(it, "b\n")
-    tables = [{"name": "other", "records": 1}, {"name": "records", "records": 1}]
+    tables = [{"name": name, "records": 1, "timed": False} for name in ("other", "records")]
     assert await it.get("/v1/curators/meter/sequences") == {"curator": "meter", "tables": tables}
     assert await stored(it) == [["b"]]
     await it.request("DELETE", "/v1/curators/meter/sequences", status=204)
@@ -79,6 +85,13 @@ async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Sit
         ("ndjson", '["a"]\n["a",{"secret":1}]\n', 2, 2),
         ("ndjson", '["a"]\nsecret\n', 2, None),
         ("spmf", "a -1 -2\nsecret -1 b -2\n", 2, None),
+        ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n["secret"]\n', 2, None),
+        ("ndjson", '["a"]\n{"items":["secret"],"time":"2026-05-01T08:00:00Z"}\n', 2, None),
+        ("ndjson", '{"items":["secret"],"time":"2026-05-01T08:00:00"}\n', 1, None),
+        ("ndjson", '{"items":["secret"],"time":5}\n', 1, None),
+        ("ndjson", '{"items":["secret"]}\n', 1, None),
+        ("ndjson", '{"items":"secret","time":"2026-05-01T08:00:00Z"}\n', 1, None),
+        ("ndjson", '{"items":["a",{"secret":1}],"time":"2026-05-01T08:00:00Z"}\n', 1, 2),
         ("text", "a\nb c " + "secret" * 200 + "\n", 2, 3),
     ],
 )
