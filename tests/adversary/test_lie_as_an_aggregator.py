@@ -17,6 +17,7 @@ from aggregator.context import Aggregator
 from aggregator.pieces.verify_keys import verify_key
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused, TooFewParticipants
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.round import (
     COMMITMENT_LABEL,
     VERDICT_LABEL,
@@ -29,13 +30,8 @@ from tacit.protocol.round import (
     VerdictRequest,
     Verification,
 )
-from tacit.protocol.verification import (
-    ChunkPlace,
-    candidates_of,
-    chunk_key,
-    contradictions,
-    seal_chunk,
-)
+from tacit.protocol.verification import contradictions
+from tacit.protocol.verifier_shares import ChunkPlace, chunk_key, seal_chunk
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation
 from tests.aggregator.proved import ProvedRound, keyed, proved
