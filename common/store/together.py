@@ -63,7 +63,8 @@ _TURN: Final = object()
 
 
 class Together(Generic[Item, Answer]):
-    """One kind of work. `rows_of`: about how many rows an item reads and writes."""
+    """One kind of work. `rows_of`: about how many rows an item reads and writes; `is_large`: if a
+    transaction with it is large, where that is no matter of its own rows."""
 
     def __init__(
         self,
@@ -71,8 +72,10 @@ class Together(Generic[Item, Answer]):
         work: Work[Item, Answer],
         *,
         rows_of: Callable[[Item], int] = lambda _: 0,
+        is_large: Callable[[Item], bool] | None = None,
     ) -> None:
         self._transaction, self._work, self._rows_of = transaction, work, rows_of
+        self._is_large = is_large or (lambda item: rows_of(item) >= LARGE_ROWS)
         self._queue: deque[_Waiting[Item]] = deque()
         self._working = False
 
@@ -137,7 +140,7 @@ class Together(Generic[Item, Answer]):
                 each.answer.set_result(answer)
 
     async def _done(self, items: Sequence[Item]) -> Sequence[Answer]:
-        large = any(self._rows_of(item) >= LARGE_ROWS for item in items)
+        large = any(map(self._is_large, items))
         async with self._transaction(large=large) as transaction:
             return await self._work(transaction, items)
 

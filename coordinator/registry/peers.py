@@ -273,21 +273,22 @@ class Peer:
         text = body.model_dump_json() if isinstance(body, BaseModel) else body
         return self._read(model, await self._done(name, round_id, text))
 
-    async def _done(self, name: StepName, round_id: str, body: str) -> httpx.Response:
+    async def _done(self, name: StepName, round_id: str, body: str) -> bytes:
         step = Step(name=name, round=round_id, body=body)
         answer = await self._steps.ask(step, partial(self._request, "POST"))
-        raise_for_problem(answer)
-        return answer
+        if isinstance(answer, httpx.Response):
+            raise_for_problem(answer)
+        return answer.content
 
     async def _ask(
         self, method: str, path: str, model: type[Model], body: BaseModel | None = None
     ) -> Model:
         content = "" if body is None else body.model_dump_json()
-        return self._read(model, await self._send(method, path, content))
+        return self._read(model, (await self._send(method, path, content)).content)
 
-    def _read(self, model: type[Model], answer: httpx.Response) -> Model:
+    def _read(self, model: type[Model], content: bytes) -> Model:
         try:
-            return model.model_validate_json(answer.content)
+            return model.model_validate_json(content)
         except ValidationError:
             raise AggregatorUnreachable(f"{self.id} gives answers of another form") from None
 

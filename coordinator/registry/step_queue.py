@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
 import httpx
 from pydantic import ValidationError
 
 from coordinator.errors import AggregatorUnreachable
-from tacit.protocol.steps import MOST_STEPS, Step, StepAnswers, StepName, Steps
+from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName, Steps
 
 AT_ONCE: Final = 4
 """Requests with steps that are under way to one aggregator; all but one of them are slow."""
@@ -36,6 +36,17 @@ PATHS: Final = {
     StepName.REVEAL: "reveal",
 }
 
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """What is needed of the answer to a step that succeeded: a hundredth of the work of a
+    response."""
+
+    status_code: int
+    content: bytes
+
+
+Answer: TypeAlias = httpx.Response | StepDone
 Post = Callable[[str, str], Awaitable[httpx.Response]]
 """Sends JSON to a path. Raises AggregatorUnreachable."""
 
@@ -51,7 +62,7 @@ def path_of(step: Step) -> str:
 class _Waiting:
     step: Step
     post: Post
-    answer: asyncio.Future[httpx.Response] = field(
+    answer: asyncio.Future[Answer] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -67,7 +78,7 @@ class StepQueue:
         self._senders: set[asyncio.Task[None]] = set()
         self._awaited: asyncio.Task[None] | None = None
 
-    async def ask(self, step: Step, post: Post) -> httpx.Response:
+    async def ask(self, step: Step, post: Post) -> Answer:
         """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
         waiting = _Waiting(step, post)
         self._waiting.append(waiting)
@@ -141,7 +152,7 @@ class StepQueue:
         await asyncio.gather(*senders, return_exceptions=True)
 
 
-async def _answers(lot: Sequence[_Waiting]) -> list[httpx.Response]:
+async def _answers(lot: Sequence[_Waiting]) -> Sequence[Answer]:
     post = lot[0].post
     if len(lot) == 1:
         return [await post(path_of(lot[0].step), lot[0].step.body)]
@@ -157,4 +168,11 @@ async def _answers(lot: Sequence[_Waiting]) -> list[httpx.Response]:
         found = ()
     if len(found) != len(lot):
         raise AggregatorUnreachable("an aggregator gives answers of another form")
-    return [httpx.Response(item.status, content=item.body.encode()) for item in found]
+    return [_answer(item) for item in found]
+
+
+def _answer(item: StepAnswer) -> Answer:
+    content = item.body.encode()
+    if item.status < 400:
+        return StepDone(item.status, content)
+    return httpx.Response(item.status, content=content)

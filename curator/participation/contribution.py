@@ -54,7 +54,7 @@ from curator.participation.grouping import (
 from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
 from curator.participation.suites import Ratchet
-from curator.participation.windows import ReadingSource, WindowReadings, reading_source
+from curator.participation.windows import ReadingSource, WindowReadings, Windows
 from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
 from curator.parties.seal_keys import SealKeys
@@ -158,6 +158,7 @@ class Contributor:
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
         self._charges: dict[tuple[bytes, tuple[str, ...]], Charges] = {}
+        self._windows = Windows(database)
         self._lots = Together(database.begin, self._write, rows_of=lambda lot: lot.rows)
 
     async def contribute(
@@ -193,9 +194,7 @@ class Contributor:
         for group in groups(left, source.reach):
             window: Window = source
             if not read_in_blocks(terms, group, source.reach):
-                keys = keys_of(group, terms.invited)
-                async with self._store.reading(large=keys[1] - keys[0] >= LARGE_ROWS) as reading:
-                    window = await source.load(reading, keys)
+                window = await self._load(source, keys_of(group, terms.invited))
             for lot in lots(group, terms.dimension, terms.piece_words):
                 sealed = await self._lot(Lot(work, lot, window))
                 if sealed:
@@ -267,8 +266,15 @@ class Contributor:
         query, window = descriptor.query, descriptor.window
         if question is not None:
             return RecordSource(question, query, window, descriptor.segment_size)
-        async with self._store.reading() as transaction:
-            return await reading_source(transaction, descriptor)
+        return await self._windows.source(descriptor)
+
+    async def _load(
+        self, source: ReadingSource | RecordSource, keys: tuple[int, int]
+    ) -> WindowReadings | RecordWindow:
+        if isinstance(source, ReadingSource):
+            return await self._windows.load(source, keys)
+        async with self._store.reading(large=keys[1] - keys[0] >= LARGE_ROWS) as transaction:
+            return await source.load(transaction, keys)
 
     async def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
         """The descriptor, by the pinned coordinator key and the anchors of the join token. One that

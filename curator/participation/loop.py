@@ -98,6 +98,8 @@ class Participation:
         """Whether more was due than one pass takes."""
         self._awake = Notice()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: set[asyncio.Task[bool]] = set()
+        """About earlier rounds."""
         self.erasure = Erasure(database)
 
     # --- life ------------------------------------------------------------------------------------
@@ -119,11 +121,12 @@ class Participation:
 
     async def stop(self) -> None:
         """End all tasks; the next start continues from the stored state."""
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._asking]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+        self._asking.clear()
         self._watched.clear()
 
     def wake(self) -> None:
@@ -223,18 +226,25 @@ class Participation:
             if item.id not in self._busy:
                 by_round.setdefault(item.round, []).append(item)
         started = []
+        earlier = self._earlier(by_round, rounds, parties)
         for round_id, items in by_round.items():
             self._busy.update(item.id for item in items)
-            started.append(self._spawn(self._perform(rounds[round_id], items, parties)))
+            row, known = rounds[round_id], earlier[round_id]
+            started.append(self._spawn(self._perform(row, items, parties, known)))
         if wait:
             await asyncio.gather(*started)
         return following
 
     async def _perform(
-        self, row: RoundRow, items: Sequence[ContributionRow], parties: Mapping[str, PartyRow]
+        self,
+        row: RoundRow,
+        items: Sequence[ContributionRow],
+        parties: Mapping[str, PartyRow],
+        earlier: asyncio.Task[bool],
     ) -> None:
         try:
-            await self._settle_earlier(row)
+            if not await asyncio.shield(earlier):  # which may be another round's fault
+                await self._settle_earlier([row])
             tasks = [Task(item, parties[item.party]) for item in items]
             parcels = {
                 item.id: Parcel(item.id, parties[item.party], row.id, row.deadline)
@@ -314,12 +324,45 @@ class Participation:
 
     # --- afterwards ------------------------------------------------------------------------------
 
-    async def _settle_earlier(self, row: RoundRow) -> None:
-        """Fetch the final state of earlier rounds of this query and window, before deciding."""
+    def _earlier(
+        self,
+        due: Mapping[str, Sequence[ContributionRow]],
+        rounds: Mapping[str, RoundRow],
+        parties: Mapping[str, PartyRow],
+    ) -> dict[str, asyncio.Task[bool]]:
+        """For each round that is due, the settling of earlier ones of its query and window. Rounds
+        of the same coordinators are asked about together: one that hangs delays no other's."""
+        together: dict[frozenset[str], list[RoundRow]] = {}
+        for round_id, items in due.items():
+            asked = frozenset(parties[item.party].coordinator_url for item in items)
+            together.setdefault(asked, []).append(rounds[round_id])
+        found: dict[str, asyncio.Task[bool]] = {}
+        for rows in together.values():
+            task = asyncio.create_task(self._settled_together(rows))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+            found |= {row.id: task for row in rows}
+        return found
+
+    async def _settled_together(self, rows: Sequence[RoundRow]) -> bool:
+        """Whether no error came up."""
+        try:
+            await self._settle_earlier(rows)
+        except Exception as error:
+            _logger.warning("settling_failed", rounds=len(rows), **describe(error))
+            return False
+        return True
+
+    async def _settle_earlier(self, rows: Sequence[RoundRow]) -> None:
+        """Fetch the final state of earlier rounds of these queries and windows, before deciding."""
         async with self._store.reading() as transaction:
-            earlier = await outbox.open_ended(transaction, row)
-        if earlier:
-            await self._settling.ask(earlier)
+            found = {
+                earlier.id: earlier
+                for row in rows
+                for earlier in await outbox.open_ended(transaction, row)
+            }
+        if found:
+            await self._settling.ask(list(found.values()))
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""

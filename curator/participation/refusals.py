@@ -115,7 +115,7 @@ class Refusing:
 
     async def _tell_all(self) -> None:
         async with self.database.reading() as transaction:
-            decided = await history.decided_refusals(transaction, self.clock.now())
+            decided = await history.decided_refusals(transaction, self.clock.now(), UNINVITED)
             fresh = [each for each in decided if each.contribution not in self._told]
             parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
         self._told.intersection_update(each.contribution for each in decided)

@@ -1,12 +1,14 @@
 """The readings of one round's window, fetched in one range scan or few, ready for the engine.
 
 The order (time, random id) matters only where a curator has more readings than count, or where
-slots are filled by time; the cheaper scan is taken otherwise.
+slots are filled by time; the cheaper scan is taken otherwise. Rounds over one window that are due
+together share its scans: readings are kept by time, so that the scan for a few curators visits the
+readings of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.runtime.clock import epoch_microseconds
-from common.store.transactions import Transaction
+from common.store.together import Together
+from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.store import readings as store
 from curator.store.parties import hosted_curators
 from tacit.protocol.round import RoundDescriptor
@@ -54,6 +57,14 @@ class WindowReadings:
             quantity, offset = quantity[inside], offset[inside]
         return Readings(int(present.sum()), index, quantity, offset)
 
+    def within(self, keys: tuple[int, int]) -> WindowReadings:
+        """A copy of those of the curators with keys in a half-open range."""
+        start, end = np.searchsorted(self.curator, np.array(keys, np.int32))
+        own = slice(start, end)
+        return WindowReadings(
+            self.curator[own].copy(), self.quantity[own].copy(), self.offset[own].copy()
+        )
+
 
 def _by_curator(curator: Ints, quantity: Ints, offset: Ints) -> WindowReadings:
     if (curator[1:] < curator[:-1]).any():
@@ -67,7 +78,8 @@ class ReadingSource:
     """Where a round's readings are in the store.
 
     `pages` of the window, where readings are numbers; `reach`: how many neighbours among the
-    curators may be read in one scan, if all have about as many readings.
+    curators may be read in one scan, if all have about as many readings; `rows`: how many readings
+    a scan visits, about.
     """
 
     query: Query
@@ -75,16 +87,42 @@ class ReadingSource:
     register: int | None
     pages: Sequence[store.WindowPage]
     reach: int
+    rows: int
 
     async def load(self, transaction: Transaction, keys: tuple[int, int]) -> WindowReadings:
         """The readings of the curators with keys in a half-open range."""
         if reads_vectors(self.query):
             return await self._vectors(transaction, keys)
-        if self.query.function is not Function.VECTOR_SUM:
-            curator, quantity = await self._scalars(transaction, keys, timed=False)
-            if _at_most(self.query.max_readings, curator):
-                return _by_curator(curator, quantity, np.zeros(curator.size, np.int64))
-            del curator, quantity
+        if not self.fills_slots:
+            found = await self.untimed(transaction, keys)
+            if self.suffices(found):
+                return found
+            del found
+        return await self.timed(transaction, keys)
+
+    @property
+    def fills_slots(self) -> bool:
+        """Whether numbers go where their time is."""
+        return self.query.function is Function.VECTOR_SUM
+
+    @property
+    def numbers(self) -> tuple[object, ...] | None:
+        """What sources of the same numbers have in common; None where vectors are read."""
+        if reads_vectors(self.query):
+            return None
+        return self.register, self.window.start, self.window.end, tuple(self.pages)
+
+    def suffices(self, found: WindowReadings) -> bool:
+        """Whether all readings of each curator count, so that their order does not matter."""
+        return _at_most(self.query.max_readings, found.curator)
+
+    async def untimed(self, transaction: Transaction, keys: tuple[int, int]) -> WindowReadings:
+        """Numbers, those of a curator in any order."""
+        curator, quantity = await self._scalars(transaction, keys, timed=False)
+        return _by_curator(curator, quantity, np.zeros(curator.size, np.int64))
+
+    async def timed(self, transaction: Transaction, keys: tuple[int, int]) -> WindowReadings:
+        """Numbers, those of a curator in their order."""
         columns = await self._scalars(transaction, keys, timed=True)
         order = np.lexsort((columns[3], columns[2]))
         curator, quantity, time = (column[order] for column in columns[:3])
@@ -111,28 +149,119 @@ class ReadingSource:
         return _by_curator(curator, quantity.astype(np.int64, copy=False), nowhere)
 
 
-async def reading_source(transaction: Transaction, descriptor: RoundDescriptor) -> ReadingSource:
-    """The readings that a round requests, looked up."""
-    query, window = descriptor.query, descriptor.window
-    register = await store.register_key(transaction, query.register_name, UNITS[query.unit].base)
+class Windows:
+    """The windows of the rounds that are due."""
+
+    def __init__(self, database: Database) -> None:
+        self._sources = Together(database.reading, _sources)
+        self._scans = Together(database.reading, _scans, is_large=_is_large)
+
+    async def source(self, descriptor: RoundDescriptor) -> ReadingSource:
+        """Where the readings are that a round requests."""
+        return await self._sources.submit(descriptor)
+
+    async def load(self, source: ReadingSource, keys: tuple[int, int]) -> WindowReadings:
+        """The readings of the curators with keys in a half-open range, no longer than `reach`."""
+        return await self._scans.submit((source, keys))
+
+
+async def _sources(
+    transaction: Transaction, descriptors: Sequence[RoundDescriptor]
+) -> list[ReadingSource]:
+    """What several rounds request; a window that they share is looked up once."""
     hosted = await hosted_curators(transaction)
-    if register is None:
-        return ReadingSource(query, window, None, (), hosted)
-    pages: Sequence[store.WindowPage] = ()
-    if reads_vectors(query):
-        numbers = dimension(query) * await store.count(transaction, register, *_instants(window))
-    else:
-        pages = await store.window_pages(transaction, register, *_instants(window))
-        numbers = len(pages) * store.WINDOW_PAGE
-    reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
-    return ReadingSource(query, window, register, pages, reach)
+    registers: dict[tuple[str, str], int | None] = {}
+    pages: dict[tuple[int, int, int], Sequence[store.WindowPage]] = {}
+    found = []
+    for descriptor in descriptors:
+        query, instants = descriptor.query, _instants(descriptor.window)
+        name = query.register_name, UNITS[query.unit].base
+        if name not in registers:
+            registers[name] = await store.register_key(transaction, *name)
+        register = registers[name]
+        own: Sequence[store.WindowPage] = ()
+        numbers = 0
+        if register is not None and reads_vectors(query):
+            numbers = dimension(query) * await store.count(transaction, register, *instants)
+        elif register is not None:
+            place = register, *instants
+            if place not in pages:
+                pages[place] = await store.window_pages(transaction, *place)
+            own = pages[place]
+            numbers = len(own) * store.WINDOW_PAGE
+        reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
+        rows = max(hosted, numbers - store.WINDOW_PAGE)
+        found.append(ReadingSource(query, descriptor.window, register, own, reach, rows))
+    return found
+
+
+_Scan = tuple[ReadingSource, tuple[int, int]]
+"""Of which curators a source is read."""
+
+
+def _is_large(scan: _Scan) -> bool:
+    source, (first, end) = scan
+    return end > first and max(source.rows, end - first) >= LARGE_ROWS
+
+
+async def _scans(transaction: Transaction, scans: Sequence[_Scan]) -> list[WindowReadings]:
+    """What each reads; one scan serves those of the same numbers, as far as it may reach."""
+    found: dict[int, WindowReadings] = {}
+    for places in _shared(scans):
+        if len(places) == 1:
+            source, keys = scans[places[0]]
+            found[places[0]] = await source.load(transaction, keys)
+            continue
+        source, _ = scans[places[0]]
+        ordered = [place for place in places if scans[place][0].fills_slots]
+        others = [place for place in places if not scans[place][0].fills_slots]
+        if others:
+            whole = await source.untimed(transaction, _hull(scans, others))
+            for place in others:
+                each, keys = scans[place]
+                own = whole.within(keys)
+                if each.suffices(own):
+                    found[place] = own
+                else:
+                    ordered.append(place)
+            del whole
+        if ordered:
+            whole = await source.timed(transaction, _hull(scans, ordered))
+            found |= {place: whole.within(scans[place][1]) for place in ordered}
+    return [found[place] for place in range(len(scans))]
+
+
+def _shared(scans: Sequence[_Scan]) -> Iterator[list[int]]:
+    """The places of those that one scan serves."""
+    same: dict[tuple[object, ...], list[int]] = {}
+    for place, (source, (first, end)) in enumerate(scans):
+        numbers = source.numbers
+        if numbers is None or first >= end:
+            yield [place]
+        else:
+            same.setdefault(numbers, []).append(place)
+    for places in same.values():
+        group: list[int] = []
+        for place in sorted(places, key=lambda each: scans[each][1]):
+            first, end = _hull(scans, [*group, place])
+            if group and end - first > scans[place][0].reach:
+                yield group
+                group = []
+            group.append(place)
+        yield group
+
+
+def _hull(scans: Sequence[_Scan], places: Sequence[int]) -> tuple[int, int]:
+    """From the first to the last curator of several scans."""
+    keys = [scans[place][1] for place in places]
+    return min(first for first, _ in keys), max(end for _, end in keys)
 
 
 def _instants(window: Window) -> tuple[int, int]:
     return epoch_microseconds(window.start), epoch_microseconds(window.end)
 
 
-def _at_most(most: int, curator: Ints) -> bool:
+def _at_most(most: int, curator: Keys) -> bool:
     """Whether no curator has more readings; most have one, which is quickly seen."""
     if (curator[1:] > curator[:-1]).all():
         return True

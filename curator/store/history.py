@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Result, Row, bindparam, func, select
+from sqlalchemy import Result, Row, bindparam, exists, func, select
 
 from common.store.transactions import Transaction
 from curator.store.outbox import State
@@ -220,7 +220,10 @@ _DECIDED_REFUSALS = (
     select(contributions.c.id, contributions.c.party, contributions.c.round)
     .join(rounds, rounds.c.id == contributions.c.round)
     .where(
-        contributions.c.id.in_(select(refusals.c.contribution)),
+        exists().where(
+            refusals.c.contribution == contributions.c.id,
+            refusals.c.name.not_in(bindparam("uninvited", expanding=True)),
+        ),
         contributions.c.state != State.PLANNED.value,
         rounds.c.deadline > bindparam("now"),
         rounds.c.outcome.is_(None),
@@ -229,9 +232,13 @@ _DECIDED_REFUSALS = (
 )
 
 
-async def decided_refusals(transaction: Transaction, now: datetime) -> list[Decided]:
-    """Of rounds whose deadline has not passed and whose outcome is not known."""
-    rows = await transaction.execute(_DECIDED_REFUSALS, {"now": now})
+async def decided_refusals(
+    transaction: Transaction, now: datetime, uninvited: Collection[str]
+) -> list[Decided]:
+    """Of rounds whose deadline has not passed and whose outcome is not known, where there is
+    another ground than these."""
+    asked = {"now": now, "uninvited": sorted(uninvited)}
+    rows = await transaction.execute(_DECIDED_REFUSALS, asked)
     return [Decided(row.id, row.party, row.round) for row in rows]
 
 

@@ -107,6 +107,8 @@ DUE: Final = 1000
 """Most contributions that one pass takes."""
 IDS: Final = 500
 """Most ids that one statement lists."""
+SHORT: Final = 1 << 14
+"""Of shorter descriptors more are kept at hand: hundreds of rounds are due together."""
 _IDS: Final[BindParameter[Any]] = bindparam("ids", expanding=True)
 # Asked in every round: made once, and so compiled once.
 _ROUNDS_OF: Final = select(rounds).where(rounds.c.id.in_(_IDS))
@@ -156,9 +158,18 @@ _CONTRIBUTED: Final = (
 )
 
 
-@lru_cache(maxsize=4)
 def signed_descriptor(text: str) -> Signed[RoundDescriptor]:
     """What a stored text says; the text itself is the key under which it is kept."""
+    return _short(text) if len(text) < SHORT else _long(text)
+
+
+@lru_cache(maxsize=512)
+def _short(text: str) -> Signed[RoundDescriptor]:
+    return Signed[RoundDescriptor].model_validate_json(text)
+
+
+@lru_cache(maxsize=4)  # of a large group each has megabytes
+def _long(text: str) -> Signed[RoundDescriptor]:
     return Signed[RoundDescriptor].model_validate_json(text)
 
 

@@ -188,6 +188,13 @@ rounds = Table(
     Column("expired", Instant, nullable=True),
 )
 Index(
+    "ix_round_unsettled",
+    rounds.c.deadline,
+    sqlite_where=rounds.c.outcome.is_(None),
+    postgresql_where=rounds.c.outcome.is_(None),
+)
+Index("ix_round_window", rounds.c.query_hash, rounds.c.window_start, rounds.c.window_end)
+Index(
     "ix_round_kept_deadline",
     rounds.c.deadline,
     sqlite_where=rounds.c.expired.is_(None),

@@ -194,6 +194,7 @@ def _nothing(
     )
 
 
+@lru_cache(maxsize=1024)  # by the query's value
 def priced_text(query: Query) -> str:
     """The canonical text of a query under which its figures are kept: without its name and its
     group, on which none depends. Feeders that are asked the same share them."""

@@ -23,7 +23,7 @@ from tacit.crypto.seal_keys import SEALED_OVERHEAD, SUITE, SealKey, SealPublicKe
 from tacit.crypto.sealing import Direction, SealBroken, epoch_of, length_prefixed
 from tacit.crypto.signing import Identity, SignatureBroken, Signed, fingerprint, verify_once
 from tacit.query.words import Identifier
-from tacit.wire import Binary, Instant, WireModel
+from tacit.wire import Binary, Instant, KeptModel, WireModel
 
 SEAL_KEY_LABEL: Final = "tacit seal key v2"
 SESSION_LABEL: Final = "tacit session v2"
@@ -36,7 +36,7 @@ KeyHash = Annotated[Binary, Field(min_length=32, max_length=32)]
 SessionId = Annotated[Binary, Field(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
 
 
-class SealKeyStatement(WireModel):
+class SealKeyStatement(KeptModel):
     """A seal key by its hash, signed by its aggregator under `SEAL_KEY_LABEL`.
 
     `number` only rises. `made` and `until` are by the aggregator's own clock. `round`: of a key

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 _PLACES: Final = 4
@@ -37,6 +38,7 @@ def of_a_hundred(share: str | None) -> int:
     return math.ceil(100 * Fraction(share or "1"))
 
 
+@lru_cache(maxsize=4096)  # every report of the same query tells the same figures
 def _most_right(epsilon: str | None, delta: str | None) -> float:
     if epsilon is None or epsilon == "inf":
         return 1.0

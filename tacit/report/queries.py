@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tacit.accounting.costs import Cost
 from tacit.accounting.debits import debit
 from tacit.accounting.error import all_draws, forecast, smallest_useful_group
 from tacit.accounting.error_law import absolute_quantiles
-from tacit.accounting.guarantees import VerifiedLine, verified_lines
+from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.loss.draws import Draws
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
@@ -77,9 +78,27 @@ def query_report(
     the samplers at start; `host_parts` and `refused`: see `validity_statement`; further `caveats`
     are added unchanged.
     """
+    by = None if operators is None else tuple(operators)
+    kept = _kept_report(priced_text(query), participants, by)
+    return kept.model_copy(
+        update={
+            "subject": subject,
+            "validity": validity_statement(query, host_parts, refused),
+            "assumptions": statements.assumptions(query, operators, sampler_self_test),
+            "caveats": (*kept.caveats, *caveats),
+        }
+    )
+
+
+@lru_cache(maxsize=256)  # of small figures; hundreds of rounds ask the same
+def _kept_report(
+    text: str, participants: int | None, operators: tuple[str, ...] | None
+) -> PrivacyReport:
+    """What reports of equal queries have in common, by the text under which figures are kept."""
+    query = Query.model_validate_json(text)
     lines = verified_lines(query, participants, operators)
     return PrivacyReport(
-        subject=subject,
+        subject=Subject(kind="query", id=""),
         stance=query.stance.value,
         mechanism=query.mechanism.value,
         privacy_unit=query.privacy_unit.value,
@@ -89,7 +108,6 @@ def query_report(
         verified=tuple(_statement(query, line) for line in lines),
         charged=_charge(query, operators),
         noise=_noise(query, participants),
-        validity=validity_statement(query, host_parts, refused),
         sampler_delta=_sampler_delta(query, participants, lines),
         sampler_epsilon="0",
         accounting=AccountingStatement(
@@ -107,8 +125,7 @@ def query_report(
         not_protected=statements.not_protected(query),
         source_defects=statements.source_defects(query),
         voided_by=statements.voided_by(query),
-        assumptions=statements.assumptions(query, operators, sampler_self_test),
-        caveats=(*statements.caveats(query, lines), *caveats),
+        caveats=statements.caveats(query, lines),
         error=_error(query, participants),
         details=_details(query, participants),
     )

@@ -460,6 +460,8 @@ class FakeWorld:
         """Who was refused by its proof, by round and party."""
         self.asked: list[tuple[str, str]] = []
         """Who asked for its standing."""
+        self.asked_together: list[int] = []
+        """Of how many rounds the states were asked in one request."""
         self.gone: dict[str, Response] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         """What was told, by round and party."""
@@ -474,6 +476,7 @@ class FakeWorld:
                 Route("/v1/parties/{party}/suites", self._suites, methods=["PUT"]),
                 Route("/v1/seal-keys/{hash}", self._seal_key),
                 Route("/v1/rounds", self._list),
+                Route("/v1/rounds/states", self._several, methods=["POST"]),
                 Route("/v1/rounds/{round}", self._one),
                 Route("/v1/rounds/{round}/refusal", self._refuse, methods=["PUT"]),
                 Route("/v1/rounds/{round}/standing", self._standing),
@@ -663,6 +666,15 @@ class FakeWorld:
         body = parse_json(await request.body(), Refusal)
         self.refusals[request.path_params["round"], party] = body
         return Response(status_code=204)
+
+    async def _several(self, request: Request) -> Response:
+        ids = (await request.json())["rounds"]
+        if not self._known(request) or self.gone.keys() & set(ids):
+            return problem(401, "token_unknown")
+        self.asked_together.append(len(ids))
+        known = {"state": "open", "aborts": []}
+        found = [{"id": each, **self.states.get(each, known)} for each in ids]
+        return Response(to_json({"rounds": found}), media_type="application/json")
 
     async def _one(self, request: Request) -> Response:
         if not self._known(request):

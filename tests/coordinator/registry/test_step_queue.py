@@ -64,7 +64,7 @@ async def test_what_waits_goes_together_and_answers_are_not_mixed_up() -> None:
     queue, it = StepQueue(), Aggregator()
     steps = [step(number) for number in range(MOST_STEPS + 20)]
     answers = await ask(queue, it, *steps)
-    assert [item.text for item in answers] == [item.round for item in steps]
+    assert [item.content.decode() for item in answers] == [item.round for item in steps]
     assert it.lots == [1, MOST_STEPS, 19]
     await queue.aclose()
 
@@ -109,7 +109,7 @@ async def test_large_ones_are_not_joined() -> None:
     queue, it = StepQueue(), Aggregator()
     steps = [step(number, "x" * (MOST_BYTES // 2 + 1)) for number in range(6)]
     answers = await ask(queue, it, *steps)
-    assert [item.text for item in answers] == [item.round for item in steps]
+    assert [item.content.decode() for item in answers] == [item.round for item in steps]
     assert it.lots == [1] * 6
 
 
@@ -117,7 +117,7 @@ async def test_an_earlier_version_is_asked_one_by_one() -> None:
     queue, it = StepQueue(), Aggregator(old=True)
     steps = [step(number) for number in range(9)]
     answers = await ask(queue, it, *steps)
-    assert [item.text for item in answers] == [item.round for item in steps]
+    assert [item.content.decode() for item in answers] == [item.round for item in steps]
 
 
 async def test_who_waits_no_longer_is_left_out() -> None:
@@ -130,7 +130,9 @@ async def test_who_waits_no_longer_is_left_out() -> None:
     gone.cancel()
     it.gate.set()
     answers = await asyncio.gather(*asking, later)
-    assert [item.text for item in answers] == [step(n).round for n in (0, 1, 2, 3, 4, 5, 7)]
+    assert [item.content.decode() for item in answers] == [
+        step(n).round for n in (0, 1, 2, 3, 4, 5, 7)
+    ]
     assert sum(it.lots) == 7
 
 

@@ -23,6 +23,8 @@ async def as_before(transaction: Transaction) -> None:
     indices = ("ix_debit_account", "ix_debit_window", "ix_curator_own_policy")
     for name in (*indices, "ix_round_kept_deadline", "ix_curator_stopped"):
         await transaction.execute(text(f"DROP INDEX {name}"))
+    for name in ("ix_round_window", "ix_round_unsettled"):
+        await transaction.execute(text(f"DROP INDEX {name}"))
     console = ("console_session", "console_code", "console_audit")
     for name in (
         *console,

@@ -9,6 +9,7 @@ import pytest
 from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.participation import preparing
+from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
 from tacit.protocol.round import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, query
@@ -152,3 +153,47 @@ async def test_a_list_of_very_many_rounds_is_planned_in_parts(
         await s.take_part()
         for descriptor in rounds:
             assert world.members(descriptor) == {0, 1}
+
+
+async def test_many_rounds_ask_together_how_earlier_ones_ended(
+    site: OpenSite, world: FakeWorld
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN, allow_repeats=True)
+        await s.enrol("party", ["a", "b"])
+        for _ in range(2):
+            world.asked_together.clear()
+            rounds = [s.open(asked(number)) for number in range(MANY)]
+            await s.take_part()
+            for descriptor in rounds:
+                assert world.members(descriptor) == {0, 1}
+                world.finish(descriptor, "released")
+        assert world.asked_together == [MANY]
+
+
+async def test_a_settlement_that_fails_for_one_round_holds_up_no_other(
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with site() as s:
+        await s.policy(**OPEN, allow_repeats=True)
+        await s.enrol("party", ["a", "b"])
+        earlier = [s.open(asked(number)) for number in range(3)]
+        await s.take_part()
+        for descriptor in earlier:
+            world.finish(descriptor, "released")
+        settling = part_of(s.app, Participation)._settling
+        honest, bad = type(settling).ask, earlier[1].round
+
+        async def broken(self: Any, rows: Any) -> Any:
+            if bad in {row.id for row in rows}:
+                raise RuntimeError("planted")
+            return await honest(self, rows)
+
+        monkeypatch.setattr(type(settling), "ask", broken)
+        rounds = [s.open(asked(number)) for number in range(3)]
+        await s.take_part()
+        assert world.members(rounds[0]) == world.members(rounds[2]) == {0, 1}
+        assert not any(rounds[1].round in each.words for each in world.aggregators)
+        monkeypatch.undo()
+        await s.take_part()
+        assert world.members(rounds[1]) == {0, 1}
