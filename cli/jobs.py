@@ -40,7 +40,7 @@ from cli.datasets import format_of, parts_of, universe_of
 from cli.deployment import FILE, Deployment, Running
 from cli.job_schedules import Algorithm, Params, Stance
 from cli.up import service_settings
-from cli.words import amount, print_report
+from cli.words import amount, print_report, summary_lines
 from tacit import Client, Problem
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
@@ -148,10 +148,8 @@ def run(
     result = json.loads((out / "result.json").read_text("utf-8"))
 
     def human() -> None:
-        for name, value in result["summary"].items():
-            shown = json.dumps(value)
-            short = shown if len(shown) < 200 else shown[:200] + " ..."
-            say(f"  {name}: {short}", markup=False)
+        for line in summary_lines(result["summary"]):
+            say(f"  {line}", markup=False)
         print_report(json.loads((out / "report.json").read_text("utf-8")), full=full)
         say(f"written to {out}")
 
@@ -223,6 +221,36 @@ def one(client: Client, job_id: JobId) -> Answer:
             say(str(found["error"].get("detail")), markup=False)
 
     return Answer(found, human)
+
+
+@app.command("watch")
+@at_coordinator
+def watch(client: Client, job_id: JobId) -> Answer:
+    """Follow a job to its end, with its entries in the ledger; Ctrl-C leaves it running."""
+    found: Json = {}
+    with progress() as bar:
+        task = bar.add_task("queued", total=1.0)
+        for each in client.job_events(job_id):
+            if each["event"] == "job":
+                found = each["data"]
+                bar.update(task, completed=found["progress"], description=_stage(found))
+            else:
+                bar.console.print(_entry(each["event"], each["data"]), highlight=False)
+
+    def human() -> None:
+        say(f"{found['algorithm']} ({found['stance']}): {found['state']}")
+        say(_cost(found["budget"]))
+        if found["error"]:
+            say(str(found["error"].get("detail")), markup=False)
+
+    return Answer(found, human)
+
+
+def _entry(kind: str, entry: Json) -> str:
+    """An entry of a job in the ledger."""
+    if kind == "job_debited":
+        return f"debited once: epsilon {entry['epsilon']} for each {entry['unit']}"
+    return f"settled: {entry['curators']} curators in {entry['rounds']} rounds"
 
 
 @app.command("compare")

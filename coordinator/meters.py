@@ -6,14 +6,20 @@ no label names a query, a round, a curator or a job.
 
 from __future__ import annotations
 
+from typing import Final
+
 from common.runtime.clock import Clock
 from common.runtime.metrics import ServiceMetrics
 from common.store.transactions import Database
+from coordinator.models.budget_events import Kind
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
+from coordinator.store import ledger as ledger_store
 from coordinator.store import registry as registry_store
 from coordinator.store import rounds as round_store
 from tacit.protocol.round import RoundState
+
+JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 
 
 def add_work_meters(metrics: ServiceMetrics, database: Database, clock: Clock) -> None:
@@ -28,8 +34,29 @@ def add_work_meters(metrics: ServiceMetrics, database: Database, clock: Clock) -
     )
     aggregators = metrics.gauge("aggregators", "Paired aggregators.")
     jobs = metrics.gauge("jobs", "Jobs in the store, by state.", ("state",))
+    entries = metrics.gauge(
+        "job_ledger_events",
+        "Entries of the ledger about jobs that are debited once, by kind: debited (again with an "
+        "attempt that the debit moves to), and settled at the end.",
+        ("kind",),
+    )
+    counted = dict.fromkeys(JOB_KINDS, 0)
+    last_counted = 0
+
+    async def count_entries() -> None:
+        """Those that are new: a ledger only grows."""
+        nonlocal last_counted
+        async with database.reading() as transaction:
+            more, last = await ledger_store.count_kinds(transaction, JOB_KINDS, last_counted)
+        if last > last_counted:  # else another scrape has counted them
+            last_counted = last
+            for kind, number in more.items():
+                counted[kind] += number
+        for kind, number in counted.items():
+            entries.labels(kind.value).set(number)
 
     async def refresh() -> None:
+        await count_entries()
         async with database.reading() as transaction:
             by_state = await round_store.count_states(transaction)
             late = await round_store.count_overdue(transaction, clock.now())

@@ -265,8 +265,8 @@ class Engine:
         ]
         return Prepared(
             tuple(bodies),
-            np.concatenate([total.used for total in own.totals]),
-            np.concatenate([total.clamped for total in own.totals]),
+            _joined([total.used for total in own.totals]),
+            _joined([total.clamped for total in own.totals]),
         )
 
     def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
@@ -336,6 +336,11 @@ def prepare_parts(
             plain = [rows[row].tobytes() for rows in shares]
             found[place] = engines[place]._sealed_part(terms, parts[place], plain)
     return [found[place] for place in range(len(parts))]
+
+
+def _joined(several: Sequence[Ints]) -> Ints:
+    """Their elements one after the other; one alone is not copied."""
+    return several[0] if len(several) == 1 else np.concatenate(several)
 
 
 def _proved_totals(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from aggregator.context import Aggregator, OwnKey, RoundContext
@@ -83,7 +84,11 @@ async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> Pu
     missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in held]
     if missing:
         raise PeerKeyMissing(extra={"key_hashes": missing})
-    return {key_hash: SealPublicKey(raw) for key_hash, raw in held.items()}
+    return {key_hash: _public_key(raw) for key_hash, raw in held.items()}
+
+
+_public_key = lru_cache(maxsize=256)(SealPublicKey)
+"""Every round of an hour names the same keys."""
 
 
 def outgoing(

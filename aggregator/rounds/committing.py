@@ -12,6 +12,7 @@ import asyncio
 import functools
 import hashlib
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -50,6 +51,7 @@ from tacit.protocol.agreement import (
     manifest_hash,
     manifest_of,
 )
+from tacit.protocol.candidates import Candidates, candidates_of
 from tacit.protocol.round import (
     COMMITMENT_LABEL,
     AcceptedSet,
@@ -62,8 +64,6 @@ from tacit.protocol.round import (
     Verdict,
 )
 from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
     check_verdicts,
     counted_by_all,
     offset_of,
@@ -93,29 +93,32 @@ async def commit(
     await verifying.remember(context, RoundState.VERIFIED)
     async with aggregator.lock(round_id):
 
-        async def look(transaction: Transaction) -> tuple[RoundRow, str | None, str | None]:
-            row = await stored_round(transaction, round_id)
-            accepted = await store.document(transaction, row.key, "accepted")
-            proved = context.proofs is not None
-            verdict = await store.document(transaction, row.key, "verdict") if proved else None
-            return row, accepted, verdict
+        async def look(
+            transaction: Transaction,
+        ) -> tuple[RoundRow, str | None, str | None, Candidates | None]:
+            row, accepted = await stored_round(transaction, round_id), None
+            if context.proofs is None or request.accepted or row.state is RoundState.OPEN:
+                accepted = await store.document(transaction, row.key, "accepted")
+                if accepted is None:
+                    refuse_aborted(row)
+                    raise RoundNotFrozen
+            if context.proofs is None:
+                return row, accepted, None, None
+            verdict = await store.document(transaction, row.key, "verdict")
+            return row, accepted, verdict, await verifying.fixed(transaction, context, row)
 
-        row, accepted, verdict = await aggregator.looks.submit(look)
+        row, accepted, verdict, candidates = await aggregator.looks.submit(look)
         refuse_aborted(row)
-        if accepted is None:
-            raise RoundNotFrozen
-        candidates = None
         if context.proofs is None:
             check = functools.partial(_checked_manifest, context, accepted, request)
-            large = context.descriptor.roster_size >= LARGE_ROSTER
-            manifest = await asyncio.to_thread(check) if large else check()
         else:
-            _, fixed = await verifying.candidates(context)
-            manifest, candidates = await asyncio.to_thread(
-                _checked_proved, context, fixed, accepted, verdict, request
+            check = functools.partial(
+                _checked_proved, context, candidates, accepted, verdict, request
             )
+        large = context.descriptor.roster_size >= LARGE_ROSTER
+        manifest, digest = await asyncio.to_thread(check) if large else check()
         if row.commitment is not None:
-            return _committed_before(row, manifest)
+            return _committed_before(row, digest)
         listener = Listener(audited(context.descriptor.query))
         if candidates is None:
             partial = await _partial_sum(aggregator, context, manifest, listener)
@@ -124,7 +127,7 @@ async def commit(
         noisy = listener.heard()
 
         async def run(transaction: Transaction) -> str:
-            return await _commit(aggregator, transaction, context, manifest, partial, noisy)
+            return await _commit(aggregator, transaction, context, manifest, digest, partial, noisy)
 
         answer: str = await intake.submit(TransitionItem(context, run))
         verifying.evaluations.drop(round_id)
@@ -134,30 +137,39 @@ async def commit(
 def _checked_proved(
     context: RoundContext,
     fixed: Candidates | None,
-    accepted: str,
+    accepted: str | None,
     verdict: str | None,
     request: ManifestRequest,
-) -> tuple[Manifest, Candidates]:
-    """The manifest of a proved round, recomputed from the candidates that were fixed and all
-    verdicts, with what was verified; refused unless everything agrees. The signed sets, of which
-    the candidates were made, need not come again."""
+) -> tuple[Manifest, bytes]:
+    """The manifest of a proved round with its hash, made from the candidates that were fixed and
+    all verdicts; refused unless everything agrees. The signed sets, of which the candidates were
+    made, need not come again."""
     if fixed is None or verdict is None:
         raise RoundNotVerified
-    salt, verdicts = request.manifest.salt, request.verdicts
+    salt, verdicts = _salt_of(request), request.verdicts
     if salt is None or verdicts is None:
         raise ManifestRefused("without a salt and all verdicts it is no manifest of a proved round")
     if request.accepted:
         if candidates_of(context.descriptor, request.accepted).hash != fixed.hash:
             raise ManifestRefused("the signed sets are not those whose candidates were verified")
-        if Signed[AcceptedSet].model_validate_json(accepted) not in request.accepted:
+        if Signed[AcceptedSet].model_validate_json(accepted or "") not in request.accepted:
             raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
     if Signed[Verdict].model_validate_json(verdict) not in verdicts:
         raise ManifestRefused("the verdict of this aggregator is not the one it signed")
     checked = check_verdicts(context.descriptor, fixed, verdicts)
-    manifest = proved_manifest_of(context.descriptor, fixed, checked, salt)
-    if manifest != request.manifest:
+    return _agreed(request, proved_manifest_of(context.descriptor, fixed, checked, salt))
+
+
+def _salt_of(request: ManifestRequest) -> bytes | None:
+    return request.salt if request.manifest is None else request.manifest.salt
+
+
+def _agreed(request: ManifestRequest, manifest: Manifest) -> tuple[Manifest, bytes]:
+    """The manifest that this aggregator made, with its hash, if the coordinator made the same."""
+    digest = manifest_hash(manifest)
+    if request.manifest not in (None, manifest) or request.manifest_hash not in (None, digest):
         raise ManifestRefused
-    return manifest, fixed
+    return manifest, digest
 
 
 async def _proved_sum(
@@ -180,26 +192,26 @@ async def _proved_sum(
     return np.frombuffer(field.encode(total[:, :, np.newaxis]).tobytes(), "<u8")
 
 
-def _checked_manifest(context: RoundContext, accepted: str, request: ManifestRequest) -> Manifest:
-    """The manifest, recomputed from all signed sets; refused unless everything agrees."""
-    salt = request.manifest.salt
+def _checked_manifest(
+    context: RoundContext, accepted: str | None, request: ManifestRequest
+) -> tuple[Manifest, bytes]:
+    """The manifest with its hash, made from all signed sets; refused unless everything agrees."""
+    salt = _salt_of(request)
     if salt is None:
         raise ManifestRefused("without a salt nobody could check how many took part")
-    manifest = manifest_of(context.descriptor, request.accepted, salt)
-    if manifest != request.manifest:
-        raise ManifestRefused
-    own = Signed[AcceptedSet].model_validate_json(accepted)
+    manifest, digest = _agreed(request, manifest_of(context.descriptor, request.accepted, salt))
+    own = Signed[AcceptedSet].model_validate_json(accepted or "")
     if context.index not in manifest.quorum or own not in request.accepted:
         raise ManifestRefused("the accepted set of this aggregator is not the one it signed")
-    if not sets.is_subset(manifest.members, own.statement.members):
+    if not sets.is_subset(manifest.members, own.statement.members or b""):
         raise ManifestRefused("the manifest lists curators whose pieces are not held")
     if not set(manifest.contributions) <= set(own.statement.contributions):
         raise ManifestRefused("the manifest lists noise that is not held")
-    return manifest
+    return manifest, digest
 
 
-def _committed_before(row: RoundRow, manifest: Manifest) -> str:
-    if row.manifest_hash != manifest_hash(manifest):
+def _committed_before(row: RoundRow, digest: bytes) -> str:
+    if row.manifest_hash != digest:
         raise ManifestRefused("another manifest was committed to; there is never a second one")
     assert row.commitment is not None
     return row.commitment
@@ -232,6 +244,7 @@ async def _commit(
     transaction: Transaction,
     context: RoundContext,
     manifest: Manifest,
+    digest: bytes,
     partial: NDArray[np.uint64],
     noisy: Noisy,
 ) -> str:
@@ -244,10 +257,9 @@ async def _commit(
     if row.state is not before:
         if row.commitment is None or row.state is RoundState.ABORTED:
             raise RoundClosed("the round was aborted", extra={"state": row.state.value})
-        return _committed_before(row, manifest)
+        return _committed_before(row, digest)
     await differencing.admit(transaction, aggregator, context, manifest)
     nonce, content = os.urandom(NONCE_BYTES), partial.astype("<u8").tobytes()
-    digest = manifest_hash(manifest)
     statement = Commitment(
         round=context.id,
         descriptor_hash=context.digest,
@@ -281,16 +293,21 @@ async def reveal(
     """committed -> released: return the partial sum, and destroy the pieces immediately."""
     context = await aggregator.round(round_id)
     async with aggregator.lock(round_id):
+        shamir = context.descriptor.query.sharing is Sharing.SHAMIR
 
         async def look(transaction: Transaction) -> tuple[RoundRow, str | None]:
             row = await stored_round(transaction, round_id)
-            return row, await store.document(transaction, row.key, "manifest")
+            manifest = await store.document(transaction, row.key, "manifest") if shamir else None
+            return row, manifest
 
         row, manifest = await aggregator.looks.submit(look)
         refuse_aborted(row)
-        if manifest is None:
+        if row.manifest_hash is None:
             raise RoundNotCommitted
-        digest = _checked_commitments(context, row, manifest, request)
+        quorum = tuple(range(len(context.descriptor.aggregators)))  # but where some suffice
+        if manifest is not None:
+            quorum = Manifest.model_validate_json(manifest).quorum
+        digest = _checked_commitments(context, row, quorum, request)
 
         async def run(transaction: Transaction) -> str:
             return await _reveal(aggregator, transaction, context, digest)
@@ -301,11 +318,10 @@ async def reveal(
 
 
 def _checked_commitments(
-    context: RoundContext, row: RoundRow, manifest: str, request: RevealRequest
+    context: RoundContext, row: RoundRow, quorum: Sequence[int], request: RevealRequest
 ) -> bytes:
     """The request's digest, if it holds the whole quorum's commitments to the own manifest."""
     assert row.manifest_hash is not None
-    quorum = Manifest.model_validate_json(manifest).quorum
     check_commitments(context.descriptor, row.manifest_hash, quorum, request.commitments)
     own = Signed[Commitment].model_validate_json(row.commitment or "")
     if own not in request.commitments:

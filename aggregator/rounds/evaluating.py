@@ -33,9 +33,9 @@ from common.batches import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, span_within
+from tacit.protocol.candidates import Candidates
 from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round import ProvedPart
-from tacit.protocol.verification import Candidates
 from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows
@@ -53,6 +53,8 @@ MANY: Final = 500_000
 """Elements of measurements from which on compiled arithmetic saves more than compiling takes: a
 process does it once, in one to five seconds."""
 
+PartPlace: TypeAlias = tuple[int, int, int, int]
+"""As `ProvedPart.place`."""
 Taken: TypeAlias = Callable[[Rows], Awaitable[None]]
 """Called with verifier shares (n, bytes) of the next n contributions, in their order."""
 
@@ -62,12 +64,17 @@ class Evaluated:
     """What an aggregator remembers of the contributions that it verified.
 
     `output`: (limbs, d), the sum of their output shares. `seeds` (items, 32 or 0) and `permitted`
-    (items,): as in the engine's `Verification`; of those that were not asked for, zeros.
+    (items,): as in the engine's `Verification`; of those that were not asked for, zeros. `shares`:
+    the verifier shares, sealed, if they are one short chunk; `answer`: the signed verification with
+    them, once it is stored.
     """
 
+    candidates: Candidates
     output: Elements
     seeds: Rows
     permitted: Mask
+    shares: bytes | None = None
+    answer: str | None = None
 
     def own(self, items: slice) -> Verification:
         """Of these contributions, what a decision needs."""
@@ -151,6 +158,7 @@ class Evaluation:
         field_ = prio3.circuit.field
         seed_bytes = 32 if prio3.joint else 0
         found = Evaluated(
+            self._candidates,
             field_.small(np.zeros(prio3.circuit.output_length)),
             np.zeros((items, seed_bytes), np.uint8),
             np.zeros(items, np.bool_),
@@ -238,44 +246,47 @@ class Evaluation:
 
     async def _parts(self, chosen: Bits, found: Evaluated, taken: Taken | None) -> None:
         listed = self._candidates.parts_of(chosen)
-        if not listed:
-            return
         first = len(self._candidates.lone)
-        places = first + np.flatnonzero(chosen[first:])
+        places = (first + np.flatnonzero(chosen[first:])).tolist()
         database, context = self._aggregator.database, self._context
-        async with database.reading() as transaction:
-            kept = await held_parts(transaction, context)
-        rows = {part.place: held for part, held in kept.items()}
-        listed_at = zip(places.tolist(), listed, strict=True)
-        for curators, alike in groupby(listed_at, key=lambda pair: pair[1].curators):
-            size = self._plan.of(curators).share_bytes(context.index)
-            for some in batches(alike, lambda _, size=size: size, READ_BYTES, AT_ONCE):  # type: ignore[misc]
+        rows: dict[PartPlace, tuple[BatchRow, Party]] = {}
+        for some in batches(zip(places, listed, strict=True), self._size, READ_BYTES, AT_ONCE):
+            async with database.reading() as transaction:
+                if not rows:
+                    kept = await held_parts(transaction, context)
+                    rows = {part.place: held for part, held in kept.items()}
                 held = [rows[part.place] for _, part in some]
-                async with database.reading() as transaction:
-                    bodies = await piece_store.batch_bodies(
-                        transaction, [row.id for row, _ in held]
-                    )
-                sealed = [(host, bodies[row.id]) for row, host in held]
-                at = np.array([place for place, _ in some])
-                shares = await asyncio.to_thread(self._verified_parts, at, curators, sealed, found)
+                bodies = await piece_store.batch_bodies(transaction, [row.id for row, _ in held])
+            sealed = [
+                (place, part.curators, host, bodies[row.id])
+                for (place, part), (row, host) in zip(some, held, strict=True)
+            ]
+            alike = [list(own) for _, own in groupby(sealed, key=lambda item: item[1])]
+            for shares in await asyncio.to_thread(self._verified_parts, alike, found):
                 if taken is not None:
                     await taken(shares)
 
+    def _size(self, listed: tuple[int, ProvedPart]) -> int:
+        """Bytes of a part's share."""
+        return self._plan.of(listed[1].curators).share_bytes(self._context.index)
+
     def _verified_parts(
-        self,
-        at: NDArray[np.int64],
-        curators: int,
-        sealed: Sequence[tuple[Party, bytes]],
-        found: Evaluated,
-    ) -> Rows:
-        """The verifier shares of parts with this many curators each, at these places."""
-        plain = [
-            batch_content(self._aggregator, self._context, host, body) for host, body in sealed
-        ]
-        done = self._verify(self._plan.of(curators), plain, found)
-        found.seeds[at] = done.seeds
-        found.permitted[at] = done.permitted
-        return done.verifier_shares
+        self, alike: Sequence[Sequence[tuple[int, int, Party, bytes]]], found: Evaluated
+    ) -> list[Rows]:
+        """The verifier shares of parts, (place, curators, host, sealed), by groups of as many
+        curators each."""
+        verified = []
+        for group in alike:
+            plain = [
+                batch_content(self._aggregator, self._context, host, body)
+                for _, _, host, body in group
+            ]
+            done = self._verify(self._plan.of(group[0][1]), plain, found)
+            at = np.array([place for place, *_ in group])
+            found.seeds[at] = done.seeds
+            found.permitted[at] = done.permitted
+            verified.append(done.verifier_shares)
+        return verified
 
     # --- both ---
 

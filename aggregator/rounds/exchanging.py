@@ -16,9 +16,9 @@ from aggregator.store import rounds as store
 from aggregator.store import share_chunks
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
+from tacit.protocol.candidates import Candidates
 from tacit.protocol.round import SHORT_SHARES, RoundState
-from tacit.protocol.verification import (
-    Candidates,
+from tacit.protocol.verifier_shares import (
     ChunkPlace,
     chunk_slices,
     open_chunk,
@@ -85,11 +85,17 @@ async def short_chunk(
     aggregator: Aggregator, context: RoundContext, candidates: Candidates
 ) -> bytes | None:
     """All verifier shares of this aggregator's if they are one short chunk that is still kept."""
-    if len(Chunks(context, candidates)) != 1:
+    chunks = Chunks(context, candidates)
+    if len(chunks) != 1:
         return None
     async with aggregator.database.reading() as transaction:
         body = await share_chunks.body(transaction, context.key, context.index, 0)
-    return body if body is not None and len(body) <= SHORT_SHARES else None
+    return body if body is not None and travels_along(chunks, body) else None
+
+
+def travels_along(chunks: Chunks, body: bytes) -> bool:
+    """Whether a chunk is all verifier shares, and short: it goes with the requests around it."""
+    return len(chunks) == 1 and len(body) <= SHORT_SHARES
 
 
 async def take_chunk(
@@ -116,6 +122,8 @@ async def demand_all(
 ) -> None:
     """Raise SharesMissing, which names them, unless every aggregator's chunks are held, or are
     first ones that were brought."""
+    if len(chunks) == 1 and len(brought) == len(context.descriptor.aggregators):
+        return
     async with aggregator.database.reading() as transaction:
         held = await share_chunks.held(transaction, context.key)
     held |= {(index, 0) for index in brought}
@@ -134,16 +142,16 @@ async def held_chunks(
 ) -> list[bytes]:
     """The chunk of this number of every aggregator, by index, sealed; those that were brought come
     before those held. Raises SharesMissing."""
-    found = []
-    async with aggregator.database.reading() as transaction:
-        for index in range(len(context.descriptor.aggregators)):
-            body = brought.get(index)
-            if body is None:
+    found = dict(brought)
+    wanted = set(range(len(context.descriptor.aggregators))) - set(found)
+    if wanted:
+        async with aggregator.database.reading() as transaction:
+            for index in wanted:
                 body = await share_chunks.body(transaction, context.key, index, number)
-            if body is None:  # the round was aborted meanwhile
-                raise SharesMissing
-            found.append(body)
-    return found
+                if body is None:  # the round was aborted meanwhile
+                    raise SharesMissing
+                found[index] = body
+    return [found[index] for index in sorted(found)]
 
 
 def opened(

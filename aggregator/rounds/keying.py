@@ -14,7 +14,7 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.store import rounds as store
 from common.store.transactions import Transaction
 from tacit.protocol.round import KeyCheck, RelayedKeyShares, RoundState
-from tacit.protocol.verification import key_check_of
+from tacit.protocol.verifier_shares import key_check_of
 
 
 async def fix_key(
@@ -31,13 +31,14 @@ async def fix_key(
     ordered = sorted(relayed.shares, key=lambda share: share.sender)
     stored = wire_json(RelayedKeyShares(shares=tuple(ordered)))
 
-    async def run(transaction: Transaction) -> bytes:
+    async def run(transaction: Transaction) -> tuple[bytes, bytes | None]:
+        """The check, and the key if it was made here."""
         row = await store.round_by_key(transaction, context.key)
         if row.key_check is not None:
             known = await store.document(transaction, context.key, "relayed_key_shares")
             if known != stored:
                 raise VerifyKeyFixed
-            return row.key_check
+            return row.key_check, None
         if row.state is not RoundState.OPEN:
             raise RoundClosed(extra={"included": False, "state": row.state.value})
         key = await asyncio.to_thread(verify_keys.made_key, aggregator, context, ordered)
@@ -50,8 +51,10 @@ async def fix_key(
             relayed_key_shares=stored,
             key_check=check,
         )
-        return check
+        return check, key
 
     async with aggregator.lock(round_id):
-        check: bytes = await intake.submit(TransitionItem(context, run))
+        check, key = await intake.submit(TransitionItem(context, run))
+    if key is not None:  # it is fixed now: contributions need not make it again
+        verify_keys.remember(aggregator, context, key)
     return wire_json(KeyCheck(round=context.id, descriptor_hash=context.digest, key_check=check))

@@ -42,7 +42,6 @@ from tacit import sets
 from tacit.errors import Invalid
 from tacit.protocol.round import (
     ABORT_LABEL,
-    ACCEPTED_LABEL,
     AbortRequest,
     AbortStatement,
     AcceptedSet,
@@ -90,15 +89,18 @@ async def _sign_accepted(
     # An earlier version closed the round first, and may have ended before it signed.
     if row.state not in (RoundState.OPEN, RoundState.FROZEN):
         raise RoundClosed(extra={"included": False, "state": row.state.value})
+    proved = context.proofs is not None
+    parts = await _parts(transaction, context) if proved else None
     statement = AcceptedSet(
         round=context.id,
         descriptor_hash=context.digest,
         aggregator=aggregator.id,
-        members=await _members(transaction, context),
+        members=None if proved else await _members(transaction, context),
         contributions=await round_store.held_places(transaction, context.key),
-        parts=None if context.proofs is None else await _parts(transaction, context),
+        lone=sets.compressed(await _lone(transaction, context)) if proved else None,
+        parts=parts,
     )
-    signed = wire_json(context.identity.sign(ACCEPTED_LABEL, statement))
+    signed = wire_json(context.identity.sign(statement.label, statement))
     await round_store.advance(
         transaction, context.key, row.state, RoundState.FROZEN, accepted=signed
     )
@@ -107,22 +109,31 @@ async def _sign_accepted(
 
 async def _members(transaction: Transaction, context: RoundContext) -> bytes:
     """The bitmap over roster numbers of all pieces held, without parties that left."""
-    size = context.descriptor.roster_size
-    lone = np.zeros(size, np.bool_)
-    for _, numbers in await piece_store.piece_numbers(transaction, context.key, 0):
-        lone[np.frombuffer(numbers, "<u4")] = True
-    bitmap = np.frombuffer(sets.pack(lone), np.uint8).copy()
+    bitmap = np.frombuffer(await _lone(transaction, context), np.uint8).copy()
     for batch in await piece_store.round_batches(transaction, context.key):
         presence = np.frombuffer(batch.presence, np.uint8)
         start = batch.first // 8
         bitmap[start : start + presence.size] |= presence
+    return await _without_left(transaction, bitmap.tobytes(), context.descriptor.roster_size)
+
+
+async def _lone(transaction: Transaction, context: RoundContext) -> bytes:
+    """The same of lone pieces alone."""
+    size = context.descriptor.roster_size
+    lone = np.zeros(size, np.bool_)
+    for _, numbers in await piece_store.piece_numbers(transaction, context.key, 0):
+        lone[np.frombuffer(numbers, "<u4")] = True
+    return await _without_left(transaction, sets.pack(lone), size)
+
+
+async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> bytes:
     left = await roster.left_runs(transaction, size)
-    if left:
-        members = sets.unpack(bitmap.tobytes(), size).copy()
-        for first, count in left:
-            members[first : first + count] = False
-        return sets.pack(members)
-    return bitmap.tobytes()
+    if not left:
+        return bitmap
+    members = sets.unpack(bitmap, size).copy()
+    for first, count in left:
+        members[first : first + count] = False
+    return sets.pack(members)
 
 
 async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:

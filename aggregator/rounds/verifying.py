@@ -35,12 +35,21 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.rounds.deciding import outcomes_of
 from aggregator.rounds.evaluating import Evaluated, Evaluations, evaluation_of
-from aggregator.rounds.exchanging import Chunks, own_chunk, put_chunk, short_chunk, take_chunk
+from aggregator.rounds.exchanging import (
+    Chunks,
+    own_chunk,
+    put_chunk,
+    short_chunk,
+    take_chunk,
+    travels_along,
+)
 from aggregator.store import rounds as store
+from aggregator.store import share_chunks
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.round import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -51,16 +60,8 @@ from tacit.protocol.round import (
     Verification,
     VerificationRequest,
 )
-from tacit.protocol.verification import (
-    CandidateList,
-    Candidates,
-    VerificationRefused,
-    candidates_of,
-    check_verifications,
-    chunk_key,
-    seal_chunk,
-    verdict_of,
-)
+from tacit.protocol.verification import VerificationRefused, check_verifications, verdict_of
+from tacit.protocol.verifier_shares import chunk_key, seal_chunk
 from tacit.validity.field import Elements, Rows
 from tacit.wire import encode_binary
 
@@ -86,32 +87,35 @@ class Verifying:
         if that takes longer than a request should: it goes on, and the same request asks for it.
         """
         context = await self.aggregator.round(round_id)
-        row, accepted, signed = await self._read(context, "accepted", "verification")
+        stored = await self._read(context, "accepted", "verification")
+        accepted, signed = stored.documents
         if accepted is None:
             raise RoundNotFrozen
         candidates = await asyncio.to_thread(_checked, context, accepted, request)
-        if row.candidates_hash not in (None, candidates.hash):
+        if stored.row.candidates_hash not in (None, candidates.hash):
             raise CandidatesFixed
         if signed is None:
             await self._fix(context, candidates)
             await self.evaluations.work(
                 round_id, lambda: self._verified(context, candidates), HOLD_S
             )
-            _, _, signed = await self._read(context, "accepted", "verification")
+        known = self.evaluations.get(round_id)
+        if known is not None and known.answer is not None:
+            return known.answer
+        signed = (await self._read(context, "verification")).documents[0]
         assert signed is not None
-        shares = await short_chunk(self.aggregator, context, candidates)
-        riding = "null" if shares is None else f'"{encode_binary(shares)}"'
-        return f'{{"verification":{signed},"shares":{riding}}}'
+        return _answer(signed, await short_chunk(self.aggregator, context, candidates))
 
     async def _verified(self, context: RoundContext, candidates: Candidates) -> None:
         """Not under the round's lock: an abort does not wait for it."""
         try:
             evaluated, shares_hash = await self._evaluate(context, candidates)
         except Exception:
-            await self._read(context, "accepted", "verification")  # says so after an abort
+            await self._read(context)  # says so after an abort
             raise
         self.evaluations.put(context.id, evaluated)
-        await self._sign(context, candidates, shares_hash)
+        signed = await self._sign(context, candidates, shares_hash, evaluated.shares)
+        evaluated.answer = _answer(signed, evaluated.shares)
 
     async def remember(self, context: RoundContext, state: RoundState) -> None:
         """Have what was computed for the verification, as a step out of `state` needs it: after a
@@ -119,22 +123,19 @@ class Verifying:
         else is wrong, the step itself says."""
         if context.proofs is None or self.evaluations.get(context.id) is not None:
             return
-        async with self.aggregator.database.reading() as transaction:
-            row = await stored_round(transaction, context.id)
-            signed = await store.document(transaction, context.key, "verification")
-        if row.state is not state or signed is None:
+        stored = await self._read(context, "verification")
+        if stored.row.state is not state or stored.documents == (None,):
             return
-        _, candidates = await self.candidates(context)
-        if candidates is not None:
+        if stored.candidates is not None:
             await self.evaluations.work(
-                context.id, partial(self._again, context, candidates), HOLD_S
+                context.id, partial(self._again, context, stored.candidates), HOLD_S
             )
 
     async def _again(self, context: RoundContext, candidates: Candidates) -> None:
         try:
             await self._evaluated(context, candidates)
         except Exception:
-            await self.candidates(context)  # says so after an abort
+            await self._read(context)  # says so after an abort
             raise
 
     async def _fix(self, context: RoundContext, candidates: Candidates) -> None:
@@ -156,7 +157,14 @@ class Verifying:
 
         await self.intake.submit(TransitionItem(context, run))
 
-    async def _sign(self, context: RoundContext, candidates: Candidates, shares_hash: bytes) -> str:
+    async def _sign(
+        self,
+        context: RoundContext,
+        candidates: Candidates,
+        shares_hash: bytes,
+        shares: bytes | None,
+    ) -> str:
+        """Sign the hash of the verifier shares; a short chunk of them is stored with it."""
         statement = Verification(
             round=context.id,
             descriptor_hash=context.digest,
@@ -166,7 +174,7 @@ class Verifying:
             shares_hash=shares_hash,
         )
         signed = wire_json(context.identity.sign(VERIFICATION_LABEL, statement))
-        return await self._keep(context, RoundState.FROZEN, "verification", signed)
+        return await self._keep(context, RoundState.FROZEN, "verification", signed, shares)
 
     async def _keep(
         self,
@@ -174,8 +182,10 @@ class Verifying:
         state: RoundState,
         document: Literal["verification", "verdict"],
         signed: str,
+        shares: bytes | None = None,
     ) -> str:
-        """Store what was signed, unless one is stored: there is one of each ever. That one."""
+        """Store what was signed, and the own chunk; unless one is stored: there is one of each
+        ever. That one."""
 
         async def run(transaction: Transaction) -> str:
             row = await store.round_by_key(transaction, context.key)
@@ -183,6 +193,8 @@ class Verifying:
             if known is not None:
                 return known
             await _advance(transaction, row, state, **{document: signed})
+            if shares is not None:
+                await share_chunks.put(transaction, context.key, context.index, 0, shares)
             return signed
 
         answer: str = await self.intake.submit(TransitionItem(context, run))
@@ -191,16 +203,18 @@ class Verifying:
     async def _evaluate(
         self, context: RoundContext, candidates: Candidates
     ) -> tuple[Evaluated, bytes]:
-        """Verify all candidates; the own chunks are kept, sealed as they travel."""
+        """Verify all candidates; the own chunks are kept, sealed as they travel: a single short one
+        in memory."""
         evaluation = await evaluation_of(self.aggregator, context, candidates)
         key = chunk_key(
             await verify_key(self.aggregator, context), context.digest, self.aggregator.id
         )
         chunks = Chunks(context, candidates)
         digest, waiting, number = hashlib.sha256(), bytearray(), 0
+        short: bytes | None = None
 
         async def taken(shares: Rows) -> None:
-            nonlocal number
+            nonlocal number, short
             await asyncio.to_thread(digest.update, shares.data)
             waiting.extend(shares.data.cast("B"))
             while number < len(chunks) and len(waiting) >= chunks.bytes_of(number):
@@ -208,11 +222,15 @@ class Verifying:
                 del waiting[: len(content)]
                 place = chunks.place(context.index, number)
                 body = await asyncio.to_thread(seal_chunk, key, place, content)
-                await put_chunk(self.intake, context, context.index, number, body)
+                if travels_along(chunks, body):
+                    short = body
+                else:
+                    await put_chunk(self.intake, context, context.index, number, body)
                 number += 1
 
         evaluated = await evaluation.run(np.ones(candidates.items, np.bool_), taken)
         assert (number, len(waiting)) == (len(chunks), 0), "shares have their lengths"
+        evaluated.shares = short
         return evaluated, digest.digest()
 
     # --- chunks, out and in ---
@@ -228,7 +246,7 @@ class Verifying:
         RoundClosed.
         """
         context = await self.aggregator.round(round_id)
-        _row, candidates = await self.candidates(context)
+        candidates = (await self._read(context)).candidates
         if candidates is None:
             raise RoundNotVerified("no candidates are fixed yet")
         await take_chunk(self.intake, context, candidates, index, number, body)
@@ -244,8 +262,8 @@ class Verifying:
         context = await self.aggregator.round(round_id)
         await self.remember(context, RoundState.FROZEN)
         async with self.aggregator.lock(round_id):
-            _row, own, verdict = await self._read(context, "verification", "verdict")
-            _, candidates = await self.candidates(context)
+            stored = await self._read(context, "verification", "verdict")
+            candidates, (own, verdict) = stored.candidates, stored.documents
             if own is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
             found = await asyncio.to_thread(
@@ -259,11 +277,14 @@ class Verifying:
                     raise VerificationRefused("decided over other shares already")
                 return verdict
             evaluated = await self._evaluated(context, candidates)
+            places = range(len(context.descriptor.aggregators))
             brought = {
                 index: body
-                for index, body in enumerate(request.shares)
+                for index, body in zip(places, request.shares, strict=False)
                 if body is not None and index != context.index
             }
+            if evaluated.shares is not None:
+                brought[context.index] = evaluated.shares
             outcomes = await outcomes_of(
                 self.aggregator, context, candidates, found, evaluated, brought
             )
@@ -299,28 +320,44 @@ class Verifying:
             self.evaluations.put(context.id, known)
         return known
 
-    async def _read(
-        self, context: RoundContext, *names: store.Document
-    ) -> tuple[RoundRow, str | None, str | None]:
+    async def _read(self, context: RoundContext, *names: store.Document) -> _Stored:
+        """Raises VerificationRefused, or RoundClosed after an abort."""
         async with self.aggregator.database.reading() as transaction:
             row = await stored_round(transaction, context.id)
-            first, second = [await store.document(transaction, context.key, name) for name in names]
+            documents = [await store.document(transaction, context.key, name) for name in names]
+            candidates = await self.fixed(transaction, context, row)
         if context.proofs is None:
             raise VerificationRefused("the round's contributions carry no proofs")
         refuse_aborted(row)
-        return row, first, second
+        return _Stored(row, candidates, tuple(documents))
 
-    async def candidates(self, context: RoundContext) -> tuple[RoundRow, Candidates | None]:
-        """What is or was verified, as it was fixed. Raises RoundClosed after an abort."""
-        async with self.aggregator.database.reading() as transaction:
-            row = await stored_round(transaction, context.id)
-            listed = await store.document(transaction, context.key, "candidates")
-        refuse_aborted(row)
-        if listed is None or row.candidates_hash is None:
-            return row, None
-        found = CandidateList.model_validate_json(listed)
-        size = context.descriptor.roster_size
-        return row, Candidates.of(found, size, row.candidates_hash)
+    async def fixed(
+        self, transaction: Transaction, context: RoundContext, row: RoundRow
+    ) -> Candidates | None:
+        """What is or was verified, as it was fixed."""
+        if row.candidates_hash is None:
+            return None
+        known = self.evaluations.get(context.id)
+        if known is not None and known.candidates.hash == row.candidates_hash:
+            return known.candidates
+        listed = await store.document(transaction, context.key, "candidates")
+        found = CandidateList.model_validate_json(listed or "")
+        return Candidates.of(found, context.descriptor.roster_size, row.candidates_hash)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A round as it is stored, its candidates, and the documents that were asked for."""
+
+    row: RoundRow
+    candidates: Candidates | None
+    documents: tuple[str | None, ...]
+
+
+def _answer(signed: str, shares: bytes | None) -> str:
+    """The JSON of a `Verified`."""
+    riding = "null" if shares is None else f'"{encode_binary(shares)}"'
+    return f'{{"verification":{signed},"shares":{riding}}}'
 
 
 def _checked(context: RoundContext, accepted: str, request: VerificationRequest) -> Candidates:

@@ -69,6 +69,9 @@ class Limits:
 _ROW = tuple(seal_keys.c[name] for name in SealKeyRow.__dataclass_fields__)
 _STATE = tuple(SealKeyRow.__dataclass_fields__).index("state")
 _BY_NUMBER = select(*_ROW).where(seal_keys.c.number == bindparam("of_number"))
+_PEER_KEYS = select(peer_seal_keys.c.key_hash, peer_seal_keys.c.public_key).where(
+    peer_seal_keys.c.key_hash.in_(bindparam("hashes", expanding=True))
+)
 _ALIVE = seal_keys.c.state != KeyState.DESTROYED.value
 _NAMED = select(rounds.c.seal_key).where(rounds.c.seal_key.is_not(None))
 _NEEDED = _NAMED.where(rounds.c.state.in_(LIVE))
@@ -266,11 +269,7 @@ async def count_peer_keys(transaction: Transaction) -> int:
 
 async def peer_keys(transaction: Transaction, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
     """Those of these public keys that are held, by hash."""
-    found = await transaction.execute(
-        select(peer_seal_keys.c.key_hash, peer_seal_keys.c.public_key).where(
-            peer_seal_keys.c.key_hash.in_(hashes)
-        )
-    )
+    found = await transaction.execute(_PEER_KEYS, {"hashes": hashes})
     return {row.key_hash: row.public_key for row in found}
 
 

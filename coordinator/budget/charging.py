@@ -136,7 +136,7 @@ def released(round_id: str, size: int, accepted: Sequence[Signed[AcceptedSet]]) 
     """The event of a release: it charges the curators in any aggregator's set."""
     union = np.zeros(sets.byte_length(size), np.uint8)
     for signed in accepted:
-        union |= np.frombuffer(signed.statement.members, np.uint8)
+        union |= np.frombuffer(signed.statement.held(size), np.uint8)
     return Draft(
         Kind.ROUND_RELEASED,
         SYSTEM,

@@ -41,6 +41,12 @@ FIGURES: Final = 128
 """Of how many queries it is known that their figures are at hand: of more they are kept."""
 
 
+@lru_cache(maxsize=2)
+def accepted_sets(text: str) -> tuple[Signed[AcceptedSet], ...]:
+    """The signed sets of a stored round: two steps need them, and they are long."""
+    return tuple(ACCEPTED_SETS.validate_json(text))
+
+
 @dataclass(frozen=True)
 class Conduct:
     """What every transition needs."""

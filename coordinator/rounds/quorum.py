@@ -65,7 +65,9 @@ def _common(accepted: Sequence[AcceptedSet], roster_size: int) -> NDArray[np.int
     """(2^n,): how many curators are in all sets of each choice, a bit mask over places."""
     holders = np.zeros(roster_size, np.uint16)
     for place, item in enumerate(accepted):
-        holders |= sets.unpack(item.members, roster_size).astype(np.uint16) << np.uint16(place)
+        holders |= sets.unpack(item.members or b"", roster_size).astype(np.uint16) << np.uint16(
+            place
+        )
     counts = np.bincount(holders, minlength=1 << len(accepted)).astype(np.int64)
     for place in range(len(accepted)):  # sum over supersets, one place at a time
         halves = counts.reshape(-1, 2, 1 << place)

@@ -38,6 +38,7 @@ from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
     RoundAborted,
+    accepted_sets,
     change,
     failure,
     peers_of,
@@ -57,10 +58,10 @@ from tacit.protocol.agreement import (
     members_hash,
     open_sum,
 )
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     ABORT_LABEL,
-    ACCEPTED_LABEL,
     AbortStatement,
     AcceptedSet,
     Commitment,
@@ -71,12 +72,12 @@ from tacit.protocol.round import (
     RoundState,
     Transcript,
 )
-from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode, dimension
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.report.validity import with_total
+from tacit.wire import encode_binary
 
 REASON_CHARACTERS = 256
 log = get_logger("tacit.rounds")
@@ -176,7 +177,7 @@ async def _accepted_set(
     signed = shown or await peer.freeze(descriptor.round)
     item, place = signed.statement, descriptor.index_of(peer.id)
     try:
-        verify(ACCEPTED_LABEL, signed, descriptor.aggregators[place].identity_key)
+        verify(item.label, signed, descriptor.aggregators[place].identity_key)
     except SignatureBroken:
         raise AggregatorUnreachable(f"{peer.id} signs with another identity") from None
     if item.aggregator != peer.id or item.descriptor_hash != descriptor.digest():
@@ -205,16 +206,19 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     descriptor = signed_descriptor(row).statement
     manifest = _manifest(row)
     # as it is stored: neither read nor written again; who verified has all of the sets that counts
-    if row.verdicts is None:
-        request = f'{{"manifest":{row.manifest},"accepted":{row.accepted or "[]"}}}'
-    else:
-        request = f'{{"manifest":{row.manifest},"accepted":[],"verdicts":{row.verdicts}}}'
+    digest, salt = manifest_hash(manifest), encode_binary(manifest.salt or b"")
+    sets_or_verdicts = (
+        f'"accepted":{row.accepted or "[]"}'
+        if row.verdicts is None
+        else f'"accepted":[],"verdicts":{row.verdicts}'
+    )
+    request = f'{{"salt":"{salt}","manifest_hash":"{encode_binary(digest)}",{sets_or_verdicts}}}'
     peers = await _quorum(conduct, descriptor, manifest)
     answers = await gather(peer.commit(row.id, request) for peer in peers)
     commitments = answered(answers)
     if len(commitments) < len(peers):
         raise failure("the commitment", peers, answers)
-    check_commitments(descriptor, manifest_hash(manifest), manifest.quorum, commitments)
+    check_commitments(descriptor, digest, manifest.quorum, commitments)
     await change(
         conduct,
         row.id,
@@ -272,7 +276,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         commitments=tuple(commitments),
         reveals=tuple(reveals),
     )
-    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
+    accepted = accepted_sets(row.accepted or "[]")
     event = charging.released(row.id, descriptor.roster_size, accepted)
     result, now = decode(query, total), conduct.clock.now()
     values = {

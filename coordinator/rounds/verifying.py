@@ -21,9 +21,9 @@ from coordinator.registry.answers import answered, gather
 from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import (
-    ACCEPTED_SETS,
     Conduct,
     RoundAborted,
+    accepted_sets,
     failure,
     peers_of,
     salt_of,
@@ -35,6 +35,7 @@ from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.candidates import Candidates, candidates_of
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     Manifest,
@@ -46,16 +47,13 @@ from tacit.protocol.round import (
     Verified,
 )
 from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
     check_verdicts,
     check_verifications,
-    chunk_slices,
     contradictions,
     proved_manifest_of,
     refused_curators,
-    share_lengths,
 )
+from tacit.protocol.verifier_shares import chunk_slices, share_lengths
 from tacit.query.proofs import proof_plan
 
 log = get_logger("tacit.rounds")
@@ -66,7 +64,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
     """frozen -> verified: verifications, chunks to everyone, verdicts, and the manifest."""
     descriptor = signed_descriptor(row).statement
     peers = await peers_of(conduct, descriptor)
-    accepted = ACCEPTED_SETS.validate_json(row.accepted or "[]")
+    accepted = accepted_sets(row.accepted or "[]")
     candidates = await asyncio.to_thread(candidates_of, descriptor, accepted)
     verified = await _verifications(row, peers)
     verifications = check_verifications(
@@ -86,7 +84,7 @@ async def verify(conduct: Conduct, row: RoundRow) -> None:
             RoundState.FROZEN,
             state=RoundState.VERIFIED,
             verified_at=conduct.clock.now(),
-            verdicts=_VERDICTS.dump_json(verdicts).decode(),
+            verdicts=_VERDICTS.dump_json(verdicts, exclude_none=True).decode(),
             manifest=manifest.model_dump_json(),
             participants=manifest.count,
             refused=candidates.curators - manifest.count,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 
 from common.store.transactions import Transaction
 from coordinator.models.budget_events import GENESIS, Event, Kind
@@ -113,6 +113,20 @@ async def of_kinds(transaction: Transaction, kinds: Sequence[Kind], seq: int) ->
         .order_by(ledger_events.c.seq)
     )
     return [_event(row) for row in found]
+
+
+async def count_kinds(
+    transaction: Transaction, kinds: Sequence[Kind], seq: int
+) -> tuple[dict[Kind, int], int]:
+    """How many events of some kinds come after a number, and the number of the last of them."""
+    found = await transaction.execute(
+        select(ledger_events.c.kind, func.count(), func.max(ledger_events.c.seq))
+        .where(ledger_events.c.seq > seq, ledger_events.c.kind.in_([each.value for each in kinds]))
+        .group_by(ledger_events.c.kind)
+    )
+    rows = found.all()
+    counts = {Kind(kind): count for kind, count, _ in rows}
+    return counts, max((last for _, _, last in rows), default=seq)
 
 
 async def hash_of(transaction: Transaction, seq: int) -> bytes | None:

@@ -21,14 +21,24 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import httpx
 
 from tacit.client.at_home import access
 from tacit.client.budget import Budget
 from tacit.client.datasets import Datasets
-from tacit.client.exchange import Item, Pause, Reply, Request, Retry, Steps, Stream, primitive
+from tacit.client.exchange import (
+    Item,
+    NextLine,
+    Pause,
+    Reply,
+    Request,
+    Retry,
+    Steps,
+    Stream,
+    primitive,
+)
 from tacit.client.jobs import Jobs
 from tacit.client.plain import Plain
 from tacit.client.queries import Queries
@@ -37,6 +47,8 @@ from tacit.client.registry import Registry
 from tacit.client.rounds import Rounds
 
 T = TypeVar("T")
+LINES: Final = "tacit_lines"
+"""Where a streamed answer keeps what gives its lines."""
 
 
 class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Readings, Datasets):
@@ -96,24 +108,41 @@ class Client(Calls):
     def iterate(self, call: Stream[T]) -> Iterator[T]:
         """Run a call item by item."""
         steps, reply = primitive(call, self.retry), None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration:
-                return
-            if isinstance(step, Item):
-                yield step.value
-                reply = None
-            else:
+        answers: list[httpx.Response] = []
+        try:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration:
+                    return
+                if isinstance(step, Item):
+                    yield step.value
+                    reply = None
+                    continue
                 reply = self._perform(step)
+                if isinstance(reply, httpx.Response) and LINES in reply.extensions:
+                    answers.append(reply)
+        finally:  # also if the caller wants no more
+            for answer in answers:
+                answer.close()
 
-    def _perform(self, step: Request | Pause | Item[Any]) -> Reply:
+    def _perform(self, step: Request | NextLine | Pause | Item[Any]) -> Reply:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
-        assert isinstance(step, Request)
         try:
-            return self._http.request(**_arguments(step, self.timeout_s))
+            if isinstance(step, NextLine):
+                return next(step.answer.extensions[LINES], None)
+            assert isinstance(step, Request)
+            if not step.streamed:
+                return self._http.request(**_arguments(step, self.timeout_s))
+            request = self._http.build_request(**_arguments(step, self.timeout_s))
+            answer = self._http.send(request, stream=True)
+            if answer.status_code >= 400:
+                answer.read()
+            else:
+                answer.extensions[LINES] = answer.iter_lines()
+            return answer
         except httpx.TransportError as error:
             return error
 
@@ -171,24 +200,41 @@ class AsyncClient(Calls):
     async def iterate_async(self, call: Stream[T]) -> AsyncIterator[T]:
         """Run a call item by item."""
         steps, reply = primitive(call, self.retry), None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration:
-                return
-            if isinstance(step, Item):
-                yield step.value
-                reply = None
-            else:
+        answers: list[httpx.Response] = []
+        try:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration:
+                    return
+                if isinstance(step, Item):
+                    yield step.value
+                    reply = None
+                    continue
                 reply = await self._perform(step)
+                if isinstance(reply, httpx.Response) and LINES in reply.extensions:
+                    answers.append(reply)
+        finally:  # also if the caller wants no more
+            for answer in answers:
+                await answer.aclose()
 
-    async def _perform(self, step: Request | Pause | Item[Any]) -> Reply:
+    async def _perform(self, step: Request | NextLine | Pause | Item[Any]) -> Reply:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
-        assert isinstance(step, Request)
         try:
-            return await self._http.request(**_arguments(step, self.timeout_s))
+            if isinstance(step, NextLine):
+                return await anext(step.answer.extensions[LINES], None)
+            assert isinstance(step, Request)
+            if not step.streamed:
+                return await self._http.request(**_arguments(step, self.timeout_s))
+            request = self._http.build_request(**_arguments(step, self.timeout_s))
+            answer = await self._http.send(request, stream=True)
+            if answer.status_code >= 400:
+                await answer.aread()
+            else:
+                answer.extensions[LINES] = answer.aiter_lines()
+            return answer
         except httpx.TransportError as error:
             return error
 

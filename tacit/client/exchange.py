@@ -36,7 +36,7 @@ class Request:
 
     `repeatable`: idempotent, so that it may be sent again. `once`: it asks for the current state,
     so a later answer is useless. `wait_s`: how long the service may take beyond the client's
-    timeout.
+    timeout. `streamed`: the answer's lines are asked for one by one (`NextLine`).
     """
 
     method: str
@@ -48,6 +48,14 @@ class Request:
     repeatable: bool = False
     once: bool = False
     wait_s: float = 0.0
+    streamed: bool = False
+
+
+@dataclass(frozen=True)
+class NextLine:
+    """The next line of a streamed answer, None at its end; a lost connection is an error."""
+
+    answer: httpx.Response
 
 
 @dataclass(frozen=True)
@@ -73,10 +81,10 @@ class Retry:
     pause_factor: float = 1.0
 
 
-Reply: TypeAlias = httpx.Response | httpx.TransportError | None
-Steps: TypeAlias = Generator[Request | Pause, Any, T]
+Reply: TypeAlias = httpx.Response | httpx.TransportError | str | None
+Steps: TypeAlias = Generator[Request | NextLine | Pause, Any, T]
 """A call that has one answer. It is sent an `httpx.Response` for every request."""
-Stream: TypeAlias = Generator[Request | Pause | Item[T], Any, None]
+Stream: TypeAlias = Generator[Request | NextLine | Pause | Item[T], Any, None]
 """A call that yields items."""
 
 
@@ -98,7 +106,7 @@ def attempts(request: Request, retry: Retry) -> Generator[Request | Pause, Reply
             again = _asks_again(error, request)
             pause = max(retry.pause_factor * backoff(made - 1), error.retry_after_s or 0.0)
         else:
-            assert reply is not None
+            assert isinstance(reply, httpx.TransportError)
             error = reply
             again = request.repeatable or isinstance(error, _UNSENT)
             pause = retry.pause_factor * backoff(made - 1)
@@ -126,9 +134,9 @@ def _asks_again(problem: Problem, request: Request) -> bool:
 
 def primitive(
     call: Generator[Any, Any, T], retry: Retry
-) -> Generator[Request | Pause | Item[Any], Reply, T]:
+) -> Generator[Request | NextLine | Pause | Item[Any], Reply, T]:
     """A call in single attempts, pauses and items: what both clients run, and all they run."""
-    value: httpx.Response | None = None
+    value: httpx.Response | str | None = None
     error: Exception | None = None
     while True:
         try:
@@ -142,6 +150,13 @@ def primitive(
                 value = yield from attempts(step, retry)
             except (Problem, httpx.TransportError) as caught:
                 error = caught
+        elif isinstance(step, NextLine):
+            reply = yield step
+            if isinstance(reply, httpx.TransportError):
+                error = reply
+            else:
+                assert not isinstance(reply, httpx.Response)
+                value = reply
         else:
             yield step
 

@@ -22,7 +22,7 @@ from tacit.client.exchange import (
     text_of,
 )
 from tacit.client.operation import operation, stream
-from tacit.client.watching import last, watch
+from tacit.client.watching import events, last, watch
 from tacit.errors import Error
 from tacit.shown.jobs import Job, JobResult, Picture
 from tacit.shown.reports import Report
@@ -80,6 +80,13 @@ def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Job]:
     """The job each time it changes, until it has finished; raises NotFinished. Its `progress`
     never goes back within an `attempt` and begins again at 0 with the next one."""
     return watch(f"/v1/jobs/{job_id}", f"job {job_id}", FINISHED, timeout_s, kind=Job)
+
+
+def _job_events(job_id: str, timeout_s: float = 3600.0) -> Stream[Json]:
+    """What happens to a job, as it happens, until it has finished: `{"event": "job", "data": the
+    job}` at each change, and `job_debited` and `job_settled` of one over curators that is debited
+    once. Raises NotFinished."""
+    return events(f"/v1/jobs/{job_id}/events", f"job {job_id}", timeout_s)
 
 
 def _wait_for_job(
@@ -191,6 +198,7 @@ class Jobs:
     jobs = stream(_jobs)
     job = operation(_job)
     watch_job = stream(_watch_job)
+    job_events = stream(_job_events)
     wait_for_job = operation(_wait_for_job)
     compare_jobs = operation(_compare_jobs)
     cancel_job = operation(_cancel_job)

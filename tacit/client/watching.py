@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Container
 from typing import Any, Final, TypeVar
 
 import httpx
 
-from tacit.client.exchange import Item, Json, Request, Steps, Stream
-from tacit.client.problems import NotFinished
+from tacit.client.exchange import Item, Json, NextLine, Pause, Request, Steps, Stream
+from tacit.client.problems import NoAnswer, NotFinished
+from tacit.pauses import backoff
 
 POLL_S: Final = 20.0
 """How long one request waits for a change."""
+MOST_LOST: Final = 5
+"""Connections in a row that end a stream of events without telling anything new."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=dict[str, Any])
@@ -54,6 +58,45 @@ def watch(
         yield Item(state)
         if state["state"] in finished:
             return
+
+
+def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
+    """Server-sent events at a path, `{"event": its name, "data": its JSON}`, until the service
+    closes the stream. Where the connection is lost it is made again, and what was told before is
+    passed over: the service tells a subject's history from its start, and then how it is now.
+    Raises NotFinished, which names the subject, after the timeout, and NoAnswer."""
+    end = time.monotonic() + timeout_s
+    seen: list[Json] = []
+    lost = 0
+    while True:
+        answer: httpx.Response = yield Request(
+            "GET", path, repeatable=True, wait_s=POLL_S, streamed=True
+        )
+        known = list(seen)
+        name, data = "message", ""
+        try:
+            while (line := (yield NextLine(answer))) is not None:
+                if time.monotonic() > end:
+                    raise NotFinished(f"{subject} is not finished after {timeout_s:.0f} s")
+                field, _, value = line.partition(":")
+                if field == "event":
+                    name = value.strip()
+                elif field == "data":
+                    data += value.strip()
+                elif not line and data:
+                    event = {"event": name, "data": json.loads(data)}
+                    name, data = "message", ""
+                    if event in known:
+                        known.remove(event)
+                    else:
+                        seen.append(event)
+                        lost = 0
+                        yield Item(event)
+            return
+        except httpx.TransportError as error:
+            if (lost := lost + 1) > MOST_LOST:
+                raise NoAnswer(f"{subject}: the connection was lost {lost} times") from error
+            yield Pause(backoff(lost))
 
 
 def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:

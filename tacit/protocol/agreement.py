@@ -24,7 +24,6 @@ from tacit.errors import Conflict, Invalid
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL
 from tacit.protocol.identities import KeyNotAnchored, Pin
 from tacit.protocol.round import (
-    ACCEPTED_LABEL,
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
     AcceptedSet,
@@ -190,7 +189,7 @@ def manifest_of(
         raise ManifestRefused("a proved round is summed after its verdicts only")
     by_index = accepted_by_index(descriptor, accepted)
     quorum = tuple(sorted(by_index))
-    members = sets.intersection([by_index[index].members for index in quorum])
+    members = sets.intersection([by_index[index].members or b"" for index in quorum])
     common = set.intersection(*(set(by_index[index].contributions) for index in quorum))
     contributions = tuple(sorted(common))
     count = sets.count(members)
@@ -221,10 +220,10 @@ def accepted_by_index(
         item = signed.statement
         try:
             index = descriptor.index_of(item.aggregator)
-            verify(ACCEPTED_LABEL, signed, descriptor.aggregators[index].identity_key)
+            verify(item.label, signed, descriptor.aggregators[index].identity_key)
         except (KeyError, ValueError):
             raise ManifestRefused("an accepted set is not signed") from None
-        if not sets.is_bitmap(item.members, descriptor.roster_size):
+        if item.members is not None and not sets.is_bitmap(item.members, descriptor.roster_size):
             raise ManifestRefused("an accepted set is malformed")
         if item.round != descriptor.round or item.descriptor_hash != digest:
             raise ManifestRefused("an accepted set belongs to another round")

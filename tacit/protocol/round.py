@@ -33,10 +33,13 @@ MAX_GROUP_ROSTER = 2**26
 
 DESCRIPTOR_LABEL = "tacit round descriptor v1"
 ACCEPTED_LABEL = "tacit accepted set v1"
+PROVED_SET_LABEL = "tacit accepted set v2"
 COMMITMENT_LABEL = "tacit commitment v1"
 ABORT_LABEL = "tacit abort v1"
 VERIFICATION_LABEL = "tacit verification v1"
-VERDICT_LABEL = "tacit verdict v1"
+VERDICT_LABEL = "tacit verdict v2"
+LISTING_VERDICT_LABEL = "tacit verdict v1"
+"""Of verdicts of an earlier version, which list whom they count."""
 
 
 class RoundState(StrEnum):
@@ -290,16 +293,42 @@ class ProvedPart(WireModel):
 
 
 class AcceptedSet(WireModel):
-    """Whose pieces an aggregator holds at the freeze: a bitmap over roster numbers, and whose
-    noise contributions (aggregator indices). `parts`: in proved rounds those of the numbers that
-    hosts sent, sorted; all others are of lone curators."""
+    """Whose pieces an aggregator holds at the freeze, and whose noise contributions (aggregator
+    indices).
+
+    Declared rounds: `members`, a bitmap over roster numbers. Proved rounds: `parts` of hosts,
+    sorted, and `lone`, a compressed bitmap of all others; in sets of an earlier version `members`
+    of both instead, signed for another purpose.
+    """
 
     round: RoundId
     descriptor_hash: Hash
     aggregator: Identifier
-    members: Binary
+    members: Binary | None = None
     contributions: tuple[int, ...]
+    lone: Binary | None = None
     parts: tuple[ProvedPart, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        """For what purpose it is signed."""
+        return ACCEPTED_LABEL if self.lone is None else PROVED_SET_LABEL
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AcceptedSet:
+        one = (self.members is None) != (self.lone is None)
+        require(one, None, "either members, or lone curators and parts")
+        require(self.lone is None or self.parts is not None, None, "lone goes with parts")
+        return self
+
+    def held(self, size: int) -> bytes:
+        """Everybody in it, a bitmap over `size` numbers. Raises ValueError if it is malformed."""
+        if self.lone is None:
+            return self.members or b""
+        found = sets.unpack(sets.decompressed(self.lone, size), size).copy()
+        for part in self.parts or ():
+            found[part.first : part.first + part.length] |= part.present
+        return sets.pack(found)
 
 
 class VerificationRequest(WireModel):
@@ -359,10 +388,12 @@ class ProofReason(StrEnum):
 
 
 class Verdict(WireModel):
-    """Whom an aggregator counts, and over which verifier shares it decided.
+    """Whom among the candidates an aggregator refuses, and over which verifier shares it decided;
+    it counts all others.
 
-    `shares_hashes`: by index. `members`: a bitmap over roster numbers of all that count; `parts`:
-    those that count. `reasons`: a bitmap over the candidates, in their order, of those refused.
+    `shares_hashes`: by index. `reasons`: a bitmap over the candidates, in their order, of those
+    refused. Only verdicts of an earlier version say whom they count, too: `members`, a bitmap over
+    roster numbers, and `parts`; their signatures are for another purpose.
     """
 
     round: RoundId
@@ -370,9 +401,20 @@ class Verdict(WireModel):
     aggregator: Identifier
     candidates_hash: Hash
     shares_hashes: tuple[Hash, ...]
-    members: Binary
-    parts: tuple[ProvedPart, ...]
+    members: Binary | None = None
+    parts: tuple[ProvedPart, ...] | None = None
     reasons: dict[ProofReason, Binary]
+
+    @property
+    def label(self) -> str:
+        """For what purpose it is signed."""
+        return VERDICT_LABEL if self.members is None else LISTING_VERDICT_LABEL
+
+    @model_validator(mode="after")
+    def _listed_whole(self) -> Verdict:
+        together = (self.members is None) == (self.parts is None)
+        require(together, None, "members and parts go together")
+        return self
 
 
 class Manifest(WireModel):
@@ -394,12 +436,21 @@ class Manifest(WireModel):
 
 
 class ManifestRequest(WireModel):
-    """The coordinator forwards all signed sets with the manifest, in a proved round all verdicts
-    (and no sets, or those that were verified); every aggregator recomputes."""
+    """What the manifest follows from: every aggregator computes it. The coordinator forwards all
+    signed sets, in a proved round all verdicts (and no sets, or those that were verified). It gives
+    its own manifest, or what it knows alone, the `salt`, with the manifest's hash."""
 
-    manifest: Manifest
+    manifest: Manifest | None = None
+    salt: Hash | None = None
+    manifest_hash: Hash | None = None
     accepted: tuple[Signed[AcceptedSet], ...]
     verdicts: tuple[Signed[Verdict], ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_manifest(self) -> ManifestRequest:
+        given = {self.manifest is None, self.salt is not None, self.manifest_hash is not None}
+        require(len(given) == 1, None, "either a manifest, or a salt and the manifest's hash")
+        return self
 
 
 class Commitment(WireModel):

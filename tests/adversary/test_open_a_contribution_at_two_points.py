@@ -22,7 +22,6 @@ from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import (
-    ACCEPTED_LABEL,
     AcceptedSet,
     RelayedKeyShares,
     VerificationRequest,
@@ -133,9 +132,10 @@ async def test_no_sequence_of_requests_shows_two(
         # other candidates: the corrupt aggregator signs a second set
         members = np.zeros(current.descriptor.roster_size, np.bool_)
         members[[0, 1]] = True
-        false = accepted[1].statement.model_copy(update={"members": sets.pack(members)})
+        lone_two = sets.compressed(sets.pack(members))
+        false = accepted[1].statement.model_copy(update={"lone": lone_two})
         identity = corrupt.part(Aggregator).keyring.identity
-        signed: Signed[AcceptedSet] = identity.sign(ACCEPTED_LABEL, false)
+        signed: Signed[AcceptedSet] = identity.sign(false.label, false)
         request = VerificationRequest(accepted=(accepted[0], signed))
         answer = await victim.coordinate("POST", current.path("verification"), request)
         refused(answer, 409, "candidates_fixed")

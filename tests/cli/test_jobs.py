@@ -54,6 +54,9 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     job = json.loads((out / "private" / "job.json").read_text("utf-8"))
     assert (job["id"], job["state"], job["error"]) == (result["job"], "succeeded", None)
     assert job["created"] <= job["started"] <= job["finished"]
+    watched = json.loads(tacit("job", "watch", result["job"], *place, "--json"))
+    assert (watched["id"], watched["state"]) == (result["job"], "succeeded")
+    assert "kmeans (sound): succeeded" in tacit("job", "watch", result["job"], *place)
     drawn = {path.name for path in (out / "private" / "plots").iterdir()}
     assert drawn == {"sizes.svg", "sizes.png", "shifts.svg", "shifts.png"}
     assert (out / "private").stat().st_mode & 0o077 == 0

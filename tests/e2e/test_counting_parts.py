@@ -32,6 +32,7 @@ from tests.e2e.test_counting import it as it
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PARTS = 4
+METRIC = "tacit_coordinator_job_ledger_events{"
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +52,18 @@ async def rounds_of(it: Site, job_id: str) -> list[dict[str, Any]]:
     return [(await it.house.ask("GET", f"/v1/rounds/{name}")).json() for name in names]
 
 
+async def entries_of(it: Site) -> list[int]:
+    """How many jobs were debited, and settled, as the coordinator's metrics tell."""
+    text = (await it.house.ask("GET", "/metrics")).text
+    lines = [line for line in text.splitlines() if line.startswith(METRIC)]
+    return [int(float(line.split()[1])) for line in sorted(lines)]
+
+
 async def test_all_parts_are_open_at_once_and_give_what_one_keeper_has(it: Site) -> None:
-    before = len(await debits(it))
+    before, entries = len(await debits(it)), await entries_of(it)
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
     found = await it.result(asked["id"])
+    assert await entries_of(it) == [each + 1 for each in entries]
     assert without(found["summary"], "truncated") == expected()
     first, *parts = await rounds_of(it, asked["id"])
     assert len(parts) == PARTS

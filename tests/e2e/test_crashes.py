@@ -1,4 +1,5 @@
-"""Kill -9 any one service at each of the eight steps (spec: aggregation, section 10, check 5)."""
+"""Kill -9 any one service at each of the eight steps (spec: aggregation, section 10, check 5), and
+at those of a proved round (spec: validity, section 17)."""
 
 from __future__ import annotations
 
@@ -38,6 +39,12 @@ STEPS = {
     "open the sum": ("aggregator-1", "POST", "/reveal"),
     "release": ("aggregator-2", "POST", "/reveal"),
 }
+PROVED_STEPS = {
+    "keys": ("aggregator-1", "POST", "/verification-keys"),
+    "verify": ("aggregator-1", "POST", "/verification"),
+    "decide": ("aggregator-1", "POST", "/verdict"),
+    "commit": ("aggregator-1", "POST", "/commitment"),
+}
 VICTIMS = ("coordinator", "aggregator-1", "curator")
 
 
@@ -58,21 +65,46 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wor
 async def test_a_killed_service_spoils_nothing(
     running: World, victim: str, step: str, moment: str
 ) -> None:
-    before, method, ending = STEPS[step]
+    await _killed(running, victim, step, moment, STEPS[step], QUERY)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("moment", ["request", "response"])
+@pytest.mark.parametrize("step", PROVED_STEPS)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_killed_service_spoils_no_proved_round(
+    running: World, victim: str, step: str, moment: str
+) -> None:
+    asked = {**QUERY, "validity": "proved"}
+    await _killed(running, victim, step, moment, PROVED_STEPS[step], asked)
+
+
+async def _killed(
+    running: World,
+    victim: str,
+    step: str,
+    moment: str,
+    place: tuple[str, str, str],
+    asked: dict[str, Any],
+) -> None:
+    """Kill a service at the request or answer of a step, start it again, and look what became of
+    the round."""
+    before, method, ending = place
     killed, seen_it = asyncio.Event(), False
 
-    async def watch(seen: str, asked: str, path: str) -> None:
+    async def watch(seen: str, called: str, path: str) -> None:
         nonlocal seen_it
-        if not seen_it and (seen, asked) == (moment, method) and path.endswith(ending):
+        if not seen_it and (seen, called) == (moment, method) and path.endswith(ending):
             seen_it = True
             await running.call(running.kill, victim)
             killed.set()
 
-    async def opened(seen: str, asked: str, path: str) -> None:
-        if (seen, asked) == ("response", "POST") and path.endswith("/v1/rounds"):
+    async def opened(seen: str, called: str, path: str) -> None:
+        if (seen, called) == ("response", "POST") and path.endswith("/v1/rounds"):
             proxy.watch = watch
 
-    query = {**QUERY, "name": f"{victim}-{step.replace(' ', '-')}-{moment}"}
+    kind = asked.get("validity", "declared")
+    query = {**asked, "name": f"{kind}-{victim}-{step.replace(' ', '-')}-{moment}"}
     proxy = running.proxies[before]
     if step == "discover":
         # A poll that ends before the round is there would kill a coordinator that is being asked.

@@ -29,7 +29,6 @@ OTHERS = {
     ("POST", "/v1/parties/{}/token"),
     ("POST", "/v1/coordinator/token"),
     ("GET", "/v1/seal-keys/{}"),
-    ("GET", "/v1/jobs/{}/events"),  # for browsers and curl; the client long-polls the job
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,12 +29,15 @@ from tacit.protocol.agreement import (
     manifest_of,
     proved_total,
 )
+from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import (
     ACCEPTED_LABEL,
     COMMITMENT_LABEL,
     DESCRIPTOR_LABEL,
+    LISTING_VERDICT_LABEL,
+    PROVED_SET_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
     AcceptedSet,
@@ -46,29 +51,28 @@ from tacit.protocol.round import (
     Verification,
 )
 from tacit.protocol.verification import (
-    CHUNK_BYTES,
-    SECRET_BYTES,
-    CandidateList,
-    Candidates,
-    ChunkPlace,
     VerificationRefused,
-    candidates_of,
     check_verdicts,
     check_verifications,
+    contradictions,
+    offset_of,
+    proved_manifest_of,
+    refused_curators,
+    verdict_of,
+)
+from tacit.protocol.verifier_shares import (
+    CHUNK_BYTES,
+    SECRET_BYTES,
+    ChunkPlace,
     chunk_key,
     chunk_slices,
-    contradictions,
     key_check_of,
     key_share,
     key_share_context,
-    offset_of,
     open_chunk,
-    proved_manifest_of,
-    refused_curators,
     seal_chunk,
     share_lengths,
     stands_at,
-    verdict_of,
     verify_key_of,
 )
 from tacit.query.fields import Window
@@ -136,7 +140,7 @@ def accepted(
     index: int,
     lone: Sequence[int] = range(4),
     parts: Sequence[ProvedPart] = (PART, FAR),
-    label: str = ACCEPTED_LABEL,
+    label: str | None = None,
     by: Identity | None = None,
     **changes: Any,
 ) -> Signed[AcceptedSet]:
@@ -144,11 +148,23 @@ def accepted(
         "round": ROUND,
         "descriptor_hash": MADE.digest(),
         "aggregator": f"aggregator-{index}",
-        "members": bitmap(lone, parts),
         "contributions": (),
         "parts": tuple(parts),
     }
-    return (by or IDENTITIES[index]).sign(label, AcceptedSet(**{**fields, **changes}))
+    if "members" not in changes:
+        fields["lone"] = sets.compressed(bitmap(lone))
+    made = AcceptedSet(**{**fields, **changes})
+    return (by or IDENTITIES[index]).sign(label or made.label, made)
+
+
+def listing_set(
+    index: int,
+    lone: Sequence[int] = range(4),
+    parts: Sequence[ProvedPart] = (PART, FAR),
+    **changes: Any,
+) -> Signed[AcceptedSet]:
+    """A set of an earlier version, which lists everybody."""
+    return accepted(index, lone, parts, **{"members": bitmap(lone, parts), **changes})
 
 
 SETS = [accepted(index) for index in range(3)]
@@ -243,6 +259,19 @@ def test_a_number_that_comes_alone_here_and_in_a_part_there_is_no_candidate() ->
     assert found.parts == (FAR,)
 
 
+def test_sets_of_an_earlier_version_give_the_same_candidates() -> None:
+    listed = [listing_set(index) for index in range(3)]
+    assert candidates_of(MADE, listed).hash == FOUND.hash
+    assert candidates_of(MADE, [SETS[0], *listed[1:]]).hash == FOUND.hash
+    whole = bitmap(range(4), (PART, FAR))
+    assert SETS[0].statement.held(ROSTER) == listed[0].statement.held(ROSTER) == whole
+    assert b"lone" not in listed[0].statement.canonical()
+    fields = {name: getattr(SETS[0].statement, name) for name in AcceptedSet.model_fields}
+    for wrong in ({"members": whole}, {"lone": None}, {"parts": None}):
+        with pytest.raises(ValueError, match=r"either members|lone goes with parts"):
+            AcceptedSet(**{**fields, **wrong})
+
+
 def test_candidates_are_stored_and_read_again() -> None:
     text = FOUND.listed().model_dump_json()
     again = Candidates.of(CandidateList.model_validate_json(text), ROSTER, FOUND.hash)
@@ -259,9 +288,21 @@ def test_candidates_are_stored_and_read_again() -> None:
         lambda: accepted(1, aggregator="stranger"),
         lambda: accepted(1, by=IDENTITIES[0]),
         lambda: accepted(1, label=COMMITMENT_LABEL),
-        lambda: accepted(1, members=b"\1"),
+        lambda: accepted(1, label=ACCEPTED_LABEL),
+        lambda: accepted(1, lone=[0, 1, 2, 3, 64]),
+        lambda: IDENTITIES[1].sign(
+            PROVED_SET_LABEL, accepted(1).statement.model_copy(update={"lone": b"\1"})
+        ),
+        lambda: IDENTITIES[1].sign(
+            PROVED_SET_LABEL,
+            accepted(1).statement.model_copy(
+                update={"lone": sets.compressed(bitmap([0, 1, 2, 3]) + b"\0")}
+            ),
+        ),
+        lambda: listing_set(1, label=PROVED_SET_LABEL),
+        lambda: listing_set(1, members=b"\1"),
         lambda: accepted(1, contributions=(0,)),
-        lambda: accepted(1, parts=(PART,), members=bitmap([0, 1])),
+        lambda: listing_set(1, parts=(PART,), members=bitmap([0, 1])),
         lambda: accepted(1, parts=(FAR, PART)),
         lambda: accepted(1, parts=(PART, PART)),
         lambda: accepted(1, parts=(PART, LATE.model_copy(update={"presence": b"\x01\xf0"}))),
@@ -269,13 +310,16 @@ def test_candidates_are_stored_and_read_again() -> None:
         lambda: accepted(1, parts=(PART.model_copy(update={"first": 65}),)),
         lambda: accepted(1, parts=(PART.model_copy(update={"presence": b"\0\0"}),)),
         lambda: IDENTITIES[1].sign(
-            ACCEPTED_LABEL, accepted(1).statement.model_copy(update={"parts": None})
+            ACCEPTED_LABEL, listing_set(1).statement.model_copy(update={"parts": None})
         ),
-        lambda: IDENTITIES[1].sign(
-            ACCEPTED_LABEL,
-            accepted(1).statement.model_copy(
-                update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
-            ),
+        *(
+            lambda form=form: IDENTITIES[1].sign(  # type: ignore[misc]
+                form(1).statement.label,
+                form(1).statement.model_copy(
+                    update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
+                ),
+            )
+            for form in (accepted, listing_set)
         ),
     ],
 )
@@ -318,15 +362,16 @@ def test_a_part_reaches_to_the_end_of_the_roster_and_no_further() -> None:
     assert candidates_of(MADE, [accepted(index, parts=(last,)) for index in range(3)])
     for parts, reason in (((beyond,), "no host can have sent"), ((PART, PART), "sorted, each")):
         members = bitmap([0, 1, 2, 3], (last, PART))
-        signed = [accepted(index, parts=(), members=members) for index in range(3)]
-        lists = [
-            IDENTITIES[index].sign(
-                ACCEPTED_LABEL, item.statement.model_copy(update={"parts": parts})
-            )
-            for index, item in enumerate(signed)
-        ]
-        with pytest.raises(ManifestRefused, match=reason):
-            candidates_of(MADE, lists)
+        listed = [listing_set(index, parts=(), members=members) for index in range(3)]
+        for signed in ([accepted(index, parts=()) for index in range(3)], listed):
+            lists = [
+                IDENTITIES[index].sign(
+                    item.statement.label, item.statement.model_copy(update={"parts": parts})
+                )
+                for index, item in enumerate(signed)
+            ]
+            with pytest.raises(ManifestRefused, match=reason):
+                candidates_of(MADE, lists)
 
 
 def test_a_part_of_all_its_numbers_needs_no_bitmap_and_reads_as_one_that_has_it() -> None:
@@ -548,15 +593,13 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
         verdict(1, refused, aggregator="stranger"),
         verdict(1, refused, candidates_hash=SALT),
         verdict(1, refused, shares_hashes=(SALT,)),
-        verdict(1, refused, members=bitmap([0])),
-        verdict(1, refused, parts=(PART, FAR)),
-        verdict(1, refused, reasons={}),
         verdict(1, refused, reasons={**point, ProofReason.PROOF: point[ProofReason.POINT]}),
         verdict(1, refused, reasons={**point, ProofReason.PROOF: b"\0"}),
         verdict(1, refused, reasons={ProofReason.POINT: b"\x20\0"}),
         verdict(1, refused, reasons={ProofReason.POINT: b"\x60"}),
         verdict(1, refused, by=IDENTITIES[0]),
         verdict(1, refused, label=VERIFICATION_LABEL),
+        verdict(1, refused, label=LISTING_VERDICT_LABEL),
         verdict(0, refused),
     ]
     for item in bad:
@@ -565,6 +608,74 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
     for some in (honest[:2], [*honest, honest[1]]):
         with pytest.raises(ManifestRefused):
             check_verdicts(MADE, FOUND, some)
+
+
+def listing(
+    index: int, outcomes: Sequence[Outcome], label: str = LISTING_VERDICT_LABEL, **changes: Any
+) -> Signed[Verdict]:
+    """A verdict of an earlier version, which says whom it counts."""
+    counted = np.array(outcomes, np.uint8) == Outcome.ACCEPTED
+    listed = {
+        "members": sets.pack(FOUND.numbers(counted)),
+        "parts": FOUND.parts_of(counted),
+    }
+    return verdict(index, outcomes, label, **{**listed, **changes})
+
+
+def test_verdicts_of_an_earlier_version_hold_and_say_what_their_reasons_say() -> None:
+    refused = [Outcome.ACCEPTED] * 5 + [Outcome.POINT]
+    old = [listing(index, refused) for index in range(3)]
+    new = [verdict(index, refused) for index in range(3)]
+    assert manifest_from(old) == manifest_from([old[0], *new[1:]]) == manifest_from(new)
+    for item in (
+        listing(1, refused, members=bitmap([0])),
+        listing(1, refused, parts=(PART, FAR)),
+        listing(1, refused, reasons={}),
+        listing(1, refused, label=VERDICT_LABEL),
+    ):
+        with pytest.raises(ManifestRefused):
+            check_verdicts(MADE, FOUND, [old[0], item, old[2]])
+    with pytest.raises(ValueError, match="members and parts go together"):
+        listing(1, refused, parts=None)
+
+
+def test_a_stored_verdict_of_an_earlier_version_is_read_as_it_was_signed() -> None:
+    """As an aggregator of before stored it: its canonical form is made by hand."""
+    own = listing(0, [Outcome.PROOF] + [Outcome.ACCEPTED] * 5)
+    text = wire_json_of(own)
+    again = Signed[Verdict].model_validate_json(text)
+    assert again == own
+    statement = json.loads(text)["statement"]
+    form = json.dumps(statement, sort_keys=True, separators=(",", ":"))
+    assert set(statement) == {
+        "round",
+        "descriptor_hash",
+        "aggregator",
+        "candidates_hash",
+        "shares_hashes",
+        "members",
+        "parts",
+        "reasons",
+    }
+    message = b"tacit verdict v1\0" + form.encode()
+    key = Ed25519PublicKey.from_public_bytes(IDENTITIES[0].public_key)
+    key.verify(own.signature, message)
+
+
+def wire_json_of(signed: Signed[Verdict]) -> str:
+    return signed.model_dump_json(exclude_none=True)
+
+
+def test_a_verdict_takes_no_room_for_those_that_it_counts() -> None:
+    text = wire_json_of(verdict(0))
+    assert set(json.loads(text)["statement"]) == {
+        "round",
+        "descriptor_hash",
+        "aggregator",
+        "candidates_hash",
+        "shares_hashes",
+        "reasons",
+    }
 
 
 def test_enough_have_to_be_left() -> None:
