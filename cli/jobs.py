@@ -40,7 +40,7 @@ from cli.datasets import format_of, parts_of, universe_of
 from cli.deployment import FILE, Deployment, Running
 from cli.job_schedules import Algorithm, Params, Stance
 from cli.up import service_settings
-from cli.words import amount, print_report
+from cli.words import amount, print_report, summary_lines
 from tacit import Client, Problem
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
@@ -148,10 +148,8 @@ def run(
     result = json.loads((out / "result.json").read_text("utf-8"))
 
     def human() -> None:
-        for name, value in result["summary"].items():
-            shown = json.dumps(value)
-            short = shown if len(shown) < 200 else shown[:200] + " ..."
-            say(f"  {name}: {short}", markup=False)
+        for line in summary_lines(result["summary"]):
+            say(f"  {line}", markup=False)
         print_report(json.loads((out / "report.json").read_text("utf-8")), full=full)
         say(f"written to {out}")
 

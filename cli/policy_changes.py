@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from cli.context import read_json
 from curator.policy import Policy
-from tacit.field_words import rule
+from tacit.field_words import rule, unknown_field
 from tacit.wire import WireModel
 
 Json = dict[str, Any]
@@ -71,7 +71,10 @@ def flat(policy: Policy) -> dict[str, str]:
 
 
 def _wrong(error: ErrorDetails) -> str:
-    return f"{'.'.join(map(str, error['loc'])) or 'policy'}: {rule(error)}"
+    place = error["loc"]
+    unknown = error["type"] == "extra_forbidden"
+    said = unknown_field(place, Policy) if unknown else rule(error)
+    return f"{'.'.join(map(str, place)) or 'policy'}: {said}"
 
 
 def _leaves(prefix: str, document: Json) -> list[tuple[str, str]]:
@@ -117,9 +120,11 @@ def _value(name: str, text: str) -> object:
     """
     model: type[WireModel] | None = Policy
     annotation: Any = None
-    for part in name.split("."):
+    parts = tuple(name.split("."))
+    for depth, part in enumerate(parts, 1):
         if model is None or part not in model.model_fields:
-            raise BadChange(f"{name}: no such field; `tacit policy show` lists them")
+            said = unknown_field(parts[:depth], Policy)
+            raise BadChange(f"{name}: {said}; `tacit policy show` lists them")
         annotation = model.model_fields[part].annotation
         is_model = isinstance(annotation, type) and issubclass(annotation, WireModel)
         model = annotation if is_model else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from fractions import Fraction
 from typing import Any
 
@@ -13,6 +14,7 @@ from tacit.report.guessing import of_a_hundred
 Json = dict[str, Any]
 
 MAX_SHOWN = 12
+MAX_LENGTH = 240
 
 
 def amount(value: object, digits: int = 3) -> str:
@@ -66,6 +68,32 @@ def _interval(found: Json, name: str) -> str:
     interval = of_sum[0]["interval"]
     level = of_a_hundred(interval["level"])
     return f" ± {amount(interval['half_width'])} in {level} of 100 cases"
+
+
+def summary_lines(summary: Json) -> list[str]:
+    """What a job published, a line for each field. The result's file has it to the last digit."""
+    return [
+        textwrap.shorten(f"{name}: {_plain(value)}", MAX_LENGTH, placeholder=" ...")
+        for name, value in summary.items()
+    ]
+
+
+def _plain(value: object) -> str:
+    """A value of a JSON document in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_inside(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        shown = [_inside(each) for each in value[:MAX_SHOWN]]
+        separator = "; " if any(isinstance(each, str) and " " in each for each in value) else ", "
+        more = [f"{len(value) - MAX_SHOWN:,} more"] if len(value) > MAX_SHOWN else []
+        return separator.join(shown + more) or "none"
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _inside(value: object) -> str:
+    return f"({_plain(value)})" if value and isinstance(value, list | dict) else _plain(value)
 
 
 _GROUNDS = {

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 Item = Mapping[str, Any]
 _IDENTIFIER_OF_36: Final = "^[0-9a-f-]{36}$"
@@ -30,6 +31,37 @@ def first_of(error: ValidationError) -> str:
     item = error.errors(include_url=False)[0]
     place = "/".join(str(part) for part in item["loc"])
     return f"{place}: {rule(item)}" if place else rule(item)
+
+
+def unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """What is said of a field that a model's JSON has not at this path: with the nearest name."""
+    known = _names(model, place[:-1])
+    near = get_close_matches(str(place[-1]), known, n=1)
+    return "no such field" + (f": did you mean {near[0]}?" if near else "")
+
+
+def _names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """The names of the fields of what stands at a path of a model's JSON."""
+    models: list[type[BaseModel]] = [model]
+    for step in path:
+        if isinstance(step, int):
+            continue
+        fields = [field for each in models for field in _fields(each).items()]
+        inside = [_models(field.annotation) for name, field in fields if name == step]
+        if inside:  # pydantic also names the branches of unions, which are no steps of the JSON
+            models = [each for found in inside for each in found]
+    return [name for each in models for name in _fields(each)]
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation names, at any depth."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 def _one_of(item: Item) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME: Final = "trajectory-kcl"
 MOST_PLACES: Final = 25
 MOST_TIMES: Final = 48
-"""Of distinct times; above it they are drawn in so many equal spans."""
+"""of distinct times; of more, equal spans are drawn."""
 _INCHES: Final = (5.4, 3.6)
 
 

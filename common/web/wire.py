@@ -12,7 +12,6 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from enum import EnumMeta
 from fractions import Fraction
 from functools import cache
@@ -32,13 +31,13 @@ from typing import (
 
 import cbor2
 from pydantic import BaseModel, RootModel, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import from_json, to_json, to_jsonable_python
 from starlette.requests import Request
 from starlette.responses import Response
 
 from common.web.problems import MalformedBody, invalid_from
 from tacit.errors import DomainError, FieldError, Invalid, TooLarge, UnsupportedForm
+from tacit.field_words import unknown_field
 
 JSON: Final = "application/json"
 CBOR: Final = "application/cbor"
@@ -134,42 +133,12 @@ def _refused(error: ValidationError, body: object, model: type[BaseModel]) -> Do
         return found
     items = error.errors(include_url=False, include_input=False)
     named = [
-        replace(each, message=_unknown_field(item["loc"], model))
+        replace(each, message=unknown_field(item["loc"], model))
         if item["type"] == "extra_forbidden"
         else each
         for each, item in zip(found.errors, items, strict=False)
     ]
     return Invalid(found.detail, errors=named)
-
-
-def _unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    known = _names(model, place[:-1])
-    near = get_close_matches(str(place[-1]), known, n=1)
-    return "There is no such field" + (f": did you mean {near[0]}?" if near else "")
-
-
-def _names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """The names of the fields of what stands at a path of a model's JSON."""
-    models: list[type[BaseModel]] = [model]
-    for step in path:
-        if isinstance(step, int):
-            continue
-        fields = [field for each in models for field in _fields(each).items()]
-        inside = [_models(field.annotation) for name, field in fields if name == step]
-        if inside:  # pydantic also names the branches of unions, which are no steps of the JSON
-            models = [each for found in inside for each in found]
-    return [name for each in models for name in _fields(each)]
-
-
-def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def _models(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation names, at any depth."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for inner in get_args(annotation) for model in _models(inner)]
 
 
 async def read_ndjson(

@@ -57,6 +57,7 @@ from tacit.protocol.agreement import (
     members_hash,
     open_sum,
 )
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     ABORT_LABEL,
@@ -70,7 +71,6 @@ from tacit.protocol.round import (
     RoundState,
     Transcript,
 )
-from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode, dimension
 from tacit.query.words import Sharing
 from tacit.report.model import Subject

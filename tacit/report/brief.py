@@ -29,7 +29,8 @@ ONE_UNIT: Final = {
 }
 _DIGITS: Final = Context(prec=3, rounding=ROUND_CEILING)
 _WHY: Final = 5
-_FIRST_CLAUSE: Final = re.compile(r"[.:;](?=\s|$)")
+_STOP: Final = re.compile(r"[.:;](?=\s|$)")
+_OPEN_BRACKET: Final = re.compile(r"\s*\([^()]*$")
 
 
 @dataclass(frozen=True)
@@ -110,9 +111,7 @@ def brief_text(found: Brief, *, full: bool = False, width: int = WIDTH) -> str:
         if full:
             lines += [f"{title}:", *(line for each in statements for line in _item(each, width))]
         else:
-            told_briefly = "; ".join(
-                _unique_of(_FIRST_CLAUSE.split(each)[0] for each in statements)
-            )
+            told_briefly = "; ".join(_unique_of(_first_clause(each) for each in statements))
             lines += textwrap.wrap(f"{title}: {told_briefly}.", width, subsequent_indent="  ")
     return "\n".join(lines)
 
@@ -137,6 +136,11 @@ def _short(figure: str | None) -> str:
 
 def _unique(report: Json, *names: str) -> tuple[str, ...]:
     return _unique_of(str(each) for name in names for each in report.get(name) or ())
+
+
+def _first_clause(statement: str) -> str:
+    """Up to the first stop; a bracket that is open there is left out."""
+    return _OPEN_BRACKET.sub("", _STOP.split(statement)[0])
 
 
 def _unique_of(texts: Iterable[str]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ IN_QUERIES: list[tuple[dict[str, Any], str]] = [
     ({"epsilon": 0.5}, '/epsilon: must be a decimal string such as "0.5"'),
     ({"epsilon": "-1"}, "/epsilon: must be above 0 (and at most 10000)"),
     ({"epsilon": "0"}, "/epsilon: must be above 0"),
-    ({"epslon": "1"}, "/epslon: There is no such field: did you mean epsilon?"),
+    ({"epslon": "1"}, "/epslon: no such field: did you mean epsilon?"),
     ({"function": "summ"}, "/function: must be one of sum, count, mean, variance, histogram or"),
     ({"function": "summ"}, "did you mean sum?"),
     ({"mechanism": "laplace"}, "/mechanism: must be one of two-layer, local, distributed or exact"),

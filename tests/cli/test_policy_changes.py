@@ -111,7 +111,9 @@ def test_null_lifts_a_limit() -> None:
     ("change", "said"),
     [
         ("min_participants", "min_participants: neither name=value nor a file"),
-        ("min_participant=3", "min_participant: no such field"),
+        ("min_participant=3", "min_participant: no such field: did you mean min_participants?"),
+        ("recrd.period.epsilon=3", "recrd.period.epsilon: no such field: did you mean record?"),
+        ('{"record":{"perod":{}}}', "record.perod: no such field: did you mean period?"),
         ("record.period=3", "record.period: not one value but epsilon, delta"),
         ("record.period.epsilon.x=3", "record.period.epsilon.x: no such field"),
         ("=3", ": no such field"),

@@ -284,11 +284,11 @@ async def test_functions_are_accepted_with_noise(house: Houses, function: str) -
 @pytest.mark.parametrize(
     ("changes", "pointer", "words"),
     [
-        ({"epsilonn": "1"}, "/epsilonn", "There is no such field: did you mean epsilon?"),
+        ({"epsilonn": "1"}, "/epsilonn", "no such field: did you mean epsilon?"),
         ({"min_participant": 3}, "/min_participant", "did you mean min_participants?"),
         ({"collusion": {"curator": 3}}, "/collusion/curator", "did you mean curators?"),
-        ({"window": {"begin": "x"}}, "/window/begin", "There is no such field"),
-        ({"zzz": 1}, "/zzz", "There is no such field"),
+        ({"window": {"begin": "x"}}, "/window/begin", "no such field"),
+        ({"zzz": 1}, "/zzz", "no such field"),
     ],
 )
 async def test_a_misspelt_field_gets_the_nearest_name(

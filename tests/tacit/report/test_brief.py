@@ -104,3 +104,12 @@ def test_figures_are_never_smaller_than_they_are(epsilon: Any, delta: Any) -> No
 def test_lines_fit_a_screen(width: int) -> None:
     lines = brief_text(brief(report()), width=width).splitlines()
     assert max(map(len, lines)) <= max(width, 43 + 24)
+
+
+def test_a_clause_ends_with_no_open_bracket() -> None:
+    assumed = [
+        "The labels are public (here: all of them). Nobody lies.",
+        "Keys (of Ed25519) hold: so",
+    ]
+    found = brief({"stance": "paper", "verified": [], "assumptions": assumed})
+    assert "The labels are public; Keys (of Ed25519) hold." in brief_text(found, width=200)
