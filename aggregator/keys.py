@@ -28,7 +28,7 @@ from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import Direction, Ends, agree_key
 from tacit.crypto.signing import Identity, SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.verification import SECRET_BYTES
+from tacit.protocol.verifier_shares import SECRET_BYTES
 
 _ENDED = "epoch keys ended"
 """Stored with the first round of format 2, in its transaction."""

@@ -2,12 +2,14 @@
 
     python -m bench.counting [--curators 10] [--draws 3] [--epsilon 1] [--runs 1] [--quick]
     python -m bench.counting --dropouts [--epsilon 0.1] [--runs 1] [--quick]
+    python -m bench.counting --stations [--epsilon 1] [--quick]
 
 One process. The records are split at random over the curators; each answers every question by its
 own vector, which has passed its spend filter; the sums get R whole draws of noise, from a fixed
 seed. Beside it in the same run, with noise of the same kind: one keeper of all records (one draw,
 no limit of cells). Figures are means of the runs, each with noise of its own seed. `--dropouts`:
-n-grams of 100 curators with one draw, of which each round misses a random share. MSNBC where it is
+n-grams of 100 curators with one draw, of which each round misses a random share. `--stations`:
+DiffPart on a stand-in with 1,012 items, whose questions have parts. MSNBC where it is
 beside the repository, else a stand-in; `--quick`: a tenth.
 Spec: federated-counting, sections 8 and 13, checks 6 and 13.
 """
@@ -44,6 +46,7 @@ from algorithms.set_valued.records import itemsets
 from algorithms.set_valued.supports import deduplicated
 from simulation.experiments.sequential_ngram_data import msnbc
 from simulation.populations import shared_data
+from simulation.set_valued_data import stm_like_concentrated
 from tacit.accounting.spend_filter import Spent
 from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
 from tacit.encoders.count_paths import PathSpends
@@ -61,10 +64,10 @@ TOPS: Final = (20, 60, 100)
 
 @dataclass
 class Curators:
-    """A source of sums. spent: S of each curator's records; paths: what
-    questions spend along each; words of each round; dropped: records
-    that a filter left out; missing: share of the curators in each round, drawn by `away`; rates:
-    the largest of each round, which ordinary debits would charge."""
+    """A source of sums. spent: S of each curator's records; paths: what questions spend along
+    each; words of each round; phases: how often rounds are opened, the parts of a question at
+    once; dropped: records that a filter left out; missing: share of the curators in each round,
+    drawn by `away`; rates: the largest of each round, which ordinary debits would charge."""
 
     counter: Counter
     parts: list[Lists]
@@ -74,6 +77,7 @@ class Curators:
     spent: list[Spent] = field(default_factory=list)
     paths: PathSpends = field(default_factory=PathSpends)
     words: list[int] = field(default_factory=list)
+    phases: int = 0
     dropped: int = 0
     rates: Fraction = Fraction(0)
     missing: float = 0.0
@@ -84,6 +88,8 @@ class Curators:
         whole = sum_of(self.counter, question)
         self.rates += max(whole.rates)
         self.paths = whole.after(self.paths)
+        first_alone = not self.phases and len(whole.parts) > 1
+        self.phases += 1 + first_alone
         opened, decided = [], dict[int, NDArray[np.bool_]]()
         for asked in whole.parts:
             costs = [block.share * asked.epsilon / block.bound for block in asked.blocks]
@@ -117,9 +123,11 @@ class Curators:
             for words in self.words
         )
         return (
-            f"rounds {len(self.words)}, words {sum(self.words):,} (longest {max(self.words):,}), "
+            f"rounds {len(self.words)} in {self.phases} phases, "
+            f"words {sum(self.words):,} (longest {max(self.words):,}), "
             f"{sent / 1e3:,.0f} kB a curator, {sent * len(self.parts) / 1e6:,.1f} MB in total; "
-            f"debit {self.epsilon}, largest spend {most}, ordinary debits {float(self.rates):.3g}, "
+            f"debit {self.epsilon}, largest spend {most}, of a path "
+            f"{self.paths.most}, ordinary debits {float(self.rates):.3g}, "
             f"dropped {self.dropped}"
         )
 
@@ -262,6 +270,20 @@ def dropouts(data: Sequences, asked: argparse.Namespace) -> None:
         print(f"each round misses {100 * missing:>2.0f} %: {shown(found)}", flush=True)
 
 
+def stations(asked: argparse.Namespace) -> None:
+    """DiffPart on a stand-in with 1,012 items: questions that one round cannot carry."""
+    data = stm_like_concentrated(20_000 if asked.quick else 200_000)
+    lists = Lists(data.dataset.values, data.dataset.offsets)
+    epsilon, parts = Fraction(asked.epsilon), split(lists, asked.curators)
+    source = Curators(set_valued_counts.COUNTER, parts, asked.draws, epsilon)
+    params = set_valued.Parameters.model_validate(
+        {"universe": data.dataset.items, "epsilon": asked.epsilon, "method": "diffpart"}
+    )
+    draws = Fraction(asked.draws)
+    drive(sets.questions(params, draws), sets.parts(params, draws).first(), source)
+    print(f"{data.name}, R = {asked.draws}: {source.figures()}")
+
+
 def main() -> None:
     """Print all figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -270,9 +292,13 @@ def main() -> None:
     parser.add_argument("--epsilon")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--dropouts", action="store_true")
+    parser.add_argument("--stations", action="store_true")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     asked.epsilon = asked.epsilon or ("0.1" if asked.dropouts else "1")
+    if asked.stations:
+        stations(asked)
+        return
     population = msnbc(shared_data())
     data = population.dataset
     if asked.quick:

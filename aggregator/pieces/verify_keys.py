@@ -16,7 +16,7 @@ from aggregator.store import rounds as store
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
 from tacit.protocol.agreement import DescriptorRefused
 from tacit.protocol.round import RelayedKeyShares, RoundDescriptor, SealedKeyShare
-from tacit.protocol.verification import key_share, key_share_context, verify_key_of
+from tacit.protocol.verifier_shares import key_share, key_share_context, verify_key_of
 
 _KEPT: Final = 256
 

@@ -51,6 +51,7 @@ from tacit.protocol.agreement import (
     manifest_hash,
     manifest_of,
 )
+from tacit.protocol.candidates import Candidates, candidates_of
 from tacit.protocol.round import (
     COMMITMENT_LABEL,
     AcceptedSet,
@@ -63,8 +64,6 @@ from tacit.protocol.round import (
     Verdict,
 )
 from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
     check_verdicts,
     counted_by_all,
     offset_of,

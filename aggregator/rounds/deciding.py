@@ -18,9 +18,11 @@ from aggregator.context import Aggregator, RoundContext
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.rounds.evaluating import Evaluated
 from aggregator.rounds.exchanging import Chunks, demand_all, held_chunks, opened
+from tacit.protocol.candidates import Candidates
 from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import Verification
-from tacit.protocol.verification import Candidates, VerificationRefused, chunk_key
+from tacit.protocol.verification import VerificationRefused
+from tacit.protocol.verifier_shares import chunk_key
 
 
 async def outcomes_of(

@@ -16,9 +16,9 @@ from aggregator.store import rounds as store
 from aggregator.store import share_chunks
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
+from tacit.protocol.candidates import Candidates
 from tacit.protocol.round import SHORT_SHARES, RoundState
-from tacit.protocol.verification import (
-    Candidates,
+from tacit.protocol.verifier_shares import (
     ChunkPlace,
     chunk_slices,
     open_chunk,

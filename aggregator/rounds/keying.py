@@ -14,7 +14,7 @@ from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.store import rounds as store
 from common.store.transactions import Transaction
 from tacit.protocol.round import KeyCheck, RelayedKeyShares, RoundState
-from tacit.protocol.verification import key_check_of
+from tacit.protocol.verifier_shares import key_check_of
 
 
 async def fix_key(

@@ -27,7 +27,7 @@ from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
 from aggregator.store.rounds import ContributionRow
 from common.batches import batches
-from common.store.transactions import LARGE_ROWS
+from common.store.transactions import LARGE_BYTES, LARGE_ROWS
 from tacit import sets
 from tacit.crypto.sealing import (
     TAG_BYTES,
@@ -66,7 +66,8 @@ async def _add_batches(
     aggregator: Aggregator, context: RoundContext, listed: sets.Bits, heard: Heard, total: Words
 ) -> tuple[Words, int]:
     count = 0
-    async with aggregator.database.reading(large=_large(listed, context)) as transaction:
+    long = 8 * int(listed.sum()) * context.dimension >= LARGE_BYTES
+    async with aggregator.database.reading(large=long) as transaction:
         rows = await piece_store.round_batches(transaction, context.key)
         hosts = await roster.parties_by_key(transaction, sorted({row.host for row in rows}))
 
@@ -78,15 +79,10 @@ async def _add_batches(
             bodies = await piece_store.batch_bodies(transaction, [row.id for row in block])
             sealed = [(hosts[row.host], bodies[row.id]) for row in block]
             add = partial(_add_sealed, aggregator, context, sealed, listed, heard, total)
-            large = sum(map(words, block)) >= LARGE_ROWS
+            large = 8 * sum(map(words, block)) >= LARGE_BYTES
             total, added = await asyncio.to_thread(add) if large else add()
             count += added
     return total, count
-
-
-def _large(listed: sets.Bits, context: RoundContext) -> bool:
-    """Whether reading the pieces takes long enough for a thread."""
-    return int(listed.sum()) * context.dimension >= LARGE_ROWS
 
 
 def _add_sealed(
@@ -130,7 +126,8 @@ async def _add_lone(
     aggregator: Aggregator, context: RoundContext, listed: sets.Bits, heard: Heard, total: Words
 ) -> tuple[Words, int]:
     count, after = 0, 0
-    async with aggregator.database.reading(large=_large(listed, context)) as transaction:
+    large = int(listed.sum()) * context.dimension >= LARGE_ROWS
+    async with aggregator.database.reading(large=large) as transaction:
         while rows := await piece_store.piece_rows(transaction, context.key, after, _ROWS):
             after = rows[-1].id
             numbers = np.concatenate([np.frombuffer(row.numbers, "<u4") for row in rows])

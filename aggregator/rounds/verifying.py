@@ -49,6 +49,7 @@ from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.round import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -59,16 +60,8 @@ from tacit.protocol.round import (
     Verification,
     VerificationRequest,
 )
-from tacit.protocol.verification import (
-    CandidateList,
-    Candidates,
-    VerificationRefused,
-    candidates_of,
-    check_verifications,
-    chunk_key,
-    seal_chunk,
-    verdict_of,
-)
+from tacit.protocol.verification import VerificationRefused, check_verifications, verdict_of
+from tacit.protocol.verifier_shares import chunk_key, seal_chunk
 from tacit.validity.field import Elements, Rows
 from tacit.wire import encode_binary
 

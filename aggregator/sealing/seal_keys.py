@@ -33,7 +33,7 @@ from tacit.crypto.sealing import SealBroken
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.seals import LASTING_SEAL_KEY_LABEL
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
-from tacit.protocol.verification import SECRET_BYTES
+from tacit.protocol.verifier_shares import SECRET_BYTES
 
 UNUSED_S: Final = 900
 """How long a round's key waits for its round."""

@@ -89,6 +89,7 @@ class ContributionRow:
 
 # Asked several times in every round: made once, and so compiled once.
 _ROW = tuple(rounds.c[name] for name in RoundRow.__dataclass_fields__)
+_STATE = tuple(RoundRow.__dataclass_fields__).index("state")
 _BY_ID = select(*_ROW).where(rounds.c.id == bindparam("round_id"))
 _BY_KEY = select(*_ROW).where(rounds.c.key == bindparam("round_key"))
 _PLACES = (
@@ -266,8 +267,9 @@ async def destroy_pieces(transaction: Transaction, key: int) -> None:
 
 
 def _round(row: Row[Any]) -> RoundRow:
-    values = dict(row._mapping)
-    return RoundRow(**{**values, "state": RoundState(values["state"])})
+    values = list(row)
+    values[_STATE] = RoundState(values[_STATE])
+    return RoundRow(*values)
 
 
 # --- contributions of noise ----------------------------------------------------------------------

@@ -67,6 +67,7 @@ class Limits:
 
 
 _ROW = tuple(seal_keys.c[name] for name in SealKeyRow.__dataclass_fields__)
+_STATE = tuple(SealKeyRow.__dataclass_fields__).index("state")
 _BY_NUMBER = select(*_ROW).where(seal_keys.c.number == bindparam("of_number"))
 _PEER_KEYS = select(peer_seal_keys.c.key_hash, peer_seal_keys.c.public_key).where(
     peer_seal_keys.c.key_hash.in_(bindparam("hashes", expanding=True))
@@ -283,5 +284,6 @@ async def _one(transaction: Transaction, condition: Any) -> SealKeyRow | None:
 
 
 def _row(row: Row[Any]) -> SealKeyRow:
-    values = dict(row._mapping)
-    return SealKeyRow(**{**values, "state": KeyState(values["state"])})
+    values = list(row)
+    values[_STATE] = KeyState(values[_STATE])
+    return SealKeyRow(*values)

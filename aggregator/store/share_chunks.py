@@ -7,11 +7,14 @@ from sqlalchemy import bindparam, delete, insert, select
 from aggregator.store.tables import share_chunks
 from common.store.transactions import Transaction
 
-_BODY = select(share_chunks.c.body).where(
+_AT = (
     share_chunks.c.round == bindparam("round_key"),
     share_chunks.c.position == bindparam("position"),
     share_chunks.c.chunk == bindparam("chunk"),
 )
+_BODY = select(share_chunks.c.body).where(*_AT)
+_DROP = delete(share_chunks).where(*_AT)
+_PUT = insert(share_chunks)
 _HELD = select(share_chunks.c.position, share_chunks.c.chunk).where(
     share_chunks.c.round == bindparam("round_key")
 )
@@ -19,15 +22,10 @@ _HELD = select(share_chunks.c.position, share_chunks.c.chunk).where(
 
 async def put(transaction: Transaction, key: int, position: int, chunk: int, body: bytes) -> None:
     """Keep a chunk, in place of an earlier one."""
+    place = {"round_key": key, "position": position, "chunk": chunk}
+    await transaction.execute(_DROP, place)
     await transaction.execute(
-        delete(share_chunks).where(
-            share_chunks.c.round == key,
-            share_chunks.c.position == position,
-            share_chunks.c.chunk == chunk,
-        )
-    )
-    await transaction.execute(
-        insert(share_chunks).values(round=key, position=position, chunk=chunk, body=body)
+        _PUT, {"round": key, "position": position, "chunk": chunk, "body": body}
     )
 
 

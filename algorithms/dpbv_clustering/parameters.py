@@ -20,6 +20,7 @@ from algorithms.dpbv_clustering.problems import (
     TooManyCells,
     UnitNotProtected,
 )
+from algorithms.problems import MethodNeedsSound
 from tacit.accounting.randomised_response import MOST_RESPONSES, response_epsilon
 from tacit.encoders.dpbv_clustering.cells import MOST_CELLS, point_scale
 from tacit.encoders.dpbv_clustering.encoder import Box, Code, Design, Flip, Floats, make_codes
@@ -217,8 +218,10 @@ def check_rows(params: Parameters, stance: Stance, rows: int) -> None:
 
 
 def check_stance(params: Parameters, stance: Stance) -> None:
-    """What a stance needs. Raises BadParameter."""
+    """What a stance needs. Raises BadParameter, MethodNeedsSound."""
     if stance == "paper":
+        if params.grid == "adaptive":
+            raise MethodNeedsSound("the source has no grid", pointer="/params/grid")
         if params.clusterer == "dbscan":
             _need_dbscan(params)
         if params.partition == "vertical-decomposed" and params.consistency not in (None, "none"):

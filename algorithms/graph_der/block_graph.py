@@ -147,9 +147,10 @@ def drawn_pairs(measured: Measured, counts: Ints, weights: Floats, context: Cont
             if not need.size:
                 break
             context.progress(0.6 + 0.2 * number / ROUNDS, "drawing edges")
-            bounds = fine.bounds[need]
+            # Column by column: a copy of all four would be the most that a release holds.
             one, other = (
-                _ends(sums, bounds[:, 2 * side], bounds[:, 2 * side + 1], source) for side in (0, 1)
+                _ends(sums, fine.bounds[need, side], fine.bounds[need, side + 1], source)
+                for side in (0, 2)
             )
             keys = np.minimum(one, other) * n + np.maximum(one, other)
             new = _new(keys, held) & (one != other)

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from algorithms.graph_der.block_graph import laplace_variance
 from algorithms.graph_der.blocks import BlockPlan, Measured
-from algorithms.graph_der.parameters import Labelling, Parameters
-from algorithms.graph_der.report import NAME, labelling_words, vertex_conditions
+from algorithms.graph_der.parameters import Labelling, Parameters, plan_of
+from algorithms.graph_der.report import NAME, labelling_words, leaf_error, vertex_conditions
+from tacit.errors import Invalid
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,
@@ -145,6 +146,16 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     }
 
 
+def _forecast_of_der(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
+    """Of the source's method at the same epsilon, once the number of vertices is known."""
+    if seen is None:
+        return {"reason": "needs the number of vertices"}
+    try:
+        return leaf_error(plan_of(params, "sound", seen.plan.vertices))
+    except Invalid as problem:
+        return {"reason": problem.detail}
+
+
 def _details(
     params: Parameters, seen: SeenBlocks | None, asked: list[tuple[str, int, Fraction]]
 ) -> dict[str, Any]:
@@ -153,7 +164,10 @@ def _details(
             "asked": params.method or "auto",
             "chosen": "blocks",
             "rule": "auto takes blocks for every graph; der on request and in stance paper",
-            "forecast_of_der": "the error of its own preview: method der",
+            "forecast": {
+                "blocks": _forecast(params, seen),
+                "der": _forecast_of_der(params, seen),
+            },
         },
         "not_of_the_source": True,
         "publication": _PUBLICATION,

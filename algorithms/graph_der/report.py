@@ -130,7 +130,7 @@ def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = Non
         assumptions=_assumptions(seen),
         caveats=_caveats(params, paper, seen),
         evaluation_attached=params.metrics is not None,
-        error=None if seen is None else _error(seen.plan),
+        error=None if seen is None else leaf_error(seen.plan),
         details=_details(params, stance, seen, slack),
     )
 
@@ -227,8 +227,8 @@ def _caveats(params: Parameters, paper: bool, seen: Seen | None) -> tuple[str, .
     return tuple(held)
 
 
-def _error(plan: Plan) -> dict[str, Any]:
-    """From public values only."""
+def leaf_error(plan: Plan) -> dict[str, Any]:
+    """What is known beforehand of the counts of leaves, from public values only."""
     deviation = math.sqrt(2) * plan.k * (2 if plan.stance == "paper" else 1)
     return {
         "basis": "the count of a leaf at the height; inside a leaf edges lie all but anywhere",

@@ -252,7 +252,16 @@ def _error(
             "back by single items, so that their totals are kept and their co-occurrence is not"
         )
         found["item_standard_deviation"] = _item_deviations(params, margins)
+    if stance == "sound" and params.method in (None, "auto"):
+        found["of_the_other_method"] = _error_of_the_other(params, method, items)
     return found
+
+
+def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[str, Any]:
+    """The forecast of what `auto` did not choose, before a run."""
+    other: Method = "diffpart" if method == "diffpart+rest" else "diffpart+rest"
+    named = params.model_copy(update={"method": other})
+    return {"method": other, **(_error(named, other, "sound", items, None) or {})}
 
 
 def _item_deviations(params: Parameters, margins: Margins | None) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """What better methods gain at the same epsilon: each beside its peers, same data, same seeds.
 
     python -m bench.utility [--runs 10] [--only graph,spectrum,clusters,sets,sequences,reports]
+    python -m bench.utility --only audits
     python -m bench.utility --pictures docs/pictures [--only kmeans,graph-der]
 
 A line for each data set, epsilon and measure; for each contender mean, median and standard
@@ -17,6 +18,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from bench.utility.audits import audits
 from bench.utility.clusters import clusters
 from bench.utility.graphs import graph
 from bench.utility.pictures import draw
@@ -32,6 +34,7 @@ SECTIONS: Final = {
     "sets": sets,
     "sequences": sequences,
     "reports": reports,
+    "audits": audits,
 }
 
 

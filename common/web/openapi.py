@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 
 from common.web.bodies import REFERENCE, body_schemas
 from common.web.problems import PROBLEM_SCHEMA
+
+_NAME: Final = attrgetter("name")
+"""What names a route in the document."""
 
 
 class ServiceApp(FastAPI):
@@ -26,7 +30,7 @@ class ServiceApp(FastAPI):
     plain_paths: dict[str, dict[str, Any]]
 
     def __init__(self, *, answers: Path | None = None, **arguments: Any) -> None:
-        super().__init__(**arguments, generate_unique_id_function=lambda route: route.name)
+        super().__init__(**arguments, generate_unique_id_function=_NAME)
         self.plain_paths = {}
         self.answers = answers
 

@@ -4,11 +4,12 @@ and how it ends early.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -35,6 +36,11 @@ from tacit.wire import format_instant
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])
 
 
+Result = TypeVar("Result")
+FIGURES: Final = 128
+"""Of how many queries it is known that their figures are at hand: of more they are kept."""
+
+
 @lru_cache(maxsize=2)
 def accepted_sets(text: str) -> tuple[Signed[AcceptedSet], ...]:
     """The signed sets of a stored round: two steps need them, and they are long."""
@@ -58,6 +64,18 @@ class Conduct:
     identities: Identities
     lasting_seals: bool = False
     """Whether aggregators are asked to seal transcripts."""
+    _figured: dict[Hashable, None] = field(default_factory=dict)
+
+    async def figured(self, of: Hashable, work: Callable[[], Result]) -> Result:
+        """What `work` returns, whose figures are kept where they are computed: in a thread where
+        those `of` this were not computed yet, as that may take a second."""
+        if of in self._figured:
+            return work()
+        found = await asyncio.to_thread(work)
+        while len(self._figured) >= FIGURES:
+            self._figured.pop(next(iter(self._figured)))
+        self._figured[of] = None
+        return found
 
     @cached_property
     def changes(self) -> Together[InTurn, Any]:

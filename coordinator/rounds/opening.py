@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -38,6 +39,7 @@ from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
+from tacit.accounting.guarantees import priced_text
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import check_descriptor, segment_size_of
 from tacit.protocol.enrolment import EpochKey
@@ -125,7 +127,9 @@ async def prepare(
     check_descriptor(signed, conduct.own.current.public_key, now)
     if price is None:
         operators = tuple(entry.operator for entry in entries)
-        price = await asyncio.to_thread(charging.price_of, query, operators)
+        price = await conduct.figured(
+            (priced_text(query), operators), partial(charging.price_of, query, operators)
+        )
     return Prepared(signed, price)
 
 

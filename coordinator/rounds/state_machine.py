@@ -48,6 +48,7 @@ from coordinator.rounds.context import (
 from coordinator.rounds.figures import figures
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
+from tacit.accounting.guarantees import priced_text
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.agreement import (
     ManifestRefused,
@@ -57,6 +58,7 @@ from tacit.protocol.agreement import (
     members_hash,
     open_sum,
 )
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     ABORT_LABEL,
@@ -70,7 +72,6 @@ from tacit.protocol.round import (
     RoundState,
     Transcript,
 )
-from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode, dimension
 from tacit.query.words import Sharing
 from tacit.report.model import Subject
@@ -239,15 +240,20 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     if manifest.parts is not None:
         async with conduct.database.reading() as transaction:
             host_parts = await hosts.parts_of_largest(transaction, manifest.parts)
-    report = await asyncio.to_thread(
+    operators = tuple(entry.operator for entry in descriptor.aggregators)
+    of_round = partial(
         query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
-        operators=tuple(entry.operator for entry in descriptor.aggregators),
+        operators=operators,
         host_parts=host_parts,
         refused=row.refused,
     )
+    if is_proved(query):  # what a lie can do is computed anew
+        report = await asyncio.to_thread(of_round)
+    else:
+        report = await conduct.figured((priced_text(query), operators, manifest.count), of_round)
     if query.job is not None:
         async with conduct.database.reading() as transaction:
             charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]

@@ -35,6 +35,7 @@ from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import ManifestRefused
+from tacit.protocol.candidates import Candidates, candidates_of
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round import (
     Manifest,
@@ -46,16 +47,13 @@ from tacit.protocol.round import (
     Verified,
 )
 from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
     check_verdicts,
     check_verifications,
-    chunk_slices,
     contradictions,
     proved_manifest_of,
     refused_curators,
-    share_lengths,
 )
+from tacit.protocol.verifier_shares import chunk_slices, share_lengths
 from tacit.query.proofs import proof_plan
 
 log = get_logger("tacit.rounds")

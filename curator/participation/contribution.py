@@ -25,7 +25,7 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.together import Together
-from common.store.transactions import LARGE_ROWS, Database, Transaction
+from common.store.transactions import LARGE_BYTES, LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
 from curator.errors import (
@@ -111,6 +111,17 @@ class Lot:
         near = (concerned(portion, invited) for portion in self.portions)
         return self.work.terms.dimension * sum(int(each.stop - each.start) for each in near)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it takes long enough for a thread: a host's numbers are bytes of few rows."""
+        descriptor = self.work.terms.descriptor
+        written = len(descriptor.aggregators) * len(self.portions)
+        return (
+            written >= LARGE_ROWS
+            or 8 * len(descriptor.aggregators) * self.rows >= LARGE_BYTES
+            or self.work.terms.proofs is not None
+        )
+
 
 @dataclass(frozen=True)
 class Written:
@@ -159,7 +170,12 @@ class Contributor:
         self._policy, self._restore, self._counted = policy, restore, counted
         self._charges: dict[tuple[bytes, tuple[str, ...]], Charges] = {}
         self._windows = Windows(database)
-        self._lots = Together(database.begin, self._write, rows_of=lambda lot: lot.rows)
+        self._lots = Together(
+            database.begin,
+            self._write,
+            rows_of=lambda lot: lot.rows,
+            is_large=lambda lot: lot.is_large,
+        )
 
     async def contribute(
         self, round_row: RoundRow, tasks: Sequence[Task]
@@ -351,7 +367,7 @@ class Contributor:
         decided = [await self._decide(transaction, work, run) for run in runs(left)]
         every = [each for run in decided for each in run]
         if every:
-            prepared = iter(await self._prepared(transaction, work.terms, every, lot.window))
+            prepared = iter(await self._prepared(transaction, lot, every))
             for run in filter(None, decided):
                 own = [next(prepared) for _ in run]
                 sealed += await self._debit(transaction, work, run, own)
@@ -392,14 +408,18 @@ class Contributor:
         return [each for each in decided if each.decision.present.any()]
 
     async def _prepared(
-        self, transaction: Transaction, terms: Terms, decided: Sequence[Decided], window: Window
+        self, transaction: Transaction, lot: Lot, decided: Sequence[Decided]
     ) -> list[Prepared]:
         """Sealed bodies of each; what was too large to be read at once is read here."""
+        terms, window = lot.work.terms, lot.window
         if isinstance(window, RecordWindow):
             keys = [key for each in decided for key in each.keys]
             window = await window.admitted(transaction, terms.query, keys)
         if not isinstance(window, ReadingSource | RecordSource):
-            return await asyncio.to_thread(prepare, terms, decided, window)
+            if lot.is_large:
+                return await asyncio.to_thread(prepare, terms, decided, window)
+            await asyncio.sleep(0)  # the loop serves others between lots
+            return prepare(terms, decided, window)
         (each,) = decided
         portion, present = each.portion, each.decision.present
         totals: list[Total] = []

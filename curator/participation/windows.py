@@ -32,6 +32,8 @@ Keys = NDArray[np.int32]
 _HALF = np.int64(1 << 16)
 _LAST = np.int64((1 << 32) - 1)
 
+SCANNED: Final = 4 * LARGE_ROWS
+"""Readings that a scan visits at least to be large: they are not written, and become two texts."""
 TOGETHER: Final = 1 << 21
 """Numbers that are read in one scan, about; a window with more is read in several."""
 
@@ -201,7 +203,7 @@ _Scan = tuple[ReadingSource, tuple[int, int]]
 
 def _is_large(scan: _Scan) -> bool:
     source, (first, end) = scan
-    return end > first and max(source.rows, end - first) >= LARGE_ROWS
+    return end > first and max(source.rows, end - first) >= SCANNED
 
 
 async def _scans(transaction: Transaction, scans: Sequence[_Scan]) -> list[WindowReadings]:

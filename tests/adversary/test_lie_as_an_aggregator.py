@@ -16,7 +16,8 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.pieces.verify_keys import verify_key
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import ManifestRefused, TooFewParticipants
+from tacit.protocol.agreement import ManifestRefused, TooFewParticipants, manifest_hash
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.round import (
     COMMITMENT_LABEL,
     VERDICT_LABEL,
@@ -29,15 +30,10 @@ from tacit.protocol.round import (
     VerdictRequest,
     Verification,
 )
-from tacit.protocol.verification import (
-    ChunkPlace,
-    candidates_of,
-    chunk_key,
-    contradictions,
-    seal_chunk,
-)
+from tacit.protocol.verification import contradictions
+from tacit.protocol.verifier_shares import ChunkPlace, chunk_key, seal_chunk
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation
+from tests.aggregator.double import SALT, Federation
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -181,6 +177,7 @@ async def test_what_the_coordinator_passes_on_wrongly_is_not_taken(alliance: All
         assert (await current.put_chunk(federation.peers[0], 1, 0, chunk)).status_code == 204
         verdicts = await current.decide(honest)
         good = current.request(accepted, verdicts)
+        assert good.manifest is not None
         # a manifest that leaves one out, or without all verdicts
         wrong = good.manifest.model_copy(update={"members": b"\x07", "count": 3})
         for bad in (
@@ -188,6 +185,14 @@ async def test_what_the_coordinator_passes_on_wrongly_is_not_taken(alliance: All
             good.model_copy(update={"verdicts": tuple(verdicts[:2])}),
             good.model_copy(update={"verdicts": None}),
             good.model_copy(update={"accepted": tuple(accepted[:2])}),
+            good.model_copy(update={"manifest": None, "salt": SALT, "manifest_hash": bytes(32)}),
+            good.model_copy(
+                update={
+                    "manifest": None,
+                    "salt": bytes(32),
+                    "manifest_hash": manifest_hash(good.manifest),
+                }
+            ),
         ):
             assert isinstance(bad, ManifestRequest)
             refused(await asked(current, 0, "commitment", bad), 409, "manifest_refused")

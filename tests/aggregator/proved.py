@@ -16,6 +16,7 @@ from tacit import sets
 from tacit.crypto.sealing import PartHeader, Span, seal_octets, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.agreement import manifest_hash, open_sum
+from tacit.protocol.candidates import candidates_of
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.proved_pieces import pack, piece_context, proof_context
 from tacit.protocol.round import (
@@ -32,7 +33,7 @@ from tacit.protocol.round import (
     VerificationRequest,
     Verified,
 )
-from tacit.protocol.verification import candidates_of, check_verdicts, proved_manifest_of
+from tacit.protocol.verification import check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

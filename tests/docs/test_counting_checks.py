@@ -44,6 +44,8 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
     ),
     4: (
         f"{ROUNDS}::test_what_one_sequence_adds_to_each_question",
+        f"{ROUNDS}::"
+        "test_the_worst_adaptive_transcript_spends_epsilon_and_with_the_end_at_level_1_more",
         f"{ROUNDS}::test_one_sequence_is_in_one_cell_of_a_trees_question",
         f"{ROUNDS}::test_every_record_spends_epsilon_along_its_chain_of_diffpart",
     ),

@@ -72,6 +72,9 @@ async def test_all_parts_are_open_at_once_and_give_what_one_keeper_has(it: Site)
     assert max(opened) < min(each["finished"] for each in parts)
     assert (await debits(it))[before:] == ["100", *["0"] * PARTS]
     await told_once(it, asked["id"], "100", settled=1 + PARTS, curators=12)
+    report = await it.report(asked["id"])
+    assert report["details"]["participants"] == [12] * (1 + PARTS)
+    assert not any("98 %" in each for each in report["caveats"])
 
 
 async def test_a_part_that_never_froze_is_asked_again_and_the_others_stand(it: Site) -> None:

@@ -125,7 +125,7 @@ class Rounds:
         if due:
             await self._ask(job, matter, len(steps) + 1, due)
         else:
-            await self._conclude(job, matter, state, steps)
+            await self._conclude(job, matter, state, steps, heads)
         return True
 
     # --- asking ----------------------------------------------------------------------------------
@@ -283,7 +283,12 @@ class Rounds:
         return state
 
     async def _conclude(
-        self, job: JobRow, matter: Matter, state: Any, steps: Sequence[StepRow]
+        self,
+        job: JobRow,
+        matter: Matter,
+        state: Any,
+        steps: Sequence[StepRow],
+        heads: Sequence[RoundHead],
     ) -> None:
         reports: list[PrivacyReport] = []
         async with self._conduct.database.reading() as transaction:
@@ -309,7 +314,8 @@ class Rounds:
         if terms is not None:
             operators = await self._operators(terms.aggregators)
             whole = under_one_debit(reports[0], query, terms.epsilon, operators)
-        report = completed(own, job.id, reports, whole, rounds_asked=rounds)
+        met = [head.participants or 0 for head in heads if head.state is RoundState.RELEASED]
+        report = completed(own, job.id, reports, whole, participants=met, rounds_asked=rounds)
         await account.settle(self._conduct, job.id)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)

@@ -32,15 +32,28 @@ WHO_REPORTS: Final = (
 NOT_PROTECTED: Final = "which curators take part in a round, and whether a round met its quorum"
 
 
+FEWER: Final = (
+    "a later round had fewer than 98 % of the curators of the first one: its counts are lower by "
+    "about that share, and are not rescaled"
+)
+_MOST_MISSING: Final = Fraction(98, 100)
+
+
 def completed(
     report: PrivacyReport,
     job_id: str,
     rounds: Sequence[PrivacyReport],
     whole: PrivacyReport | None = None,
+    *,
+    participants: Sequence[int] = (),
     **details: Any,
 ) -> PrivacyReport:
     """An algorithm's report with the verified figures and charges of its rounds; whole: the
-    statement of all rounds of a job that is debited once."""
+    statement of all rounds of a job that is debited once; participants: in each round that was
+    released, none before."""
+    if participants:
+        details["participants"] = list(participants)
+    fewer = any(found < _MOST_MISSING * participants[0] for found in participants)
     changes: dict[str, Any] = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
         "assumptions": tuple(dict.fromkeys((*report.assumptions, *TRUST))),
@@ -59,7 +72,9 @@ def completed(
             sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
         ),
         "assumptions": tuple(dict.fromkeys((*changes["assumptions"], *last.assumptions))),
-        "caveats": tuple(dict.fromkeys((*report.caveats, *last.caveats))),
+        "caveats": tuple(
+            dict.fromkeys((*report.caveats, *last.caveats, *((FEWER,) if fewer else ())))
+        ),
         "not_protected": tuple(dict.fromkeys((*changes["not_protected"], *last.not_protected))),
     }
     return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +30,7 @@ from tacit.protocol.round import (
 )
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.randomness import SeededRandom
+from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Federation, Round, query
 from tests.aggregator.rounds.test_opening import EXACT, NOISY, SHAMIR, aggregator_of
@@ -116,6 +118,36 @@ async def test_a_manifest_is_the_one_of_the_sets_that_were_signed(alliance: Alli
         forged = aggregator_of(pair).keyring.identity.sign(ACCEPTED_LABEL, smaller)
         refused(await commit(current, [forged, accepted[1]]), 409, "manifest_refused")
         assert (await commit(current, accepted)).status_code == 200
+
+
+async def test_a_manifest_is_asked_for_by_its_salt_and_hash_too(alliance: Alliance) -> None:
+    async with alliance(2) as pair:
+        current = await delivered(pair, **EXACT)
+        accepted = await current.freeze()
+        manifest = manifest_of(current.descriptor, accepted, SALT)
+        peer, path = pair.peers[0], current.path("commitment")
+
+        async def asked(salt: bytes = SALT, digest: bytes = manifest_hash(manifest)) -> Any:
+            request = ManifestRequest(salt=salt, manifest_hash=digest, accepted=tuple(accepted))
+            return await peer.coordinate("POST", path, request)
+
+        refused(await asked(digest=bytes(32)), 409, "manifest_refused")
+        refused(await asked(salt=bytes(32)), 409, "manifest_refused")
+        signed = await asked()
+        assert signed.status_code == 200
+        assert (await commit(current, accepted)).content == signed.content
+        sets = [item.model_dump(mode="json") for item in accepted]
+        salt, digest = encode_binary(SALT), encode_binary(manifest_hash(manifest))
+        for neither in (
+            {},
+            {"salt": salt},
+            {"manifest_hash": digest},
+            {"manifest": manifest.model_dump(mode="json"), "salt": salt, "manifest_hash": digest},
+        ):
+            body = json.dumps({**neither, "accepted": sets}).encode()
+            answer = await peer.ask("POST", path, body, peer.coordinator_token)
+            refused(answer, 422, "bad_parameter")
+            assert "either a manifest" in answer.text
 
 
 async def test_of_two_quorums_one_is_committed_to_and_only_the_own(alliance: Alliance) -> None:

@@ -692,6 +692,30 @@ def test_what_one_sequence_adds_to_each_question(
     assert max(totals) == uniform
 
 
+@pytest.mark.parametrize(
+    ("l_max", "n_max", "with_end"), [(3, 3, Fraction(10, 9)), (5, 5, Fraction(26, 25))]
+)
+def test_the_worst_adaptive_transcript_spends_epsilon_and_with_the_end_at_level_1_more(
+    l_max: int, n_max: int, with_end: Fraction
+) -> None:
+    """All that is left goes to the second level. Would the end follow the empty gram too, a
+    sequence had one count more there, and would spend more than epsilon."""
+    root = Fraction(1, n_max)
+    documents = [
+        Successors(2, l_max),
+        Successors(2, l_max, (Level(np.zeros(2, np.int64), np.arange(2)),)),
+    ]
+    counter, totals, more = sequential_ngram_counts.COUNTER, [], []
+    for length in range(l_max + 2):
+        for sequence in product(range(2), repeat=length):
+            one = lists_of([list(sequence)])
+            first, second = (counter.of(one, each)[1].size for each in documents)
+            totals.append((first * root + second * (1 - root)) / l_max)
+            everything = counter.follow(one, documents[0]).starts.size
+            more.append((everything * root + second * (1 - root)) / l_max)
+    assert (max(totals), max(more)) == (1, with_end)
+
+
 @pytest.mark.parametrize("fan_out", [None, 2])
 def test_one_sequence_is_in_one_cell_of_a_trees_question(fan_out: int | None) -> None:
     params = TreeParameters(universe=4, epsilon="100", height=3, fan_out=fan_out)

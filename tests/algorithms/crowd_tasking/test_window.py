@@ -106,6 +106,17 @@ def test_draws_follow_the_law(epsilon: str, place: int) -> None:
     assert counted.mean() == pytest.approx(chance, abs=0.02)
 
 
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "3", "5", "8"])
+def test_the_worst_deviation_is_the_forecast(epsilon: str) -> None:
+    """Over 21 numbers from one end to the other: within 5 % of what is said, 40,000 draws each."""
+    law = best_window(Fraction(epsilon))
+    drawn = [
+        law.estimates(*law.reports(np.full(40_000, number), SeededRandom(9))).std()
+        for number in np.linspace(-law.largest, law.largest, 21).astype(np.int64)
+    ]
+    assert max(drawn) == pytest.approx(law.deviation(), rel=0.05)
+
+
 def test_rounding_has_no_bias() -> None:
     law = best_window(Fraction(2))
     above = np.full(200_000, 12_345)

@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import itertools
 import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.edge_list import EdgeList
+from algorithms.datasets.edge_list_files import read_snap
 from algorithms.graph_random_matrix import Parameters, check, preview, run
 from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.choice import chosen_estimator, eigenvalues_needed, flip_limit
@@ -93,6 +96,43 @@ def test_all_graphs_of_four_vertices() -> None:
         expected = np.array([float(chance[true, seen]) * 4_000 for seen in graphs])
         statistic = float((np.square(np.array(list(counted.values())) - expected) / expected).sum())
         assert statistic < 63 + 5 * math.sqrt(2 * 63)
+
+
+class Scripted(SequentialContext):
+    """A context whose only stream gives these coins, each as the byte 0 (flips) or 255."""
+
+    def __init__(self, coins: Sequence[int]) -> None:
+        super().__init__(test_seed=0)
+        octets = bytes(0 if coin else 255 for coin in coins).ljust(8, b"\0")
+        self.source = Words(int.from_bytes(octets, "little"))
+
+    def noise(self, stage: str, block: int = 0) -> NoiseSource:
+        return self.source  # type: ignore[return-value]
+
+
+def test_every_outcome_of_every_graph_of_four_vertices() -> None:
+    """Acceptance 14, exactly: whatever the six coins show, R is the graph with just those pairs
+    flipped. So an outcome h pairs away has the chance p^h (1 - p)^(6 - h), p that of a coin."""
+    law = Flip(1 << 62)
+    pairs = list(itertools.combinations(range(4), 2))
+    graphs = list(itertools.product((0, 1), repeat=6))
+    for true in graphs:
+        edges = [pair for pair, there in zip(pairs, true, strict=True) if there]
+        graph = EdgeList.of(edges, range(4))
+        for coins in graphs:
+            found = flipped(graph, law, Scripted(coins))
+            seen = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+            expected = [one ^ other for one, other in zip(true, coins, strict=True)]
+            assert [int(pair in seen) for pair in pairs] == expected
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
+def test_the_threshold_is_the_least_that_keeps_epsilon(epsilon: str) -> None:
+    """ceil(2^64 / (1 + e^epsilon)), with 60 decimal digits."""
+    with localcontext() as precise:
+        precise.prec = 60
+        exact = Decimal(1 << 64) / (1 + Decimal(epsilon).exp())
+        assert Flip.of(Fraction(epsilon)).threshold == int(exact) + 1
 
 
 def test_an_edge_changes_one_pair_and_nothing_else() -> None:
@@ -301,18 +341,22 @@ def test_compiled_and_plain_sums_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "epsilon"), [("facebook_combined", 2), ("ca-GrQc", 4), ("wiki-Vote", 2)]
+    ("name", "epsilon"),
+    [
+        ("facebook_combined", 2),
+        ("ca-GrQc", 4),
+        ("ca-HepTh", 4),
+        ("wiki-Vote", 2),
+        ("email-Eu-core", 1),
+    ],
 )
 def test_the_forecast_on_real_graphs(name: str, epsilon: int) -> None:
     """Acceptance 15: cos^2 of the first eigenvector within .03 of 1 - n v / lambda^2."""
     folder = shared_data()
     if folder is None or not (folder / f"{name}.txt").exists():
         pytest.skip(f"{name}.txt is not beside the repository")
-    lines = [each.split() for each in (folder / f"{name}.txt").read_text().splitlines()]
-    ends = np.array([each[:2] for each in lines if each and each[0] != "#"], np.int64)
-    ids, places = np.unique(ends, return_inverse=True)
-    pairs = places.reshape(ends.shape).astype(np.int32)
-    graph = EdgeList.from_pairs(ids, pairs[:, 0], pairs[:, 1])
+    with (folder / f"{name}.txt").open("rb") as stream:
+        graph = read_snap(stream)
     law = Flip.of(Fraction(epsilon))
     values, vectors = eigenpairs(adjacency(graph), 1)
     forecast = squared_cosine_of_flips(float(values[0]), graph.count * law.variance)

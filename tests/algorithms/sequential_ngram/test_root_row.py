@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -85,6 +86,19 @@ def test_joins_above_the_cap_are_the_most_frequent() -> None:
         assert found == products[: len(found)]
         assert len(found) == room or products[len(found)] == products[room]
     assert extended(table(counts), 2, 10**6, max_rows=10).size == 30
+
+
+def test_joins_above_the_cap_end_in_bounded_memory() -> None:
+    """20,000 items that all join: 400 million pairs, of which a hundred thousand are made."""
+    made = table({(item,): 1_000 + item for item in range(20_000)})
+    tracemalloc.start()
+    try:
+        found = extended(made, 2, 10**9, max_rows=120_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 20_000 < found.size <= 120_000
+    assert peak < 100 << 20
 
 
 def sequences(items: int, count: int, seed: int = 1) -> Sequences:

@@ -67,21 +67,79 @@ def sets_of(*records: tuple[int, ...]) -> Itemsets:
 # -------------------------------------------------------------------------------------- privacy
 
 
+EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
+"""All records over four items."""
+
+
+class Words:
+    """A source that hands out given words."""
+
+    def __init__(self, *given: int) -> None:
+        self.given = given
+
+    def words(self, count: int) -> np.ndarray:
+        assert count == len(self.given)
+        return np.array(self.given, np.uint64)
+
+
+def spent(
+    before: tuple[tuple[int, ...], ...], after: tuple[tuple[int, ...], ...], kept: int
+) -> Fraction:
+    """Of epsilon 1 by a change of records, each given as the items that it keeps of how many."""
+    lengths, items = np.zeros(5, int), np.zeros(4, int)
+    for sign, records in ((1, after), (-1, before)):
+        for size, *held in records:
+            lengths[size] += sign
+            items[held] += sign
+    moved = int(np.abs(lengths).sum()), int(np.abs(items).sum())
+    return moved[0] * LENGTHS_SHARE + Fraction(moved[1], kept) * ITEMS_SHARE
+
+
+def choices(records: tuple[tuple[int, ...], ...], kept: int, words: Words) -> Any:
+    """What `spent` takes: by the code of a release, record by record."""
+    found = kept_places(sets_of(*records), kept, words).tolist()  # type: ignore[arg-type]
+    ends = np.cumsum([0, *(min(kept, len(each)) for each in records)]).tolist()
+    return tuple(
+        (len(each), *found[low:high])
+        for each, low, high in zip(records, ends, ends[1:], strict=False)
+    )
+
+
 @pytest.mark.parametrize("kept", [1, 2, 3, 4])
 def test_brute_force_over_four_items(kept: int) -> None:
-    """All 15 records and every choice of the items that are kept: one record more changes lengths
-    by 1 and items by l at most, which together cost their shares exactly, and are reached."""
-    epsilon = Fraction(3, 4)
-    scales = 1 / (epsilon * LENGTHS_SHARE), kept / (epsilon * ITEMS_SHARE)
+    """All 15 records beside none or one of them, and every order of the words that choose what is
+    kept: one record more spends the shares of lengths and items at most, which is reached."""
     worst = Fraction(0)
-    for size in range(1, 5):
-        for record in itertools.combinations(range(4), size):
-            for choice in itertools.combinations(record, min(kept, size)):
-                lengths = np.bincount([size], minlength=5).sum()
-                items = np.bincount(choice, minlength=4).sum()
-                worst = max(worst, Fraction(int(lengths)) / scales[0] + int(items) / scales[1])
-    assert worst == epsilon * (LENGTHS_SHARE + ITEMS_SHARE)
+    for held in [(), *((each,) for each in EVERY)]:
+        own = tuple(range(sum(map(len, held))))
+        before = choices(held, kept, Words(*own)) if held else ()
+        for joined in EVERY:
+            for order in itertools.permutations(range(len(joined))):
+                after = choices((*held, joined), kept, Words(*own, *order))
+                assert after[:-1] == before
+                assert set(after[-1][1:]) <= set(joined)
+                worst = max(worst, spent(before, after, kept))
+    assert worst == LENGTHS_SHARE + ITEMS_SHARE
     assert DIFFPART_SHARE + LENGTHS_SHARE + ITEMS_SHARE == 1
+
+
+def test_items_cut_in_order_of_how_often_they_are_would_be_found() -> None:
+    """A planted fault: which items a record keeps then depends on the others."""
+
+    def cut(records: tuple[tuple[int, ...], ...], kept: int) -> Any:
+        often = np.bincount([item for each in records for item in each], minlength=4)
+        return tuple(
+            (len(each), *sorted(each, key=lambda item: (-often[item], item))[:kept])
+            for each in records
+        )
+
+    worst = max(
+        spent(cut(held, kept), cut((*held, joined), kept), kept)
+        for kept in (1, 2)
+        for held in itertools.combinations_with_replacement(EVERY, 2)
+        for joined in EVERY
+    )
+    assert worst > LENGTHS_SHARE + ITEMS_SHARE
 
 
 def test_a_record_chooses_for_itself() -> None:
@@ -183,6 +241,13 @@ def test_the_choice_is_by_the_size_of_the_universe() -> None:
     assert (method["asked"], method["chosen"], method["items"]) == ("auto", "diffpart+rest", 40)
     unknown = preview(params(universe={"dataset": "01890a5d-ac96-774b-bcce-b302099a8057"}), "sound")
     assert unknown.details["method"]["chosen"] is None
+    few = preview(params(universe=ITEMS[:20]), "sound")
+    assert few.details["method"]["chosen"] == "diffpart"
+    for each, other in ((few, "diffpart+rest"), (preview(params(), "sound"), "diffpart")):
+        forecast = (each.error or {})["of_the_other_method"]
+        assert forecast["method"] == other
+        named = params(method=other, universe=ITEMS[: 20 if each is few else 40])
+        assert forecast == {"method": other, **(preview(named, "sound").error or {})}
     for named in ("auto", "diffpart+rest"):
         with pytest.raises(MethodNeedsSound):
             preview(params(method=named), "paper")

@@ -29,6 +29,7 @@ from tacit.protocol.agreement import (
     manifest_of,
     proved_total,
 )
+from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round import (
@@ -50,29 +51,28 @@ from tacit.protocol.round import (
     Verification,
 )
 from tacit.protocol.verification import (
-    CHUNK_BYTES,
-    SECRET_BYTES,
-    CandidateList,
-    Candidates,
-    ChunkPlace,
     VerificationRefused,
-    candidates_of,
     check_verdicts,
     check_verifications,
+    contradictions,
+    offset_of,
+    proved_manifest_of,
+    refused_curators,
+    verdict_of,
+)
+from tacit.protocol.verifier_shares import (
+    CHUNK_BYTES,
+    SECRET_BYTES,
+    ChunkPlace,
     chunk_key,
     chunk_slices,
-    contradictions,
     key_check_of,
     key_share,
     key_share_context,
-    offset_of,
     open_chunk,
-    proved_manifest_of,
-    refused_curators,
     seal_chunk,
     share_lengths,
     stands_at,
-    verdict_of,
     verify_key_of,
 )
 from tacit.query.fields import Window

@@ -1,0 +1,209 @@
+"""Audits of the better methods: what 100,000 runs on two neighbours prove, beside what is said.
+
+Each run is the code of a release up to its last noisy value. An outcome is summed up by the log
+ratio of its chances under both inputs, and `bench.audit.proven` turns how often levels of it are
+reached into a bound on epsilon that holds but for chance 10^-6. A control is the same with a
+planted fault: its bound has to lie above epsilon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from algorithms.contract import SequentialContext
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_der.blocks import BlockPlan, measure
+from algorithms.graph_der.parameters import BLOCK_SHARES
+from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
+from algorithms.kmeans.central import noise
+from algorithms.kmeans.two_level import TwoLevel
+from algorithms.set_valued.records import Itemsets
+from algorithms.set_valued.rest import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
+from bench.audit import Counted
+from tacit.encoders.crowd_tasking.bounded import Subset, best_window
+from tacit.encoders.kmeans.encoder import Floats, Histogram
+from tacit.randomness import SeededRandom
+
+RUNS: Final = 100_000
+LEVELS: Final = 31
+
+Ratios = Callable[[bool, int], Floats]
+"""With the record or without it, and how often: (runs,) log ratios of what came out."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method and two neighbours. epsilon: what they lose at most; faulty: a fault is planted."""
+
+    name: str
+    epsilon: Fraction
+    ratios: Ratios
+    faulty: bool = False
+
+
+def audits(runs: int) -> None:
+    """Print what is proved of each; `runs`: of tens of thousands."""
+    print(f"{'':<44}{'epsilon':>8}{'proved':>8}")
+    for case in cases():
+        found = audited(case, runs * RUNS // 10).proves(None)
+        print(f"{case.name:<44}{float(case.epsilon):8.3f}{found.epsilon:8.3f}", flush=True)
+
+
+def audited(case: Case, runs: int) -> Counted:
+    """How often each level was reached with the record and without it."""
+    reach = 1.3 * float(case.epsilon)
+    levels = np.linspace(-reach, reach, LEVELS) - 1e-9
+    names = tuple(f"log ratio >= {level:.3g}" for level in levels)
+    hits = []
+    for there in (True, False):
+        seen = np.sort(case.ratios(there, runs))
+        reached = runs - np.searchsorted(seen, levels, side="left")
+        hits.append(np.concatenate((reached, runs - reached)))
+    return Counted((*names, *(f"not: {name}" for name in names)), hits[0], hits[1], runs)
+
+
+def cases() -> Iterator[Case]:
+    """Every method, and faults that an audit of so many runs finds."""
+    one = Fraction(1)
+    for faulty in (False, True):
+        said = " (control: degrees at half their scale)" if faulty else ""
+        plan = (HalvedDegrees if faulty else BlockPlan)(12, one, BLOCK_SHARES, 1, 4_000)
+        yield Case(f"blocks{said}", one, BlockRatios(plan), faulty)
+    yield Case("flip", one, _flip)
+    said = " (control: both ends flip)"
+    yield Case(f"flip{said}", one, _flip_twice, True)
+    yield Case("two-level", one, _two_level)
+    margins = Fraction(3) * (LENGTHS_SHARE + ITEMS_SHARE)
+    yield Case("diffpart+rest, lengths and items", margins, _rest)
+    yield Case("window", one, _window)
+    yield Case("subset", one, _subset)
+
+
+class HalvedDegrees(BlockPlan):
+    """A planted fault."""
+
+    def scale(self, query: int) -> Fraction:
+        """Half of it for the degrees."""
+        return super().scale(query) / (2 if query == 1 else 1)
+
+
+def _ratio(seen: float, without: int, scale: Fraction) -> float:
+    """Of Laplace noise on a count that the record raises by one."""
+    return (abs(seen - without) - abs(seen - without - 1)) / float(scale)
+
+
+@dataclass(frozen=True)
+class BlockRatios:
+    """An edge between two hubs, alone in its cell."""
+
+    plan: BlockPlan
+
+    def __call__(self, there: bool, runs: int) -> Floats:
+        edges = [*((0, other) for other in range(2, 7)), *((1, other) for other in range(7, 12))]
+        low, high = np.array([*edges, *[(0, 1)] * there], np.int32).T
+        first, second = np.array(edges, np.int32).T
+        zero, one = np.zeros(1, np.int32), np.ones(1, np.int32)
+        found = np.zeros(runs)
+        scales = [self.plan.scale(query) for query in range(4)]
+        for run in range(runs):
+            seen = measure(low, high, self.plan, SequentialContext(test_seed=2 * run + there))
+            assert seen.degrees is not None
+            cell = int(seen.fine.grid.place(zero, one)[0])
+            part = int(seen.fine.place(zero, one)[0])
+            counts = (
+                int((seen.fine.grid.place(first, second) == cell).sum()),
+                int((seen.fine.place(first, second) == part).sum()),
+            )
+            found[run] = (
+                _ratio(max(seen.size, 1), len(edges), scales[0])
+                + sum(_ratio(int(seen.degrees[hub]), 5, scales[1]) for hub in (0, 1))
+                + _ratio(int(seen.coarse[cell]), counts[0], scales[2])
+                + _ratio(int(seen.parts[part]), counts[1], scales[3])
+            )
+        return found
+
+
+def _flip(there: bool, runs: int) -> Floats:
+    """All pairs of an empty or a full graph: each is a run of its own."""
+    bits = _flipped_bits(there, runs, 1)
+    return np.where(bits, 1.0, -1.0)
+
+
+def _flip_twice(there: bool, runs: int) -> Floats:
+    """A pair whose both ends flip it and send it."""
+    one, other = (_flipped_bits(there, runs, seed) for seed in (1, 2))
+    return np.where(one, 1.0, -1.0) + np.where(other, 1.0, -1.0)
+
+
+def _flipped_bits(
+    there: bool, runs: int, seed: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    vertices = 2
+    while pairs_of(vertices) < runs:
+        vertices += 1
+    low, high = np.triu_indices(vertices, 1)
+    kept = slice(None) if there else slice(0)
+    graph = EdgeList.from_pairs(
+        np.arange(vertices), low[kept].astype(np.int32), high[kept].astype(np.int32)
+    )
+    context = SequentialContext(test_seed=2 * seed + there)
+    released = packed(flipped(graph, Flip.of(Fraction(1)), context))
+    return np.unpackbits(released, bitorder="little")[:runs].astype(np.bool_)
+
+
+def _two_level(there: bool, runs: int) -> Floats:
+    """One record more or less in a coarse cell that stands at the threshold."""
+    asked = TwoLevel(2, 2, 4, Fraction(2, 5), Fraction(3, 5), 1.0, 256)
+    histogram, around = Histogram(4, 2, 8, asked.epsilon_coarse), 6
+    rows = np.repeat([[-7, -7]], around + there, axis=0)
+    cell = int(histogram.sums(rows).argmax())
+    source = SeededRandom(5 + there)
+    found = np.zeros(runs)
+    for run in range(runs):
+        coarse = histogram.sums(rows) + noise(histogram, 1, source)
+        fine = asked.fine(coarse, 8)
+        exact = fine.sums(rows)
+        parts = exact + noise(fine, 1, source)
+        found[run] = _ratio(int(coarse[cell]), around, 1 / asked.epsilon_coarse)
+        if exact.any():
+            part = int(exact.argmax())
+            found[run] += _ratio(int(parts[part]), around, 1 / asked.epsilon_fine)
+    return found
+
+
+def _rest(there: bool, runs: int) -> Floats:
+    """A record of exactly l items beside 400 of two others; epsilon 3, of which a third."""
+    others, epsilon = 400, Fraction(3)
+    records = others + there
+    places = np.array([2, 3] * others + [0, 1] * there, np.int32)
+    sets = Itemsets(places, np.arange(records + 1) * 2)
+    found = np.zeros(runs)
+    for run in range(runs):
+        seen = measured_margins(sets, 4, epsilon, SequentialContext(test_seed=2 * run + there))
+        found[run] = _ratio(int(seen.lengths[1]), others, 1 / (epsilon * LENGTHS_SHARE))
+        if seen.kept == 2:
+            scale = seen.kept / (epsilon * ITEMS_SHARE)
+            found[run] += sum(_ratio(int(seen.items[item]), 0, scale) for item in (0, 1))
+    return found
+
+
+def _window(there: bool, runs: int) -> Floats:
+    """The two ends of the range."""
+    law = best_window(Fraction(1))
+    end = law.largest if there else -law.largest
+    reports, windowed = law.reports(np.full(runs, end), SeededRandom(3 + there))
+    near = [np.abs(reports - sign * law.largest) <= law.reach for sign in (1, -1)]
+    inside = near[0].astype(np.float64) - near[1]
+    return np.where(windowed, inside, reports)
+
+
+def _subset(there: bool, runs: int) -> Floats:
+    """Two buckets of twenty."""
+    law = Subset.of(Fraction(1), 20)
+    reports = law.reports(np.full(runs, int(not there)), SeededRandom(7 + there))
+    return reports[:, 0].astype(np.float64) - reports[:, 1]
