@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.proxy import Watcher
 from tests.e2e.test_crashes import QUERY
 from tests.e2e.world import world
 
@@ -19,19 +19,23 @@ async def test_two_of_five_aggregators_may_die_after_accepting(tmp_path: Path) -
         await it.enrol("gateway", ["a", "b", "c"])
         await it.allow_everything()
         await it.give({"a": "0.001", "b": "0.002", "c": "0.004"})
-        frozen = asyncio.Event()
+        mortal, accepted = ("aggregator-4", "aggregator-5"), set[str]()
 
-        async def watch(moment: str, _: str, path: str) -> None:
-            if moment == "request" and path.endswith("/freeze") and not frozen.is_set():
-                frozen.set()
-                for name in ("aggregator-4", "aggregator-5"):
-                    await it.call(it.kill, name)
+        def watching(name: str) -> Watcher:
+            async def watch(moment: str, _: str, path: str) -> None:
+                if moment == "response" and path.endswith("/batches") and name not in accepted:
+                    accepted.add(name)
+                    if len(accepted) == len(mortal):
+                        for each in mortal:
+                            await it.call(it.kill, each)
 
-        for proxy in it.proxies.values():
-            proxy.watch = watch
+            return watch
+
+        for name in mortal:
+            it.proxies[name].watch = watching(name)
         shamir = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
         round_id = await it.open({**QUERY, **shamir, "name": "quorum"})
         finished = await it.finish(round_id, 60)
-        assert frozen.is_set()
+        assert accepted == set(mortal)
         assert finished["state"] == "released", finished
         assert (await it.result(round_id))["result"]["sum"] == "0.007"
