@@ -71,7 +71,10 @@ async def test_an_owner_reads_one_answer_and_its_transactions(it: Site) -> None:
     )
     assert sent.status_code == 200, sent.text
     shown = await owned(it, "/v1/curators/north/transactions")
-    assert shown == {"curator": "north", "tables": [{"name": "records", "records": 2}]}
+    assert shown == {
+        "curator": "north",
+        "tables": [{"name": "records", "records": 2, "timed": False}],
+    }
 
 
 async def test_services_show_whose_identities_they_follow(it: Site) -> None:
