@@ -19,6 +19,7 @@ def test_every_id_has_a_wrong_variant() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", IDS)
 def test_an_id_comes_out(name: str) -> None:
     """The control of the next test: without the mistake nothing fails."""
@@ -30,6 +31,7 @@ def test_an_id_comes_out(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", IDS)
 def test_a_wrong_variant_does_not_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared_data() is None:

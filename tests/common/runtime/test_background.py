@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,16 +16,15 @@ async def test_a_wake_before_the_pause_is_not_lost() -> None:
     pauses = Pauses()
     pauses.begin()
     pauses.wake()
-    began = time.perf_counter()
-    await pauses.pause(5)
-    assert time.perf_counter() - began < 4  # not the five seconds of the pause
+    async with asyncio.timeout(60):
+        await pauses.pause(3600)
     pauses.begin()
     await pauses.pause(0.01)
     assert not pauses.ending
     pauses.end()
     pauses.begin()
-    await pauses.pause(5)
-    assert time.perf_counter() - began < 4  # not the five seconds of the pause
+    async with asyncio.timeout(60):
+        await pauses.pause(3600)
 
 
 async def test_what_is_under_way_is_done_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -368,14 +367,13 @@ async def test_another_replica_takes_over_and_tells_who_waits(
 
 @pytest.mark.slow
 async def test_a_stop_at_any_moment_leaves_the_store_free(house: Houses) -> None:
-    """Rounds begin and end while the coordinator is stopped again and again."""
+    """Rounds begin and end while the coordinator is stopped again and again. A transaction that a
+    stop left open would lock the next start out of SQLite, which is an error."""
     async with house(2) as it:
         await it.host("gateway", 2)
         for index in range(12):
             asked = query(name=f"q-{index}", aggregators=2)
             opened = (await it.ask_for(asked, deadline_s=1))["id"]
             await asyncio.sleep(index * 0.004)
-            began = time.perf_counter()
             await it.restart()
-            assert time.perf_counter() - began < 5
             assert (await it.ask("GET", f"/v1/rounds/{opened}")).status_code == 200
