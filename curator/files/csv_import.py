@@ -381,13 +381,14 @@ class Import:
         order = np.lexsort((devices, times))
         columns = (times[order], devices[order], owners[order], values[order])
         try:
-            taken = await self._intake.store_rows(columns, self._map.register_name, self._map.unit)
+            found = await self._intake.store_columns(
+                columns, self._map.register_name, self._map.unit
+            )
         except BadItem as error:
             raise BadImport(error.detail, pointer=error.pointer) from None
-        found = Counter(status for _, status in taken)
         self.progress.duplicates += found[Status.DUPLICATE]
         self.progress.conflicts += found[Status.CONFLICT]
-        self.progress.accepted += int(times.size) - len(taken)
+        self.progress.accepted += found[Status.ACCEPTED]
 
 
 def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:

@@ -1,4 +1,4 @@
-"""Readings and counters: bulk inserts and range scans on the raw driver.
+"""Readings: bulk inserts and range scans of rows on the raw driver, and those in blocks with them.
 
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
 database. An insert never replaces; an earlier row is recognised by its random id.
@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, Select, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, select, update
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
+from curator.store import blocks
 from curator.store.pages import PAGE, columns
 from curator.store.tables import curators, devices, readings, registers
 from tacit.registers import REGISTERS
@@ -57,6 +58,16 @@ _AFTER_TIMES = _PLACES.where(
 )
 _AFTER_DEVICES = _PLACES.where(
     readings.c.time == bindparam("at"), readings.c.device >= bindparam("first")
+)
+
+_REPLACE = (
+    update(readings)
+    .where(
+        readings.c.register == bindparam("of_register"),
+        readings.c.time == bindparam("at"),
+        readings.c.device == bindparam("of_device"),
+    )
+    .values(quantity=bindparam("quantity"), vector=bindparam("vector"))
 )
 
 
@@ -157,9 +168,19 @@ async def add_devices(
 
 async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
     """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
+    # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
+    await exclusive(transaction, "readings")
+    held = await blocks.quantities(transaction, [row[:3] for row in rows])
+    answers = [
+        (i, row[6] is None and held[row[:3]] == row[4])
+        for i, row in enumerate(rows)
+        if row[:3] in held
+    ]
+    free = [i for i, row in enumerate(rows) if row[:3] not in held] if held else range(len(rows))
     insert_into = _insert_postgresql if transaction.dialect.name == "postgresql" else _insert_sqlite
-    found = await transaction.on_driver(partial(insert_into, rows=rows))
-    return [(int(i), bool(same)) for i, same in found]
+    new = [rows[i] for i in free] if held else rows
+    found = await transaction.on_driver(partial(insert_into, rows=new))
+    return sorted(answers + [(free[int(i)], bool(same)) for i, same in found])
 
 
 def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
@@ -208,25 +229,24 @@ async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any
     return found
 
 
-async def replace_reading(transaction: Transaction, row: Row) -> None:
-    """Give a stored reading another content; its random id, hence its order, stays."""
+async def replace_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
+    """Give stored readings other contents, one after the other; their random ids, hence their
+    order, stay."""
+    if not rows:
+        return
+    await blocks.take_out(transaction, [row[:3] for row in rows])
     await transaction.execute(
-        update(readings)
-        .where(
-            readings.c.register == row[0], readings.c.time == row[1], readings.c.device == row[2]
-        )
-        .values(quantity=row[4], vector=row[6])
-    )
-
-
-async def remove_reading(transaction: Transaction, register: int, time: int, device: int) -> None:
-    """Drop a derived reading."""
-    await transaction.execute(
-        delete(readings).where(
-            readings.c.register == register,
-            readings.c.time == time,
-            readings.c.device == device,
-        )
+        _REPLACE,
+        [
+            {
+                "of_register": row[0],
+                "at": row[1],
+                "of_device": row[2],
+                "quantity": row[4],
+                "vector": row[6],
+            }
+            for row in rows
+        ],
     )
 
 
@@ -252,7 +272,7 @@ class WindowPage:
 async def window_pages(
     transaction: Transaction, register: int, start: int, end: int
 ) -> list[WindowPage]:
-    """A window cut into pages of at most `WINDOW_PAGE` readings, whosever they are."""
+    """A window cut into pages of at most `WINDOW_PAGE` rows, whosever they are."""
     pages: list[WindowPage] = []
     while start < end:
         inside = {"of_register": register, "start": start, "end": end}
@@ -275,8 +295,8 @@ async def window_pages(
     return pages
 
 
-async def count(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings a window has, whosever they are."""
+async def count_rows(transaction: Transaction, register: int, start: int, end: int) -> int:
+    """How many readings of a window are rows, as all vectors are, whosever they are."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
     found = await transaction.execute(select(func.count()).where(*inside))
     number: int = found.scalar_one()
@@ -297,7 +317,11 @@ async def lengths(
             readings.c.curator == curator,
         )
     )
-    return {None if size is None else size // 8 for size in found.scalars()}
+    sizes = {None if size is None else size // 8 for size in found.scalars()}
+    own = blocks.senders(transaction, register, (start, end), (curator, curator + 1))
+    async for _ in own:
+        return sizes | {None}
+    return sizes
 
 
 async def _after_a_page(
@@ -317,7 +341,7 @@ async def window(
     timed: bool,
 ) -> tuple[Ints, ...]:
     """Curators and quantities of a window's scalar readings, in any order; `timed` adds times and
-    random ids. `curators`: half-open range of keys."""
+    random ids. `pages`: of the window, one after the other; `curators`: half-open range of keys."""
     names = ("curator", "quantity", "time", "random") if timed else ("curator", "quantity")
     page_of = _page_postgresql if transaction.dialect.name == "postgresql" else _page
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in names]
@@ -331,6 +355,11 @@ async def window(
             partial(page_of, scan=scan, names=names, values=(register, *values, *curators))
         )
         for column, part in zip(columns, found, strict=True):
+            column.append(part)
+    if pages:
+        span = pages[0].start, pages[-1].end
+        inside = await blocks.window(transaction, register, span, curators, timed=timed)
+        for column, part in zip(columns, inside, strict=True):
             column.append(part)
     whole = []
     for column in columns:  # the parts of one are free before the next is put together
