@@ -46,6 +46,9 @@ _INSERT = (
 _REGISTER = select(registers.c.key).where(
     registers.c.name == bindparam("name"), registers.c.base == bindparam("base")
 )
+_DEVICES_OF = select(devices.c.key, devices.c.curator, devices.c.id).where(
+    devices.c.curator.in_(bindparam("owners", expanding=True))
+)
 _PLACES = (
     select(readings.c.time, readings.c.device)
     .where(readings.c.register == bindparam("of_register"))
@@ -147,20 +150,28 @@ async def add_devices(
     known: dict[tuple[int, str], int] = {}
     owners = list({curator for curator, _ in wanted})
     for start in range(0, len(owners), 500):
-        rows = await transaction.execute(
-            select(devices).where(devices.c.curator.in_(owners[start : start + 500]))
-        )
-        known |= {(row.curator, row.id): row.key for row in rows}
+        some = {"owners": owners[start : start + 500]}
+        rows = (await transaction.execute(_DEVICES_OF, some)).all()
+        known |= {(curator, name): number for number, curator, name in rows}
     result: dict[tuple[int, str], int] = {}
     fresh = []
     for pair in dict.fromkeys(wanted):
         if pair not in known:
             known[pair], key = key, key + 1
-            fresh.append({"key": known[pair], "curator": pair[0], "id": pair[1]})
+            fresh.append((known[pair], *pair))
         result[pair] = known[pair]
     if fresh:
-        await transaction.execute(insert(devices), fresh)
+        put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
+        await transaction.on_driver(partial(put, rows=fresh))
     return result
+
+
+def _put_sqlite(driver: sqlite3.Connection, rows: Sequence[tuple[int, int, str]]) -> None:
+    driver.executemany("INSERT INTO device (key, curator, id) VALUES (?, ?, ?)", rows)
+
+
+async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, int, str]]) -> None:
+    await driver.copy_records_to_table("device", records=rows, columns=["key", "curator", "id"])
 
 
 # --- readings ------------------------------------------------------------------------------------
