@@ -95,10 +95,15 @@ class Columns:
         )
 
 
-async def add(transaction: Transaction, register: int, columns: Columns) -> None:
-    """Store readings of one instant, by ascending device, none of which is stored yet."""
-    size = columns.times.size
-    parts = [columns[start : start + MOST] for start in range(0, size, MOST)]
+async def add(transaction: Transaction, register: int, instants: Iterable[Columns]) -> None:
+    """Store readings none of which is stored yet: of each instant, by ascending device."""
+    parts = [
+        columns[start : start + MOST]
+        for columns in instants
+        for start in range(0, columns.times.size, MOST)
+    ]
+    if not parts:
+        return
     await transaction.execute(
         _INSERT,
         [

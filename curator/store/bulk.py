@@ -5,6 +5,7 @@ An insert never replaces: what is stored already, in either form, is compared an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,15 @@ from curator.store.tables import readings
 Bits = NDArray[np.bool_]
 _DEVICES: Final = 500
 _HERE = (readings.c.register == bindparam("of_register"), readings.c.time == bindparam("at"))
+_IN_SPAN = (
+    select(readings.c.device)
+    .where(
+        readings.c.register == bindparam("of_register"),
+        readings.c.time >= bindparam("start"),
+        readings.c.time <= bindparam("last"),
+    )
+    .limit(1)
+)
 _ANY = (
     select(readings.c.device)
     .where(*_HERE, readings.c.device >= bindparam("first"), readings.c.device <= bindparam("last"))
@@ -42,71 +52,103 @@ class Outcome:
     same: Bits
 
 
+@dataclass(frozen=True)
+class Stored:
+    """Readings of an instant that are stored: their devices, each once; what they read; and which
+    are numbers, no vectors."""
+
+    devices: Ints
+    quantities: Ints
+    scalar: Bits
+
+    @classmethod
+    def joined(cls, parts: Sequence[Stored]) -> Stored:
+        """All of some parts."""
+        nothing = np.zeros(0, np.int64)
+        return cls(
+            np.concatenate([nothing, *(each.devices for each in parts)]),
+            np.concatenate([nothing, *(each.quantities for each in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(each.scalar for each in parts)]),
+        )
+
+
 async def insert_columns(transaction: Transaction, register: int, columns: Columns) -> Outcome:
     """Store readings of one register, sorted by time and device."""
     await exclusive(transaction, "readings")  # see `insert_readings`
-    outcome = Outcome(
-        np.zeros(columns.times.size, np.bool_), np.zeros(columns.times.size, np.bool_)
-    )
+    size = columns.times.size
+    outcome = Outcome(np.zeros(size, np.bool_), np.zeros(size, np.bool_))
     _, starts, counts = np.unique(columns.times, return_index=True, return_counts=True)
     many = counts >= blocks.LEAST
-    for start, count in zip(starts[many].tolist(), counts[many].tolist(), strict=True):
-        here = slice(start, start + count)
-        outcome.stored[here], outcome.same[here] = await _instant(
-            transaction, register, columns[here]
-        )
+    instants = [
+        slice(start, start + n) for start, n in zip(starts[many], counts[many], strict=True)
+    ]
+    added = []
+    for here, there in zip(
+        instants, await _stored(transaction, register, columns, instants), strict=True
+    ):
+        outcome.stored[here], outcome.same[here] = compared(columns[here], there)
+        if outcome.stored[here].sum() >= blocks.LEAST:
+            added.append(columns[here][outcome.stored[here]])
+        else:  # too few are new
+            many[np.searchsorted(starts, here.start)] = False
+    await blocks.add(transaction, register, added)
     few = np.flatnonzero(~np.repeat(many, counts))
     if few.size:
+        outcome.stored[few], outcome.same[few] = True, False
         rows = _rows(register, columns[few])
-        outcome.stored[few] = True
         for index, same in await insert_readings(transaction, rows):
             outcome.stored[few[index]], outcome.same[few[index]] = False, same
     return outcome
 
 
-async def _instant(transaction: Transaction, register: int, columns: Columns) -> tuple[Bits, Bits]:
-    """Store readings of one instant, by ascending device; which are new, and which of the others
-    are the same as what is stored."""
+def compared(columns: Columns, there: Stored) -> tuple[Bits, Bits]:
+    """Of readings of one instant, by ascending device: which are new, and which of the others are
+    the same as what is stored there, or as the first of their device."""
     devices, quantities = columns.devices, columns.quantities
     first = np.concatenate(([True], devices[1:] != devices[:-1]))
-    unlike = np.zeros(devices.size, np.bool_)
-    kept = quantities.copy()
-    known = ~first
-    for there, values, scalar in await _stored(transaction, register, columns[first]):
-        at = np.searchsorted(devices, there)
-        known[at], kept[at], unlike[at] = True, values, ~scalar
-    # One device twice: the later is compared with what is stored for the first.
+    places = np.flatnonzero(first)
+    kept, unlike, known = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
+    at = places[np.searchsorted(devices[first], there.devices)]
+    known[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
     origin = np.maximum.accumulate(np.where(first, np.arange(devices.size), 0))
-    same = known & (kept[origin] == quantities) & ~unlike[origin]
-    new = columns[~known]
-    if new.times.size >= blocks.LEAST:
-        await blocks.add(transaction, register, new)
-    elif new.times.size:
-        await insert_readings(transaction, _rows(register, new))
-    return ~known, same
+    return ~known, known & (kept[origin] == quantities) & ~unlike[origin]
 
 
 async def _stored(
-    transaction: Transaction, register: int, columns: Columns
-) -> list[tuple[Ints, Ints, Bits]]:
-    """Which of these devices have a reading at this instant: devices, quantities, and whether each
-    is a number, no vector."""
-    time, devices = int(columns.times[0]), columns.devices.tolist()
-    found = [
-        (there, values, np.ones(there.size, np.bool_))
-        for _, there, values in await blocks.at_instants(
-            transaction, register, {time: columns.devices}
-        )
-    ]
+    transaction: Transaction, register: int, columns: Columns, instants: Sequence[slice]
+) -> list[Stored]:
+    """What is stored for the devices of each instant, in blocks and in rows."""
+    wanted = {int(columns.times[here.start]): np.unique(columns.devices[here]) for here in instants}
+    found: dict[int, list[Stored]] = {time: [] for time in wanted}
+    for time, there, values in await blocks.at_instants(transaction, register, wanted):
+        found[time].append(Stored(there, values, np.ones(there.size, np.bool_)))
+    if wanted:
+        span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
+        if (await transaction.execute(_IN_SPAN, span)).first() is not None:
+            for time, devices in wanted.items():
+                found[time] += await _in_rows(transaction, register, time, devices)
+    return [Stored.joined(each) for each in found.values()]
+
+
+async def _in_rows(
+    transaction: Transaction, register: int, time: int, devices: Ints
+) -> list[Stored]:
     here = {"of_register": register, "at": time}
-    bounds = {"first": devices[0], "last": devices[-1]}
+    bounds = {"first": int(devices[0]), "last": int(devices[-1])}
     if (await transaction.execute(_ANY, {**here, **bounds})).first() is None:
-        return found
-    for some in batches(devices, lambda _: 1, _DEVICES):
+        return []
+    found = []
+    for some in batches(devices.tolist(), lambda _: 1, _DEVICES):
         rows = (await transaction.execute(_AMONG, {**here, "devices": some})).all()
         if rows:
             there, values, scalar = zip(*rows, strict=True)
-            found.append((np.array(there), np.array(values, np.int64), np.array(scalar, np.bool_)))
+            found.append(
+                Stored(
+                    np.array(there, np.int64),
+                    np.array(values, np.int64),
+                    np.array(scalar, np.bool_),
+                )
+            )
     return found
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from alembic import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from alembic import command
 from sqlalchemy import Connection, text
 
 from common.store.database import _config, migrate, open_database
