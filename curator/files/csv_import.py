@@ -339,7 +339,8 @@ class Import:
         assert self._header is not None
         if len(cells) < least:
             return len(cells) + 1, "the row is too short"
-        if any(cell.strip() for cell in cells[len(self._header) :]):
+        extra = cells[len(self._header) :]
+        if extra and any(cell.strip() for cell in extra):
             return len(self._header) + 1, "the row has more cells than the header"
         return None
 

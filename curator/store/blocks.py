@@ -28,8 +28,8 @@ Place = tuple[int, int, int]
 
 LEAST: Final = 128
 """Readings of one instant that make a block; fewer are rows."""
-MOST: Final = 1 << 14
-"""Readings of the largest block: 400 kB, which a correction reads and writes."""
+MOST: Final = 1 << 13
+"""Readings of the largest block: 200 kB, which a correction reads and writes."""
 AFTER_ALL: Final = (1 << 31) - 1
 """No key of a curator or device is this large."""
 _INSTANTS: Final = 500
@@ -40,6 +40,15 @@ _KEY: Final[BindParameter[Any]] = bindparam("of_register")
 _IDS = table.c.id.in_(bindparam("ids", expanding=True))
 _AT = select(table.c.id, table.c.time, table.c.first_device, table.c.last_device).where(
     table.c.register == _KEY, table.c.time.in_(bindparam("times", expanding=True))
+)
+_SPAN = (
+    select(table.c.id)
+    .where(
+        table.c.register == _KEY,
+        table.c.time >= bindparam("start"),
+        table.c.time <= bindparam("last"),
+    )
+    .limit(1)
 )
 _INSIDE = (
     table.c.register == _KEY,
@@ -141,9 +150,11 @@ async def at_instants(
     for ids in _some(near):
         for block in await transaction.execute(_QUANTITIES, {"ids": ids}):
             devices, values = _ints(block.devices, 4), _ints(block.quantities, 8)
-            there, _, at = np.intersect1d(near[block.id], devices, True, return_indices=True)
-            if there.size:
-                found.append((block.time, there, values[at]))
+            asked = near[block.id]
+            at = np.minimum(np.searchsorted(devices, asked), devices.size - 1)
+            there = devices[at] == asked
+            if there.any():
+                found.append((block.time, asked[there], values[at[there]]))
     return found
 
 
@@ -245,7 +256,12 @@ async def _near(
     transaction: Transaction, register: int, wanted: Mapping[int, Ints]
 ) -> list[tuple[Row[int, int, int, int], Ints]]:
     """The blocks that may have readings of some devices, ascending, by instant; with those."""
-    found = []
+    found: list[tuple[Row[int, int, int, int], Ints]] = []
+    if not wanted:
+        return found
+    span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
+    if (await transaction.execute(_SPAN, span)).first() is None:
+        return found  # as in most stores: no list of instants is made a statement
     for times in batches(sorted(wanted), _one, _INSTANTS):
         asked = {"of_register": register, "times": times}
         for row in (await transaction.execute(_AT, asked)).all():

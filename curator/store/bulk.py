@@ -105,7 +105,7 @@ def compared(columns: Columns, there: Stored) -> tuple[Bits, Bits]:
     """Of readings of one instant, by ascending device: which are new, and which of the others are
     the same as what is stored there, or as the first of their device."""
     devices, quantities = columns.devices, columns.quantities
-    first = np.concatenate(([True], devices[1:] != devices[:-1]))
+    first = _first(devices)
     places = np.flatnonzero(first)
     kept, unlike, known = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
     at = places[np.searchsorted(devices[first], there.devices)]
@@ -150,6 +150,11 @@ async def _in_rows(
                 )
             )
     return found
+
+
+def _first(devices: Ints) -> Bits:
+    """Of devices in ascending order, the first of each."""
+    return np.concatenate(([True], devices[1:] != devices[:-1]))
 
 
 def _rows(register: int, columns: Columns) -> list[Row]:

@@ -182,16 +182,19 @@ async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list
     # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
     await exclusive(transaction, "readings")
     held = await blocks.quantities(transaction, [row[:3] for row in rows])
+    free = [i for i, row in enumerate(rows) if row[:3] not in held] if held else range(len(rows))
     answers = [
         (i, row[6] is None and held[row[:3]] == row[4])
         for i, row in enumerate(rows)
         if row[:3] in held
     ]
-    free = [i for i, row in enumerate(rows) if row[:3] not in held] if held else range(len(rows))
-    insert_into = _insert_postgresql if transaction.dialect.name == "postgresql" else _insert_sqlite
-    new = [rows[i] for i in free] if held else rows
-    found = await transaction.on_driver(partial(insert_into, rows=new))
-    return sorted(answers + [(free[int(i)], bool(same)) for i, same in found])
+    if free:
+        postgresql = transaction.dialect.name == "postgresql"
+        insert_into = _insert_postgresql if postgresql else _insert_sqlite
+        new = [rows[i] for i in free] if held else rows
+        found = await transaction.on_driver(partial(insert_into, rows=new))
+        answers += [(free[int(i)], bool(same)) for i, same in found]
+    return sorted(answers)
 
 
 def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
@@ -374,8 +377,10 @@ async def window(
             column.append(part)
     whole = []
     for column in columns:  # the parts of one are free before the next is put together
-        whole.append(np.concatenate(column))
+        parts = [part for part in column if part.size] or column[:1]
+        whole.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
         column.clear()
+        del parts
     return tuple(whole)
 
 
