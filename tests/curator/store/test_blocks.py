@@ -196,6 +196,29 @@ async def test_both_databases_keep_blocks(database: Database, seed: int) -> None
     assert await same_course(database, course, 3) > 10
 
 
+async def test_writers_at_once_keep_each_reading_once(database: Database) -> None:
+    """Imports, single readings and corrections of the same places, each in its own transaction."""
+    chance = np.random.default_rng(5)
+
+    async def write(number: int) -> None:
+        for round_ in range(6):
+            kind = ("import", "send", "correct", "derive")[(number + round_) % 4]
+            columns = (chance.integers(0, most, 30) for most in (2, DEVICES, 5))
+            places = sorted(set(zip(*(each.tolist() for each in columns), strict=True)))
+            step = Step(kind, [(time, device, value) for time, device, value in places])
+            async with database.begin() as transaction:
+                await perform(transaction, IN_BLOCKS, step, 10_000 * number + 1000 * round_)
+
+    with sizes(3):
+        await asyncio.gather(*(write(number) for number in range(8)))
+    async with database.reading() as transaction:
+        assert not await twice(transaction)
+        pages = await store.window_pages(transaction, IN_BLOCKS, 0, 2)
+        with sizes(3):
+            found = await store.window(transaction, IN_BLOCKS, pages, ALL, timed=True)
+        assert len(found[0]) == 2 * DEVICES
+
+
 async def test_large_values_are_exact(database: Database) -> None:
     values = np.array([-(1 << 62), (1 << 62) - 1, 0, 123456789123456789], np.int64)
     keys = np.arange(4, dtype=np.int64) + (1 << 31) - 5
