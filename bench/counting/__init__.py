@@ -7,5 +7,5 @@ quality     what a release has kept of the data
 tables      the tables of the plan, with its own figures beside them
 shown       rows as text, and which figures differ by more than noise does
 
-Spec: federated-counting, section 8 (tables) and section 13, checks 3, 6 and 13.
+Spec: federated-counting, sections 8 and 13, checks 3, 6 and 13.
 """

@@ -1,7 +1,7 @@
 """What a release has kept of the data, with what is needed of the data computed once.
 
-Spec: federated-counting, section 8: contiguous patterns of 2 to 5 items (sequential-ngram, section
-5), for prefix trees too, and queries of at most 4 items; sets: set-valued, section 5.
+Spec: federated-counting, section 8; sequential-ngram, section 5; set-valued, section 5. Contiguous
+patterns of 2 to 5 items, for prefix trees too, and queries of at most 4 items.
 """
 
 from __future__ import annotations

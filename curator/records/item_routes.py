@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from codecs import BOM_UTF8
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
@@ -52,6 +53,7 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
     """The ids of a file's items, its records, and the time of each if they have times. Raises
     BadRecords, MalformedRow, which names line and item, TooManyRows."""
     times = None
+    content = content.removeprefix(BOM_UTF8)  # else it would be part of the first item
     if form == "text" and (other := _other_form(content)) is not None:
         raise BadRecords(f"the records look like {other}, not text", pointer="/format")
     if form == "ndjson":

@@ -49,6 +49,7 @@ async def stored(
     ("form", "content"),
     [
         ("text", VISITS),
+        ("text", "\ufeff" + VISITS),
         ("ndjson", '["home","news","sports"]\n["news","home"]\n[]\n["news","news"]\n'),
         ("spmf", "home -1 news -1 sports -1 -2\nnews -1 home -1 -2\n-2\nnews -1 news -1 -2\n"),
     ],
