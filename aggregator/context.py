@@ -34,7 +34,7 @@ from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.identities import IdentitySuperseded
-from tacit.protocol.round import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan

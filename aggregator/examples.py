@@ -8,7 +8,7 @@ from pydantic import RootModel
 
 from common.web.bodies import BINARY, OCTETS, body, described, takes
 from common.web.problems import openapi_responses
-from tacit.protocol.round import CarriedPiece, ItemAnswer, Piece
+from tacit.protocol.round.pieces import CarriedPiece, ItemAnswer, Piece
 
 COORDINATOR: dict[str, Any] = {
     "deployment": "tacit",

@@ -7,7 +7,7 @@ from prometheus_client import Counter, Gauge
 from aggregator.store import rounds as store
 from common.runtime.metrics import ServiceMetrics
 from common.store.transactions import Database
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 
 
 class Meters:

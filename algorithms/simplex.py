@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def on_simplex(values: Floats) -> Floats:
@@ -18,4 +19,22 @@ def on_simplex(values: Floats) -> Floats:
     place = np.arange(1, values.size + 1)
     last = int(np.flatnonzero(falling * place > excess)[-1])
     found: Floats = np.maximum(values - excess[last] / (last + 1), 0.0)
+    return found
+
+
+def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
+    """The same group by group: the nearest numbers (n,), none below 0, that add up to totals (g,),
+    at least 0; owner (n,): the group of each number. A group without numbers adds nothing."""
+    order = np.lexsort((-values, owner))
+    falling, group = values[order], owner[order]
+    starts = np.searchsorted(group, np.arange(totals.size))
+    place = np.arange(1, order.size + 1) - starts[group]
+    running = np.cumsum(falling)
+    excess = running - np.concatenate(([0.0], running))[starts][group] - totals[group]
+    lasting = np.bincount(group, falling * place > excess, totals.size).astype(np.int64)
+    level = np.zeros(totals.size)
+    held = np.flatnonzero(lasting)
+    level[held] = excess[starts[held] + lasting[held] - 1] / lasting[held]
+    found: Floats = np.maximum(values - level[owner], 0.0)
+    found[totals[owner] <= 0] = 0.0
     return found

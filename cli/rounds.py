@@ -24,7 +24,7 @@ from cli.context import (
 from cli.trust import DEFAULT_FILE, read_trust
 from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.report.guessing import of_a_hundred
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words

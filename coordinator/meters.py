@@ -17,7 +17,7 @@ from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store
 from coordinator.store import registry as registry_store
 from coordinator.store import rounds as round_store
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 
 JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 

@@ -37,7 +37,8 @@ from tacit.crypto.sealing import (
 )
 from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.declared_pieces import DeclaredForm
-from tacit.protocol.round import AggregatorEntry, Piece, RoundDescriptor
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.pieces import Piece
 from tacit.query.functions import (
     Encoded,
     Readings,

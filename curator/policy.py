@@ -14,7 +14,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 from curator.errors import PolicyRefused
 from curator.settings import CuratorSettings
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion
 from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require

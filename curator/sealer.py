@@ -18,7 +18,7 @@ from common.web.wire import CBOR, encode
 from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import Direction, Ends, agree_key, epoch_name
 from tacit.crypto.signing import Identity
-from tacit.protocol.round import AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.sessions import SessionEnds, begin_session
 
 _AGREED: Final = 256

@@ -228,6 +228,36 @@ def ask(url, body=None, token=None, method=None):
     return json.loads(content) if content and form.endswith("json") else content
 
 
+def ask_as_party(path, state, grant, url, body=None, method=None):
+    """Ask with our token at that service; where it has ended them all, with another one."""
+    try:
+        return ask(url, body, grant["token"], method)
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            raise
+    renew(path, state, grant)
+    return ask(url, body, grant["token"], method)
+
+
+def renew(path, state, grant):
+    """Put another token in the place of an ended one: our identity signs the hashes of both."""
+    made = "tct_curator_" + b64(os.urandom(32))
+    statement = {
+        "format": "tacit.token-renewal/1",
+        "service": grant["party"],
+        "party": state["party"],
+        "token_hash": hashlib.sha256(grant["token"].encode()).hexdigest(),
+        "new_hash": hashlib.sha256(made.encode()).hexdigest(),
+        "made": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
+    signature = b64(identity.sign(b"tacit token renewal v1\0" + canonical(statement)))
+    place = f"{grant['url']}/v1/parties/{state['party']}/token"
+    ask(place, {"statement": statement, "signature": signature})
+    grant["token"] = made  # if this is lost, the ended token earns another one
+    save(path, state)
+
+
 def save(path, state):
     with open(path + ".new", "w", opener=lambda p, f: os.open(p, f, 0o600)) as file:
         json.dump(state, file)
@@ -325,7 +355,7 @@ def rotate(path):
     for grant in [state["coordinator"], *state["aggregators"].values()]:
         if grant.get("links") != len(state["links"]):
             place = f"{grant['url']}/v1/parties/{state['party']}/identity"
-            ask(place, {"links": state["links"]}, grant["token"], "PUT")
+            ask_as_party(path, state, grant, place, {"links": state["links"]}, "PUT")
             grant["links"] = len(state["links"])
             save(path, state)
     state[old] = state.pop("next")
@@ -566,10 +596,10 @@ def prepare(state, signed, moment, value):
     return made
 
 
-def deliver(name, aggregator, url, piece):
+def deliver(path, state, name, aggregator, url, piece):
     """Whether a piece is stored; the same bytes again are answered as known."""
     try:
-        ask(f"{url}/v1/rounds/{name}/pieces", piece, aggregator["token"])
+        ask_as_party(path, state, aggregator, f"{url}/v1/rounds/{name}/pieces", piece)
     except urllib.error.HTTPError as error:
         print(f"{aggregator['party']}: {json.load(error)['type']}", file=sys.stderr)
     except OSError as error:
@@ -585,7 +615,7 @@ def contribute(path, moment, value):
     for grant in [coordinator, *state["aggregators"].values()]:
         follow(state, grant)
     save(path, state)
-    listed = ask(coordinator["url"] + "/v1/rounds?state=open", token=coordinator["token"])
+    listed = ask_as_party(path, state, coordinator, coordinator["url"] + "/v1/rounds?state=open")
     for signed in listed["rounds"]:
         name = signed["statement"]["round"]
         if name not in state["rounds"]:
@@ -595,7 +625,8 @@ def contribute(path, moment, value):
         if isinstance(pieces, str):
             print(name, "refused:", pieces)
             continue
-        stored = [deliver(name, state["aggregators"][to], *rest) for to, *rest in pieces]
+        grants = state["aggregators"]
+        stored = [deliver(path, state, name, grants[to], *rest) for to, *rest in pieces]
         for (_, _, piece), known in zip(pieces, stored, strict=True):
             if known and piece["session"] in state["sessions"]:
                 state["sessions"][piece["session"]]["known"] = True

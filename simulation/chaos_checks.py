@@ -25,7 +25,7 @@ from curator.store import parties as curator_parties
 from curator.store.parties import PartyRow
 from simulation.chaos import Plan, Site, Soak
 from tacit import sets
-from tacit.protocol.round import Manifest
+from tacit.protocol.round.transcript import Manifest
 from tacit.query.words import PrivacyUnit
 
 SETTLED_S: Final = 120.0

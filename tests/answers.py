@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from starlette.types import Message, Receive, Scope, Send
 
 from tacit.answers.base import Answer
-from tacit.protocol.round import ItemAnswer
+from tacit.protocol.round.pieces import ItemAnswer
 
 MOST: Final = 30
 SEEN: Counter[tuple[str, str, str, int]] = Counter()

@@ -39,7 +39,7 @@ from common.store.writer import BatchingWriter
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.wire import encode_binary
 
 ROUNDS_LOCK = "aggregator rounds"

@@ -23,8 +23,8 @@ from tacit.crypto import seal_keys
 from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import Direction, Ends, SealBroken, agree_key
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import DescriptorRefused
-from tacit.protocol.round import AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.agreement import DescriptorRefused
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.sessions import (
     Session,
     SessionEnds,

@@ -24,7 +24,7 @@ from aggregator.pieces.verify_keys import demand_key
 from aggregator.sealing.sessions import HeldSession
 from aggregator.store.roster import Party
 from tacit.errors import DomainError
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 
 _INLINE_BYTES = 256 * 1024
 """Opened by the loop itself, in a tenth of a millisecond: a thread would cost as much again."""

@@ -43,7 +43,7 @@ from common.web.wire import (
     parse_json,
 )
 from tacit.errors import DomainError, Invalid, UnsupportedForm
-from tacit.protocol.round import CarriedBatch, CarriedPiece, ItemAnswer, Piece
+from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece
 from tacit.wire import WireModel
 
 AnyPiece = TypeVar("AnyPiece", bound=WireModel)

@@ -22,7 +22,7 @@ from common.web.wire import content_type, etag_response, json_response, read_bod
 from tacit.answers.aggregators import KeptSealKey
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
-from tacit.protocol.round import RoundId
+from tacit.protocol.round.descriptor import RoundId
 from tacit.protocol.sessions import SealKeyStatement
 from tacit.wire import WireModel, parse_binary
 

@@ -50,7 +50,7 @@ from tacit.crypto.sealing import (
 from tacit.crypto.sharing import PRIME
 from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 from tacit.randomness import SEED_BYTES
 
 Words = NDArray[np.uint64]

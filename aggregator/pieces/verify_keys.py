@@ -14,8 +14,9 @@ from aggregator.errors import KeyShareRefused, RoundClosed, RoundNotKeyed, SealK
 from aggregator.pieces.peer_seals import PublicKeys, incoming_key, outgoing
 from aggregator.store import rounds as store
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
-from tacit.protocol.agreement import DescriptorRefused
-from tacit.protocol.round import RelayedKeyShares, RoundDescriptor, SealedKeyShare
+from tacit.protocol.round.agreement import DescriptorRefused
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.verdicts import RelayedKeyShares, SealedKeyShare
 from tacit.protocol.verifier_shares import key_share, key_share_context, verify_key_of
 
 _KEPT: Final = 256

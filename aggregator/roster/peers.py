@@ -30,7 +30,7 @@ from tacit.protocol.identities import (
     Pin,
     Role,
 )
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import Identifier
 from tacit.wire import Instant, WireModel, encode_binary
 

@@ -43,26 +43,20 @@ from aggregator.store.rounds import RoundRow
 from common.store.transactions import LARGE_ROWS, Transaction
 from tacit import sets
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import (
-    CommitmentRefused,
-    ManifestRefused,
-    check_commitments,
-    commitment_hash,
-    manifest_hash,
-    manifest_of,
-)
 from tacit.protocol.candidates import Candidates, candidates_of
-from tacit.protocol.round import (
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.manifests import ManifestRefused, manifest_hash, manifest_of
+from tacit.protocol.round.opening import CommitmentRefused, check_commitments, commitment_hash
+from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
-    AcceptedSet,
     Commitment,
     Manifest,
     ManifestRequest,
     Reveal,
     RevealRequest,
-    RoundState,
-    Verdict,
 )
+from tacit.protocol.round.verdicts import Verdict
 from tacit.protocol.verification import (
     check_verdicts,
     counted_by_all,

@@ -20,7 +20,7 @@ from aggregator.rounds.evaluating import Evaluated
 from aggregator.rounds.exchanging import Chunks, demand_all, held_chunks, opened
 from tacit.protocol.candidates import Candidates
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round import Verification
+from tacit.protocol.round.verdicts import Verification
 from tacit.protocol.verification import VerificationRefused
 from tacit.protocol.verifier_shares import chunk_key
 

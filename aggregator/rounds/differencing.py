@@ -12,7 +12,7 @@ from aggregator.context import Aggregator, RoundContext
 from aggregator.store.revealed_sets import REVEALED, forget
 from common.store.transactions import Transaction
 from tacit.protocol.differencing import releases
-from tacit.protocol.round import Manifest
+from tacit.protocol.round.transcript import Manifest
 from tacit.query.words import Sharing
 
 

@@ -35,7 +35,7 @@ from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, span_within
 from tacit.protocol.candidates import Candidates
 from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
-from tacit.protocol.round import ProvedPart
+from tacit.protocol.round.accepted import ProvedPart
 from tacit.query.proofs import ContributionProof, ProofPlan, fastest_arithmetic, proof_plan
 from tacit.sets import Bits
 from tacit.validity.field import Elements, Mask, Rows

@@ -17,7 +17,8 @@ from aggregator.store import share_chunks
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import SealBroken
 from tacit.protocol.candidates import Candidates
-from tacit.protocol.round import SHORT_SHARES, RoundState
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.verdicts import SHORT_SHARES
 from tacit.protocol.verifier_shares import (
     ChunkPlace,
     chunk_slices,

@@ -31,7 +31,7 @@ from common.web.own_identity import (
 )
 from common.web.tokens import end_renewable
 from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.protocol.round import AbortRequest
+from tacit.protocol.round.descriptor import AbortRequest
 
 REASON: Final = "identity_superseded"
 _logger = get_logger("tacit.aggregator.identity")

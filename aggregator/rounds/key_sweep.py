@@ -19,7 +19,7 @@ from aggregator.pieces.peer_seals import KEPT
 from aggregator.rounds import key_ends, state_machine
 from aggregator.store import seal_keys as store
 from common.runtime.logs import describe, get_logger
-from tacit.protocol.round import AbortRequest
+from tacit.protocol.round.descriptor import AbortRequest
 
 REASON: Final = "seal_key_gone"
 _logger = get_logger("tacit.aggregator.keys")

@@ -13,7 +13,8 @@ from aggregator.pieces import verify_keys
 from aggregator.pieces.intake import Intake, TransitionItem
 from aggregator.store import rounds as store
 from common.store.transactions import Transaction
-from tacit.protocol.round import KeyCheck, RelayedKeyShares, RoundState
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.verdicts import KeyCheck, RelayedKeyShares
 from tacit.protocol.verifier_shares import key_check_of
 
 

@@ -49,16 +49,15 @@ from tacit.accounting.headroom import headroom_problem
 from tacit.crypto.sealing import TAG_BYTES, piece_context, seal_words
 from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol import sessions
-from tacit.protocol.agreement import DescriptorRefused, check_descriptor
-from tacit.protocol.round import (
+from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
+from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
     AggregatorEntry,
-    Contribution,
-    Piece,
     RoundDescriptor,
     RoundState,
-    SealedKeyShare,
 )
+from tacit.protocol.round.pieces import Contribution, Piece
+from tacit.protocol.round.verdicts import SealedKeyShare
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan

@@ -34,25 +34,24 @@ from common.web.wire import (
 from tacit.answers.aggregators import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed
 from tacit.errors import UnsupportedForm
-from tacit.protocol.round import (
-    AbortRequest,
-    AbortStatement,
-    AcceptedSet,
+from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
+from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, RoundDescriptor
+from tacit.protocol.round.descriptor import Awaited as AwaitedCurators
+from tacit.protocol.round.transcript import (
     Commitment,
-    FreezeRequest,
-    KeyCheck,
     ManifestRequest,
-    RelayedKeyShares,
     Reveal,
     RevealRequest,
-    RoundDescriptor,
     Transcript,
+)
+from tacit.protocol.round.verdicts import (
+    KeyCheck,
+    RelayedKeyShares,
     Verdict,
     VerdictRequest,
     VerificationRequest,
     Verified,
 )
-from tacit.protocol.round import Awaited as AwaitedCurators
 from tacit.protocol.seals import ShownSeal
 from tacit.protocol.steps import StepAnswers, Steps
 from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS

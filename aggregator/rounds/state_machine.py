@@ -40,13 +40,12 @@ from common.store.transactions import Transaction
 from common.web.grants import forget_grants
 from tacit import sets
 from tacit.errors import Invalid
-from tacit.protocol.round import (
+from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
+from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     AbortRequest,
     AbortStatement,
-    AcceptedSet,
     Frozen,
-    ProvedPart,
     RoundState,
 )
 from tacit.wire import encode_binary, format_instant

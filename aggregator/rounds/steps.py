@@ -24,16 +24,11 @@ from aggregator.rounds.verifying import Verifying
 from common.web.problems import problem_response
 from common.web.wire import encode, parse_json
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import Awaited as AwaitedCurators
-from tacit.protocol.round import (
-    FreezeRequest,
-    ManifestRequest,
-    RelayedKeyShares,
-    RevealRequest,
-    RoundDescriptor,
-    VerdictRequest,
-    VerificationRequest,
-)
+from tacit.protocol.round.accepted import FreezeRequest
+from tacit.protocol.round.descriptor import Awaited as AwaitedCurators
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
+from tacit.protocol.round.verdicts import RelayedKeyShares, VerdictRequest, VerificationRequest
 from tacit.protocol.steps import Step, StepAnswer, StepName
 
 AT_ONCE: Final = 32

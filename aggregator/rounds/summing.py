@@ -38,7 +38,7 @@ from tacit.crypto.sealing import (
 from tacit.crypto.sharing import Words
 from tacit.crypto.signing import Signed
 from tacit.protocol import sessions
-from tacit.protocol.round import Manifest
+from tacit.protocol.round.transcript import Manifest
 from tacit.protocol.sessions import Session
 
 _BLOCK_WORDS = 1 << 18

@@ -15,8 +15,9 @@ from aggregator.store import rounds as store
 from common.web.own_identity import NoIdentityDocument
 from tacit.crypto.signing import signer_of
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_transcript
-from tacit.protocol.round import DESCRIPTOR_LABEL, Transcript
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.seals import TRANSCRIPT_SEAL_LABEL, ShownSeal, TranscriptSeal
 
 

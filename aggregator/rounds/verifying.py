@@ -48,13 +48,13 @@ from aggregator.store import share_chunks
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import ManifestRefused
 from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
-from tacit.protocol.round import (
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.manifests import ManifestRefused
+from tacit.protocol.round.verdicts import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
-    AcceptedSet,
-    RoundState,
     Verdict,
     VerdictRequest,
     Verification,

@@ -24,7 +24,7 @@ from aggregator.store.tables import (
 )
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 
 LIVE = (
     RoundState.OPEN.value,

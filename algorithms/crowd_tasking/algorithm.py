@@ -33,9 +33,9 @@ from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.pictures import task_plots
 from algorithms.crowd_tasking.prediction import accuracy_outlook
 from algorithms.crowd_tasking.report import NAME, privacy_report
+from algorithms.crowd_tasking.smoothing import subset_shares
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import UserSeries
-from algorithms.simplex import on_simplex
 from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
 from tacit.errors import Invalid
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
@@ -277,7 +277,7 @@ def histogram_of_subsets(
     edges = np.array(params.bucket_edges)
     estimated = np.full(law.buckets, np.nan)
     if total:
-        estimated = on_simplex(law.shares(counts.sum(axis=0), total))
+        estimated = subset_shares(law, counts.sum(axis=0), total)
     summary = _summary(task, total, people)
     summary["histogram"] = {
         "coordinate": params.histogram_coordinate.name,

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.noise_law import Floats, cumulative, tail
-from algorithms.simplex import on_simplex
+from algorithms.crowd_tasking.smoothing import subset_shares
 from tacit.accounting.error import laplace_mean_absolute
 from tacit.encoders.crowd_tasking.bounded import Subset
 from tacit.randomness import PublicRandom
@@ -125,11 +125,11 @@ def histogram_error(
 
 
 def subset_error(n: int, reference: Floats, law: Subset, source: PublicRandom) -> Predicted:
-    """The same of subset reports: shares by their counts, moved to the simplex."""
+    """The same of subset reports: shares by their counts, as they are published."""
     before = source.generator.multinomial(n, reference, size=DRAWS)
     own = source.generator.binomial(before, float(law.own))
     held = own + source.generator.binomial(n - before, float(law.other))
-    found = np.stack([on_simplex(law.shares(each, n)) for each in held])
+    found = np.stack([subset_shares(law, each, n) for each in held])
     errors = np.abs(found - before / n).sum(axis=1) / 2
     return Predicted(float(errors.mean()), float(np.quantile(errors, 0.95)), None)
 

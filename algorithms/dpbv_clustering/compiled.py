@@ -19,7 +19,9 @@ from tacit.encoders.dpbv_clustering.encoder import Words
 
 Singles = NDArray[np.float32]
 
-_TILE: Final = 128
+_TILE: Final = 256
+_LINE: Final = 16
+"""Single-precision numbers of a line of the cache."""
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
@@ -33,23 +35,25 @@ def _ones(_context, _word):  # type: ignore[no-untyped-def]
 
 
 @numba.njit  # type: ignore[untyped-decorator, unused-ignore]
-def _row(words, turned, first, last, counts):  # type: ignore[no-untyped-def]
-    """Distances of one record from those of first..last - 1, into counts."""
+def _row(words, columns, counts, found):  # type: ignore[no-untyped-def]
+    """Distances of one record (w,) from those of columns (w, n), into found (n,).
+
+    All are whole arrays, indexed from 0: an index that might be negative would have to be checked,
+    and the loop would not be vectorised. counts (n,): room for the sums.
+    """
     counts[:] = 0
     for w in range(words.size):
-        word = words[w]
-        for j in range(last - first):
-            counts[j] += _ones(word ^ turned[w, first + j])  # type: ignore[call-arg, unused-ignore]
+        word, column = words[w], columns[w]
+        for j in range(counts.size):
+            counts[j] += _ones(word ^ column[j])  # type: ignore[call-arg, unused-ignore]
+    for j in range(counts.size):
+        found[j] = counts[j]
 
 
 @numba.njit(parallel=True, cache=False)  # type: ignore[untyped-decorator, unused-ignore]
 def _fill(left, turned, found):  # type: ignore[no-untyped-def]
-    columns = turned.shape[1]
     for i in numba.prange(left.shape[0]):
-        counts = np.empty(columns, np.uint64)
-        _row(left[i], turned, 0, columns, counts)
-        for j in range(columns):
-            found[i, j] = counts[j]
+        _row(left[i], turned, np.empty(turned.shape[1], np.uint64), found[i])
 
 
 @numba.njit(parallel=True, cache=False)  # type: ignore[untyped-decorator, unused-ignore]
@@ -58,18 +62,17 @@ def _fill_both(words, turned, tiles, found):  # type: ignore[no-untyped-def]
     for place in numba.prange(len(tiles)):
         top, left = tiles[place, 0] * _TILE, tiles[place, 1] * _TILE
         bottom, right = min(top + _TILE, rows), min(left + _TILE, rows)
-        counts = np.empty(_TILE, np.uint64)
-        tile = np.empty((_TILE, _TILE), np.float32)
-        for i in range(bottom - top):
-            _row(words[top + i], turned, left, right, counts)
-            for j in range(right - left):
-                tile[i, j] = counts[j]
-        for i in range(bottom - top):
-            for j in range(right - left):
-                found[top + i, left + j] = tile[i, j]
-        for j in range(right - left):
-            for i in range(bottom - top):
-                found[left + j, top + i] = tile[i, j]
+        columns = turned[:, left:right].copy()
+        counts = np.empty(right - left, np.uint64)
+        for i in range(top, bottom):
+            _row(words[i], columns, counts, found[i, left:right])
+        for first in range(left, right, _LINE):
+            for above in range(top, bottom, _LINE):
+                below = min(above + _LINE, bottom)
+                for j in range(first, min(first + _LINE, right)):
+                    line = found[j, above:below]
+                    for i in range(line.size):
+                        line[i] = found[above + i, j]
 
 
 def hamming(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero

@@ -21,7 +21,7 @@ from algorithms.graph_der.consistency import rounded
 from algorithms.graph_der.geometry import Ints, Labels
 from algorithms.graph_der.labelling import labelled, order_of
 from algorithms.graph_der.parameters import Labelling
-from algorithms.simplex import on_simplex
+from algorithms.simplex import on_simplex, on_simplices
 from tacit.randomness import NoiseSource
 
 Floats = NDArray[np.float64]
@@ -107,7 +107,11 @@ def synthetic(
 
 
 def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> Ints:
-    """(parts,) whole numbers of edges, each from 0 to the part's room."""
+    """(parts,) whole numbers of edges, each from 0 to the part's room.
+
+    First the coarse cells go to the simplex of their total, then the parts of each to that of its
+    cell: what noise adds to empty regions is taken off there, and not off the dense ones.
+    """
     fine, cells = measured.fine, measured.coarse.size
     parts = measured.parts.astype(np.float64)
     number = np.bincount(fine.coarse, minlength=cells)
@@ -115,7 +119,9 @@ def whole_counts(measured: Measured, plan: BlockPlan, source: NoiseSource) -> In
     one, other = float(plan.scale(2)) ** 2, float(plan.scale(3)) ** 2 * number
     spread = lack * other / (one + other) / np.maximum(number, 1)
     parts += spread[fine.coarse]
-    return rounded(np.minimum(on_simplex(parts), fine.room), fine.room, source)
+    totals = on_simplex(np.bincount(fine.coarse, parts, cells).astype(np.float64))
+    held = on_simplices(parts, fine.coarse, totals)
+    return rounded(np.minimum(held, fine.room), fine.room, source)
 
 
 def vertex_weights(degrees: Ints | None, plan: BlockPlan) -> Floats:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from algorithms.contract import Block, Context
 from algorithms.kmeans.settings import Plan
 from algorithms.kmeans.steps import State, absorb, first, next_query
+from algorithms.kmeans.weighted import Work
 from tacit.encoders.kmeans.encoder import Floats, Grid, Ints
 from tacit.encoders.kmeans.sums import Query
 from tacit.noise import laplace
@@ -66,7 +67,8 @@ def run_central(rows: Rows, grid: Grid, plan: Plan, public_seed: int, context: C
         opened = exact_sums(rows, grid, query, plan, place, context, held)
         opened += noise(query, plan.records, source)
         share = (place + 1) / plan.queries
-        state = absorb(state, query, opened, partial(context.progress, share, "computing"))
+        work = Work(partial(context.progress, share, "computing"), context.map_blocks)
+        state = absorb(state, query, opened, work)
     context.progress(1.0, "releasing")
     return state
 
@@ -118,7 +120,7 @@ def raw_sums(grid: Grid, query: Query, values: Floats) -> Ints:
 
 def grid_sums(query: Query, block: GridBlock) -> Ints:
     """One block that is on the grid."""
-    return query.sums(block.astype(np.int64))
+    return query.sums(block)
 
 
 def noise(query: Query, records: int, source: NoiseSource) -> Ints:

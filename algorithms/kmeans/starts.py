@@ -14,7 +14,7 @@ import numpy as np
 
 from algorithms.kmeans.settings import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
 from algorithms.kmeans.two_level import occupied_parts
-from algorithms.kmeans.weighted import Beat, quiet, weighted_kmeans
+from algorithms.kmeans.weighted import ALONE, Work, weighted_kmeans
 from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Ints, Projection
 from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.randomness import PublicRandom
@@ -71,7 +71,7 @@ def occupied(noisy: Ints, per_side: int, dimension: int, least: int, scale: floa
     return Cells(middles, np.maximum(noisy[chosen].astype(np.float64), _LIGHTEST))
 
 
-def synopsis(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
+def synopsis(noisy: Ints, plan: Plan, seed: int, work: Work = ALONE) -> Start:
     """Clusters of the occupied cells, and zones as wide as they look."""
     assert plan.per_side is not None
     assert plan.epsilon_histogram is not None
@@ -83,7 +83,7 @@ def synopsis(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
         plan.inflation / float(plan.epsilon_histogram),
     )
     generator = public(seed, "synopsis").generator
-    found = weighted_kmeans(cells.middles, cells.weights, plan.clusters, generator, beat)
+    found = weighted_kmeans(cells.middles, cells.weights, plan.clusters, generator, work)
     mass = np.bincount(found.labels, weights=cells.weights, minlength=plan.clusters)
     counts: Floats = mass.astype(np.float64)
     norms = np.abs(cells.middles - found.centres[found.labels]).sum(axis=1)
@@ -99,7 +99,7 @@ def synopsis(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
 
 
 def two_level_synopsis(
-    coarse: Ints, query: FineCells, fine: Ints, plan: Plan, seed: int, beat: Beat = quiet
+    coarse: Ints, query: FineCells, fine: Ints, plan: Plan, seed: int, work: Work = ALONE
 ) -> Start:
     """The same of the two histograms of `two-level`; zones by the sides of a cluster's own parts.
 
@@ -108,7 +108,7 @@ def two_level_synopsis(
     assert plan.two_level is not None
     parts = occupied_parts(plan.two_level, coarse, query, fine)
     generator = public(seed, "synopsis").generator
-    found = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, beat)
+    found = weighted_kmeans(parts.middles, parts.weights, plan.clusters, generator, work)
     norms = np.abs(parts.middles - found.centres[found.labels]).sum(axis=1)
     counts, sums, halves = (
         np.bincount(found.labels, parts.weights * each, plan.clusters).astype(np.float64)
@@ -195,7 +195,7 @@ def boxed(view: Projection, noisy: Ints, plan: Plan) -> Projection:
     return Projection(view.matrix, view.steps, tuple(sides))
 
 
-def projected_centres(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) -> Ints:
+def projected_centres(noisy: Ints, plan: Plan, seed: int, work: Work = ALONE) -> Ints:
     """3 k centres (3 k, 2) of the projected synopsis, on the stretched grid."""
     assert plan.per_side is not None
     assert plan.epsilon_histogram is not None
@@ -208,11 +208,11 @@ def projected_centres(noisy: Ints, plan: Plan, seed: int, beat: Beat = quiet) ->
         plan.inflation / float(plan.epsilon_histogram),
     )
     generator = public(seed, "projected synopsis").generator
-    found = weighted_kmeans(cells.middles, cells.weights, clusters, generator, beat)
+    found = weighted_kmeans(cells.middles, cells.weights, clusters, generator, work)
     return on_grid(found.centres, plan.steps)
 
 
-def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, beat: Beat = quiet) -> Start:
+def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, work: Work = ALONE) -> Start:
     """k centres in full space from noisy sums and counts (3 k (d + 1),) of the lift.
 
     Points with a noisy count of at most four scales are dropped, unless fewer than k would remain:
@@ -227,7 +227,7 @@ def lifted(noisy: Ints, epsilon_counts: float, plan: Plan, seed: int, beat: Beat
     weights = np.maximum(counts[chosen], max(2 * scale, 1.0))
     points = np.clip(rows[chosen, :-1] / (plan.steps * weights[:, None]), -1, 1)
     generator = public(seed, "lifted").generator
-    found = weighted_kmeans(points, weights, plan.clusters, generator, beat)
+    found = weighted_kmeans(points, weights, plan.clusters, generator, work)
     return Start(found.centres, _public_radii(plan))
 
 

@@ -25,7 +25,7 @@ from algorithms.kmeans.starts import (
     synopsis,
     two_level_synopsis,
 )
-from algorithms.kmeans.weighted import Beat, quiet
+from algorithms.kmeans.weighted import ALONE, Work
 from algorithms.kmeans.zone_round import ZoneEstimate, combined, estimate
 from tacit.encoders.kmeans.encoder import (
     Floats,
@@ -123,10 +123,10 @@ def next_query(state: State) -> Query | None:
     return Lift(state.view, state.projected, max(radius, 1), sums, counts)
 
 
-def absorb(state: State, query: Query, opened: Ints, beat: Beat = quiet) -> State:
+def absorb(state: State, query: Query, opened: Ints, work: Work = ALONE) -> State:
     """The state after the noisy sum (length,) of `query`, which `next_query` gave, was opened.
 
-    `beat` is called a few times a second, while clusterings of the synopsis run.
+    `work`: how the clusterings of a synopsis are run.
     """
     plan, seed = state.plan, state.public_seed
     if opened.shape != (query.length,):
@@ -137,19 +137,19 @@ def absorb(state: State, query: Query, opened: Ints, beat: Beat = quiet) -> Stat
             assert state.view is not None
             return replace(after, view=boxed(state.view, opened, plan))
         case Histogram() if query.view is not None:
-            projected = projected_centres(opened, plan, seed, beat)
+            projected = projected_centres(opened, plan, seed, work)
             return replace(after, histogram=opened, projected=projected)
         case Histogram() if plan.two_level is not None:
             return replace(after, histogram=opened)
         case FineCells():
             assert state.histogram is not None
-            start = two_level_synopsis(state.histogram, query, opened, plan, seed, beat)
+            start = two_level_synopsis(state.histogram, query, opened, plan, seed, work)
             return replace(after, start=start)
         case Histogram():
-            return replace(after, histogram=opened, start=synopsis(opened, plan, seed, beat))
+            return replace(after, histogram=opened, start=synopsis(opened, plan, seed, work))
         case Lift():
             return replace(
-                after, start=lifted(opened, float(query.epsilon_counts), plan, seed, beat)
+                after, start=lifted(opened, float(query.epsilon_counts), plan, seed, work)
             )
         case Zone():
             found = estimate(query, opened, plan.inflation)

@@ -8,8 +8,9 @@ candidates that common libraries use.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -41,24 +42,47 @@ class Clustering:
     cost: float
 
 
+def in_turn(
+    function: Callable[[Floats], Clustering], blocks: Iterable[Floats]
+) -> Sequence[Clustering]:
+    """One after the other."""
+    return [function(block) for block in blocks]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How long work is done: `beat` is called a few times a second; `spread` maps a function over
+    independent pieces, in order, on several workers where there are some."""
+
+    beat: Beat = quiet
+    spread: Callable[[Callable[[Floats], Clustering], Iterable[Floats]], Sequence[Clustering]] = (
+        in_turn
+    )
+
+
+ALONE: Final = Work()
+
+
 def weighted_kmeans(
     points: Floats,
     weights: Floats,
     clusters: int,
     generator: np.random.Generator,
-    beat: Beat = quiet,
+    work: Work = ALONE,
 ) -> Clustering:
     """The best of 8 runs over points (c, d) with weights (c,) > 0; c >= 1.
 
     Fewer runs, at least one, where k times c exceeds 2^20: a run takes seconds there. With fewer
-    distinct points than clusters, some centres coincide. `beat` is called a few times a second.
+    distinct points than clusters, some centres coincide.
     """
     restarts = min(RESTARTS, max(1, RESTARTS * LARGE // (clusters * len(points))))
-    found = (
-        lloyd(points, weights, spread_start(points, weights, clusters, generator, beat), beat)
-        for _ in range(restarts)
-    )
-    return min(found, key=lambda each: each.cost)
+    drawn = [_draws(clusters, generator) for _ in range(restarts)]
+    run = partial(_run, points, weights, clusters, work.beat)
+    return min(work.spread(run, drawn), key=lambda each: each.cost)
+
+
+def _run(points: Floats, weights: Floats, clusters: int, beat: Beat, drawn: Floats) -> Clustering:
+    return lloyd(points, weights, _spread_start(points, weights, clusters, drawn, beat), beat)
 
 
 def spread_start(
@@ -69,14 +93,29 @@ def spread_start(
     beat: Beat = quiet,
 ) -> Floats:
     """Greedy k-means++: each next point in proportion to weight times squared distance."""
-    candidates = 2 + int(math.log(clusters))
+    return _spread_start(points, weights, clusters, _draws(clusters, generator), beat)
+
+
+def _draws(clusters: int, generator: np.random.Generator) -> Floats:
+    """What one start draws: a uniform number for the first centre, and for each of the others as
+    many as it has candidates."""
+    return generator.random(1 + (clusters - 1) * _candidates(clusters))
+
+
+def _candidates(clusters: int) -> int:
+    return 2 + int(math.log(clusters))
+
+
+def _spread_start(
+    points: Floats, weights: Floats, clusters: int, drawn: Floats, beat: Beat
+) -> Floats:
     columns = np.ascontiguousarray(points.T)
     chosen = np.empty((clusters, points.shape[1]))
-    chosen[0] = points[_drawn(weights, 1, generator)[0]]
+    chosen[0] = points[_drawn(weights, drawn[:1])[0]]
     distances = _squared(columns, chosen[:1])[0]
-    for place in range(1, clusters):
+    for place, uniform in enumerate(drawn[1:].reshape(-1, _candidates(clusters)), start=1):
         beat()
-        picked = points[_drawn(weights * distances, candidates, generator)]
+        picked = points[_drawn(weights * distances, uniform)]
         trials = _squared(columns, picked)
         np.minimum(distances, trials, out=trials)
         best = int(np.argmin(trials @ weights))
@@ -138,11 +177,11 @@ def _nearest(points: Floats, lengths: Floats, centres: Floats) -> tuple[Ints, Fl
     for rows in slices(len(points), turned.size):
         scores = points[rows] @ turned
         scores += squares
-        found = np.argmin(scores, axis=1, out=labels[rows])
         each = np.arange(len(scores))
+        found = scores.argmin(axis=1, out=labels[rows])
         best[rows] = scores[each, found]
         scores[each, found] = np.inf
-        np.minimum.reduce(scores, axis=1, out=next_best[rows])
+        next_best[rows] = scores[each, scores.argmin(axis=1)]  # faster than the least itself
     for scored in (best, next_best):
         scored += lengths
         np.sqrt(np.maximum(scored, 0.0, out=scored), out=scored)
@@ -162,19 +201,18 @@ def _squared(columns: Floats, centres: Floats) -> Floats:
     """Squared distances (l, c) of points, column by column (d, c), to centres (l, d)."""
     found = np.zeros((len(centres), columns.shape[1]))
     for rows in blocks(columns.shape[1], len(centres)):
+        held = found[:, rows]
         for column, places in zip(columns[:, rows], centres.T, strict=True):
             gaps = column - places[:, None]
             gaps *= gaps
-            found[:, rows] += gaps
+            held += gaps
     return found
 
 
-def _drawn(mass: Floats, count: int, generator: np.random.Generator) -> Ints:
-    """Places drawn in proportion to their mass; uniformly where there is none."""
-    if not mass.any():
-        anywhere: Ints = generator.integers(0, len(mass), count)
-        return anywhere
-    running = np.cumsum(mass)
-    places = np.searchsorted(running, generator.random(count) * running[-1], side="right")
+def _drawn(mass: Floats, uniform: Floats) -> Ints:
+    """Places (m,) in proportion to their mass, by uniform numbers (m,) in [0, 1); all alike where
+    there is none."""
+    running = np.cumsum(mass if mass.any() else np.ones_like(mass))
+    places = np.searchsorted(running, uniform * running[-1], side="right")
     inside: Ints = np.minimum(places, len(mass) - 1)
     return inside

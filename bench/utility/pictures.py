@@ -29,8 +29,11 @@ from simulation.set_valued_data import stm_like_diffuse
 from tacit.encoders.kmeans.encoder import Floats
 
 EPSILONS: Final = ("0.5", "1", "2", "4", "8")
-PICTURED: Final = 3
-"""Runs of each point of a picture."""
+PICTURED: Final = 5
+"""Runs of each point of a picture: their mean, in a band from the least to the largest."""
+
+WIDE: Final = 5
+"""Errors that differ by more than this factor are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True)
@@ -157,21 +160,24 @@ def draw(folder: Path, only: Collection[str]) -> None:
         if only and curves.name not in only:
             continue
         lines = {
-            label: [
-                float(np.mean([run(epsilon, seed) for seed in range(PICTURED)]))
-                for epsilon in EPSILONS
-            ]
+            label: np.array(
+                [[run(epsilon, seed) for seed in range(PICTURED)] for epsilon in EPSILONS]
+            )
             for label, run in curves.methods.items()
         }
 
         def fill(axes: Any, curves: Curves = curves, lines: Any = lines) -> None:
             places = [float(each) for each in EPSILONS]
             for colour, (label, values) in zip(COLOURS[::-1][2:], lines.items(), strict=False):
-                axes.plot(places, values, "o-", color=colour, markersize=3, label=label)
+                axes.plot(places, values.mean(1), "o-", color=colour, markersize=3, label=label)
+                least, largest = values.min(axis=1), values.max(axis=1)
+                axes.fill_between(places, least, largest, color=colour, alpha=0.2, linewidth=0)
             axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
+            every = np.stack(list(lines.values()))
+            if every.max() > WIDE * every.min():
+                axes.set_yscale("log")
             axes.set_xticks(places, EPSILONS)
-            axes.set_xlabel("epsilon")
+            axes.set_xlabel(f"epsilon (mean, least and largest of {PICTURED} runs)")
             axes.set_ylabel(curves.measure)
             axes.set_title(curves.title)
             axes.grid(which="major", color="#dddddd", linewidth=0.6)
@@ -179,4 +185,7 @@ def draw(folder: Path, only: Collection[str]) -> None:
 
         plot = picture(curves.name, "utility", fill, (5.4, 3.4))
         (folder / f"utility-{curves.name}.svg").write_bytes(plot.svg)
-        print(curves.name, {label: np.round(each, 4).tolist() for label, each in lines.items()})
+        print(
+            curves.name,
+            {label: np.round(each.mean(1), 4).tolist() for label, each in lines.items()},
+        )

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
-from algorithms.simplex import on_simplex
+from algorithms.crowd_tasking.smoothing import subset_shares
 from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     hybrid,
@@ -59,7 +59,7 @@ def bounded_reports(readings: Floats, edges: Floats, epsilon: float, seed: int) 
     subset = Subset.of(Fraction(epsilon), edges.size - 1)
     places = bucket_of(readings, edges)
     held = subset.reports(places, source).sum(axis=0)
-    found = on_simplex(subset.shares(held, readings.size))
+    found = subset_shares(subset, held, readings.size)
     return {
         "error of the mean": abs(float((values.mean() + 1) / 2 - readings.mean())),
         "error of shares": histogram_distance(found, shares(readings, edges)),

@@ -21,7 +21,7 @@ from coordinator.store import ledger as store
 from coordinator.store import registry
 from tacit import sets
 from tacit.errors import Invalid
-from tacit.protocol.round import RoundId
+from tacit.protocol.round.descriptor import RoundId
 from tacit.wire import Binary, WireModel
 
 NAMED = 100

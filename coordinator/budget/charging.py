@@ -32,7 +32,8 @@ from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.unit_costs import job_costs, unit_costs
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement, AcceptedSet, RoundDescriptor
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor
 from tacit.query.query import Query
 from tacit.report.figures import epsilon_amount
 from tacit.report.model import PrivacyReport

@@ -33,7 +33,7 @@ from coordinator.store import ledger as store
 from coordinator.store.rounds import newest_descriptors
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 LOCK = "ledger"
 SYSTEM = "system"

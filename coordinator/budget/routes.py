@@ -44,7 +44,7 @@ from tacit.answers.budget import (
     Limits,
 )
 from tacit.errors import DomainError
-from tacit.protocol.round import ItemAnswer
+from tacit.protocol.round.pieces import ItemAnswer
 
 LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
 Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]

@@ -27,7 +27,7 @@ from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store.rounds import ACTIVE, Filter
 from coordinator.web import ClockPart, DatabasePart
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.wire import format_exact
 
 SOON: Final = timedelta(days=30)

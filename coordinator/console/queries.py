@@ -24,7 +24,7 @@ from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.rounds import Filter
 from coordinator.web import ClockPart, DatabasePart
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
 
 ROWS: Final = 50

@@ -32,7 +32,8 @@ from coordinator.rounds.receiving import Received, ReceivingLooks
 from coordinator.store.rounds import Filter
 from coordinator.web import DatabasePart, encode
 from tacit.crypto.signing import signer_of
-from tacit.protocol.round import DESCRIPTOR_LABEL, RoundState, Transcript
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
+from tacit.protocol.round.transcript import Transcript
 from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words

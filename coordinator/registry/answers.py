@@ -12,7 +12,9 @@ from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import EpochKey, PublicKey
-from tacit.protocol.round import AcceptedSet, Contribution, Piece, SealedKeyShare
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.pieces import Contribution, Piece
+from tacit.protocol.round.verdicts import SealedKeyShare
 from tacit.query.words import Identifier
 from tacit.wire import WireModel
 

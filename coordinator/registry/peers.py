@@ -45,22 +45,10 @@ from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.flow import Flow
 from tacit.protocol.identities import IdentityChain
-from tacit.protocol.round import (
-    AbortRequest,
-    AbortStatement,
-    AcceptedSet,
-    Awaited,
-    Commitment,
-    FreezeRequest,
-    KeyCheck,
-    RelayedKeyShares,
-    Reveal,
-    RevealRequest,
-    RoundDescriptor,
-    Transcript,
-    Verdict,
-    Verified,
-)
+from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
+from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
+from tacit.protocol.round.transcript import Commitment, Reveal, RevealRequest, Transcript
+from tacit.protocol.round.verdicts import KeyCheck, RelayedKeyShares, Verdict, Verified
 from tacit.protocol.seals import ShownSeal
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.steps import Step, StepName

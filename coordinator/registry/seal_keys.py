@@ -18,7 +18,7 @@ from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
 from coordinator.store import suites as store
 from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, key_hash
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ from coordinator.rounds.context import (
     signed_descriptor,
 )
 from coordinator.store.rounds import RoundRow
-from tacit.protocol.agreement import is_proved
-from tacit.protocol.round import Contribution, RelayedKeyShares, RoundDescriptor, RoundState
+from tacit.protocol.round.agreement import is_proved
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.pieces import Contribution
+from tacit.protocol.round.verdicts import RelayedKeyShares
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 
 

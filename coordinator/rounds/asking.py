@@ -17,7 +17,7 @@ from coordinator.rounds.opening import OpenRequest
 from coordinator.store import rounds as store
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import encode
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 
 OPERATOR_ABORTS: Final = "an operator aborted the round"
 

@@ -12,7 +12,8 @@ from coordinator.registry.peers import Peer
 from coordinator.rounds.context import Conduct, signed_descriptor
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AcceptedSet, RoundDescriptor
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.sets import Bits
 
 

@@ -28,8 +28,10 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.agreement import CommitmentRefused, RevealRefused, TooFewParticipants
-from tacit.protocol.round import AcceptedSet, RoundState
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.manifests import TooFewParticipants
+from tacit.protocol.round.opening import CommitmentRefused, RevealRefused
 from tacit.protocol.verification import VerificationRefused
 from tacit.query.words import Sharing
 from tacit.sets import Bits

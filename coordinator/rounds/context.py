@@ -30,7 +30,8 @@ from coordinator.store import rounds as store
 from coordinator.store.registry import AggregatorRow
 from coordinator.store.rounds import RoundHead, RoundRow
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AcceptedSet, RoundDescriptor, RoundState
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
 from tacit.wire import format_instant
 
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])

@@ -12,7 +12,7 @@ from common.store.transactions import Transaction
 from coordinator.store.frozen_sets import FROZEN
 from tacit import sets
 from tacit.protocol.differencing import releases
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 LOCK = "released sets"
 

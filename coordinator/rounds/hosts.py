@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from common.store.transactions import Transaction
 from coordinator.store import registry
-from tacit.protocol.round import ProvedPart
+from tacit.protocol.round.accepted import ProvedPart
 
 
 async def parts_of_largest(

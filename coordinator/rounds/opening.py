@@ -41,9 +41,14 @@ from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.accounting.guarantees import priced_text
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import check_descriptor, segment_size_of
 from tacit.protocol.enrolment import EpochKey
-from tacit.protocol.round import DESCRIPTOR_LABEL, AggregatorEntry, LedgerHead, RoundDescriptor
+from tacit.protocol.round.agreement import check_descriptor, segment_size_of
+from tacit.protocol.round.descriptor import (
+    DESCRIPTOR_LABEL,
+    AggregatorEntry,
+    LedgerHead,
+    RoundDescriptor,
+)
 from tacit.protocol.sessions import SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from tacit import sets
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import manifest_of
-from tacit.protocol.round import AcceptedSet, Manifest, RoundDescriptor
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.manifests import manifest_of
+from tacit.protocol.round.transcript import Manifest
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.query import Query
 from tacit.query.words import Sharing

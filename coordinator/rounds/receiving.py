@@ -20,7 +20,7 @@ from coordinator.rounds.context import Conduct, peers_of, signed_descriptor
 from coordinator.store import refusals
 from coordinator.store import rounds as store
 from coordinator.web import Operator
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.wire import WireModel
 
 KEPT: Final = timedelta(seconds=1)

@@ -20,7 +20,7 @@ from coordinator.store import registry
 from coordinator.store import rounds as round_store
 from tacit import sets
 from tacit.errors import Invalid
-from tacit.protocol.round import Refusal, RoundState
+from tacit.protocol.round.descriptor import Refusal, RoundState
 from tacit.sets import Bits
 
 

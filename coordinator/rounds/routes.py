@@ -49,14 +49,14 @@ from tacit.answers.rounds import (
     RoundStates,
 )
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import (
+from tacit.protocol.round.descriptor import (
     Refusal,
     RefusalGround,
     RoundDescriptor,
     RoundId,
     RoundState,
-    Transcript,
 )
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.seals import ShownSeal
 from tacit.report.model import PrivacyReport
 from tacit.report.words import plain_words

@@ -19,7 +19,7 @@ from coordinator.store import rounds as store
 from coordinator.store.ledger import curator_names
 from coordinator.store.rounds import RoundHead
 from tacit import sets
-from tacit.protocol.round import REFUSED_BY_PROOF, ProofReason
+from tacit.protocol.round.verdicts import REFUSED_BY_PROOF, ProofReason
 from tacit.wire import Binary, WireModel
 
 NAMED: Final = 1000

@@ -50,28 +50,14 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.accounting.guarantees import priced_text
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.agreement import (
-    ManifestRefused,
-    check_commitments,
-    is_proved,
-    manifest_hash,
-    members_hash,
-    open_sum,
-)
 from tacit.protocol.candidates import candidates_of
 from tacit.protocol.differencing import DifferenceRefused
-from tacit.protocol.round import (
-    ABORT_LABEL,
-    AbortStatement,
-    AcceptedSet,
-    Commitment,
-    Manifest,
-    Reveal,
-    RevealRequest,
-    RoundDescriptor,
-    RoundState,
-    Transcript,
-)
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.agreement import is_proved
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor, RoundState
+from tacit.protocol.round.manifests import ManifestRefused, manifest_hash, members_hash
+from tacit.protocol.round.opening import check_commitments, open_sum
+from tacit.protocol.round.transcript import Commitment, Manifest, Reveal, RevealRequest, Transcript
 from tacit.query.functions import decode, dimension
 from tacit.query.words import Sharing
 from tacit.report.model import Subject

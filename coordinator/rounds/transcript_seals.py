@@ -10,7 +10,7 @@ from common.runtime.logs import get_logger
 from coordinator.registry.answers import gather
 from coordinator.rounds.context import Conduct, peers_of
 from coordinator.store import lasting_seals as store
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.seals import SealRefused, ShownSeal, check_seal
 
 log = get_logger("tacit.coordinator.seals")

@@ -34,18 +34,12 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import ManifestRefused
 from tacit.protocol.candidates import Candidates, candidates_of
 from tacit.protocol.differencing import DifferenceRefused
-from tacit.protocol.round import (
-    Manifest,
-    RoundDescriptor,
-    RoundState,
-    Verdict,
-    VerdictRequest,
-    Verification,
-    Verified,
-)
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.manifests import ManifestRefused
+from tacit.protocol.round.transcript import Manifest
+from tacit.protocol.round.verdicts import Verdict, VerdictRequest, Verification, Verified
 from tacit.protocol.verification import (
     check_verdicts,
     check_verifications,

@@ -14,7 +14,7 @@ from coordinator.rounds import context
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.web import encode, time_text
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.query.functions import PRESENCE
 
 COMPLETENESS: Final = (

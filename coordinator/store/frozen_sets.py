@@ -8,7 +8,7 @@ from sqlalchemy import or_
 
 from common.store.released_sets import ReleasedSets
 from coordinator.store.tables import frozen_sets, rounds
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 
 FROZEN: Final = ReleasedSets(
     frozen_sets,

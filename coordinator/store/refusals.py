@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, bindparam, func, insert, select
 from common.runtime.clock import first_uuid7
 from common.store.transactions import Transaction
 from coordinator.store.tables import parties, refusals
-from tacit.protocol.round import Refusal, RefusalGround
+from tacit.protocol.round.descriptor import Refusal, RefusalGround
 
 # Asked again and again of every round: made once, and so compiled once.
 _AFTER = (

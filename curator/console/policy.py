@@ -32,7 +32,7 @@ from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tacit.report.guessing import guess
 from tacit.wire import encode_binary

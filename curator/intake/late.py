@@ -18,7 +18,7 @@ from common.store.transactions import Transaction
 from curator.ledger.ledger import presence_bits
 from curator.store import history
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 Ints = NDArray[np.int64]
 

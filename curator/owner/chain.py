@@ -22,7 +22,7 @@ from curator.store.outbox import stored_aborts
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 _LABEL: Final = b"tacit curator ledger v1"
 START: Final = hashlib.sha256(_LABEL).digest()

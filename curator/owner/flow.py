@@ -17,7 +17,7 @@ from curator.store import flow as store
 from curator.store import history
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid, NotFound
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.units import UNITS
 from tacit.wire import Instant, WireModel
 

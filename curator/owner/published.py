@@ -17,8 +17,8 @@ from curator.owner import statement
 from curator.parties.peers import Peers
 from curator.store.parties import Coordinator, PartyRow
 from tacit.crypto.signing import Signed, fingerprint
-from tacit.protocol.agreement import DescriptorRefused, check_consistent
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.agreement import DescriptorRefused, check_consistent
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.trust import Anchors, Pinned, Trust, TrustedAggregator
 
 

@@ -24,7 +24,7 @@ from tacit.answers.owners import (
     ReadingCounts,
     WholeContribution,
 )
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.trust import Anchors
 from tacit.query.words import PrivacyUnit
 from tacit.wire import WireModel

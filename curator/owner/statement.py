@@ -36,7 +36,8 @@ from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import assumption
 from tacit.crypto.signing import Signed
 from tacit.protocol.federation import Descriptor, column_name
-from tacit.protocol.round import REFUSED_BY_PROOF, RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
 from tacit.query.words import PrivacyUnit
 from tacit.wire import Instant, WireModel, encode_binary, format_instant
 

@@ -43,7 +43,7 @@ from curator.store import history, records
 from curator.store.parties import CuratorRow, PartyRow, list_parties
 from tacit.crypto.signing import Signed
 from tacit.protocol.federation import JobTerms, step_of
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tacit.wire import Instant, WireModel
 

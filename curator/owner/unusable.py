@@ -8,7 +8,7 @@ from __future__ import annotations
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from curator.store import readings as store
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.functions import reading_dimension, reads_vectors
 from tacit.units import DIMENSIONS, UNITS
 

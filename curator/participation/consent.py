@@ -43,7 +43,7 @@ from curator.policy import Limit, Limits, Policy, check_policy
 from curator.store import accounts, outbox, stops
 from curator.store.parties import PartyRow
 from tacit.crypto.sealing import spans
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 

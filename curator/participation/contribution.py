@@ -68,14 +68,10 @@ from tacit import sets
 from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import spans
 from tacit.errors import DomainError
-from tacit.protocol.agreement import (
-    DescriptorRefused,
-    check_consistent,
-    check_opened,
-)
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.agreement import DescriptorRefused, check_consistent, check_opened
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource

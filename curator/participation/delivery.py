@@ -37,7 +37,7 @@ from curator.store import outbox, stops
 from curator.store import parties as party_store
 from curator.store.outbox import MISSED, PENDING, SENT, Answer, Place, Sealed, State
 from curator.store.parties import Anchor, PartyRow
-from tacit.protocol.round import ItemAnswer
+from tacit.protocol.round.pieces import ItemAnswer
 
 TOGETHER: Final = 100
 TOGETHER_BYTES: Final = 1 << 20

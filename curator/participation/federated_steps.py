@@ -41,7 +41,7 @@ from tacit.protocol.federation import (
     RegisterStatistic,
     step_of,
 )
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tacit.query.words import PrivacyUnit, Stance
 from tacit.randomness import SEED_BYTES

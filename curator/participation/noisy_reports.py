@@ -48,9 +48,9 @@ from tacit.accounting import costs as accounting
 from tacit.accounting.costs import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
 from tacit.encoders.reports import OF_ITEMS, Cost, Encoding, EncodingRefused, read
-from tacit.protocol.agreement import DescriptorRefused, check_opened
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
+from tacit.protocol.round.agreement import DescriptorRefused, check_opened
 from tacit.query.words import PrivacyUnit
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary

@@ -24,8 +24,8 @@ from curator.store.outbox import Plan
 from curator.store.parties import Coordinator
 from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_descriptor
-from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.agreement import check_descriptor
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
 
 PLANS: Final = 10_000
 """Most contributions that are planned in one transaction, unless one round has more."""

@@ -39,7 +39,6 @@ from curator.store import parties as party_store
 from curator.store.history import Decided, Ground
 from curator.store.parties import PartyRow
 from tacit import sets
-from tacit.protocol.agreement import DescriptorRefused
 from tacit.protocol.identities import (
     IdentityForked,
     IdentitySuperseded,
@@ -47,7 +46,8 @@ from tacit.protocol.identities import (
     KeyNotAnchored,
     SuccessionRefused,
 )
-from tacit.protocol.round import Refusal, RefusalGround
+from tacit.protocol.round.agreement import DescriptorRefused
+from tacit.protocol.round.descriptor import Refusal, RefusalGround
 
 GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
     {

@@ -16,8 +16,8 @@ from common.store.transactions import Database
 from curator.errors import OpenedBeforeRestore, RestoredRecently
 from curator.settings import CuratorSettings
 from curator.store import parties as store
-from tacit.protocol.agreement import CLOCK_SKEW
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.agreement import CLOCK_SKEW
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.wire import format_instant
 
 RESTORED: Final = "restored_at"

@@ -31,7 +31,7 @@ from curator.store.outbox import Asked, ContributionRow, RoundRow
 from curator.store.parties import PartyRow
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement
+from tacit.protocol.round.descriptor import AbortStatement
 from tacit.query.proofs import is_proved
 from tacit.query.words import PrivacyUnit
 from tacit.sets import pack

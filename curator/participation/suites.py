@@ -13,7 +13,7 @@ from common.store.transactions import Database
 from curator.errors import SuiteDowngraded
 from curator.store import suites as store
 from curator.store.parties import PartyRow
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 _logger = get_logger("tacit.curator.suites")
 

@@ -20,7 +20,7 @@ from common.store.together import Together
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.store import readings as store
 from curator.store.parties import hosted_curators
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
 from tacit.query.functions import Readings, dimension, reading_dimension, reads_vectors
 from tacit.query.query import Query

@@ -23,9 +23,9 @@ from curator.parties.peers import Peers
 from curator.store import parties as store
 from curator.store.parties import Anchor, PartyRow
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_anchors
 from tacit.protocol.identities import IdentityChain, IdentityForked, KeyNotAnchored, Pin, Role
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.agreement import check_anchors
+from tacit.protocol.round.descriptor import RoundDescriptor
 
 LOOK: Final = timedelta(hours=1)
 """Between questions for the first document of an aggregator."""

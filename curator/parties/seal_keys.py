@@ -19,7 +19,7 @@ from curator.store import parties as store
 from curator.store.parties import PartyRow
 from tacit.crypto.seal_keys import SealKeyMalformed, SealPublicKey, key_hash
 from tacit.crypto.sealing import SealBroken
-from tacit.protocol.round import AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.seals import SealRefused, check_lasting
 
 KEPT: Final = 256

@@ -16,7 +16,7 @@ from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from curator.store.tables import contributions, debits, outbox, rounds
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement, RoundDescriptor
+from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor
 from tacit.query.fields import Window
 
 PENDING, SENT, MISSED = "pending", "sent", "missed"

@@ -32,7 +32,7 @@ from simulation.populations import Population
 from tacit.accounting.error import forecast
 from tacit.crypto.sharing import Words
 from tacit.protocol.proved_pieces import clamped
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.query.functions import Readings, dimension, encode, local_sensitivities, parts
 from tacit.query.mechanisms import (
     aggregator_plan,

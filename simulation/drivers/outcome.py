@@ -13,7 +13,7 @@ from simulation.events import RoundEvents
 from simulation.network import Network, Traffic
 from simulation.populations import Population
 from tacit.accounting.error import PartError
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.query.query import Query
 
 Ints = NDArray[np.int64]

@@ -43,9 +43,10 @@ from simulation.network import PERFECT, Faults, Network, Traffic
 from simulation.populations import Population
 from tacit import AsyncClient, RoundClosed
 from tacit.accounting.error import forecast
-from tacit.protocol.agreement import check_transcript
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.round import RoundState, Transcript
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.query.functions import encode
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.round import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
 from tacit.query.query import Query
 from tacit.query.words import Sharing
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from tacit.answers.base import Answer, Figure, Time
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
 from tacit.report.model import PrivacyReport
 
 

@@ -17,8 +17,8 @@ from tacit.client.exchange import (
     pages,
 )
 from tacit.client.operation import operation, stream
-from tacit.protocol.agreement import check_transcript
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.trust import Anchors
 from tacit.query.functions import decode
 from tacit.wire import encode_binary

@@ -27,9 +27,10 @@ from tacit.client.queries import create_query
 from tacit.client.watching import last, watch
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.errors import Error
-from tacit.protocol.agreement import check_transcript
 from tacit.protocol.identities import IdentityChain
-from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor, Transcript
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.seals import ShownSeal, check_seal
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.query.functions import decode

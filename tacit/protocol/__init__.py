@@ -2,8 +2,7 @@
 
 enrolment      join tokens and identities
 proved_pieces  what a sealed piece of a proved round holds
-round          descriptors, set documents, commitments, transcripts
-agreement      the checks of a round: sets, commitments, openings, transcripts
+round/         descriptors, set documents, commitments, transcripts, and their checks
 verification   the checks of a proved round: verify key, candidates, verdicts (extra `proofs`)
 federation     what a job over curators asks of them, step by step
 differencing   which released sets exclude a new one

@@ -20,8 +20,14 @@ from numpy.typing import NDArray
 from tacit import sets
 from tacit.crypto.sealing import Span, in_segment, length_prefixed
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import ManifestRefused, accepted_by_index, check_count, parts_text
-from tacit.protocol.round import AcceptedSet, ProvedPart, RoundDescriptor
+from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.manifests import (
+    ManifestRefused,
+    accepted_by_index,
+    check_count,
+    parts_text,
+)
 from tacit.sets import Bits
 from tacit.wire import Binary, WireModel
 

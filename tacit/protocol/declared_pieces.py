@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.crypto.sharing import Ints, Scheme, Words
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.randomness import SEED_BYTES, NoiseSource

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement, RoundId
+from tacit.protocol.round.descriptor import AbortStatement, RoundId
 from tacit.query.fields import Collusion, Schedule, Window
 from tacit.query.query import Query
 from tacit.query.words import (

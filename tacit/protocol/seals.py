@@ -16,7 +16,8 @@ from tacit.crypto.hybrid_signing import SignatureStripped, verify_hybrid
 from tacit.crypto.signing import Signed
 from tacit.errors import Forbidden
 from tacit.protocol.identities import IdentityDocument, Role, SignedDocument, check_document
-from tacit.protocol.round import AggregatorEntry, Transcript
+from tacit.protocol.round.descriptor import AggregatorEntry
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.sessions import SealKeyStatement
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from tacit.protocol.round import RoundId
+from tacit.protocol.round.descriptor import RoundId
 from tacit.wire import WireModel
 
 MOST_STEPS: Final = 256

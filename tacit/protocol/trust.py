@@ -26,7 +26,7 @@ from tacit.protocol.identities import (
     Reason,
     Role,
 )
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 

@@ -16,17 +16,12 @@ from numpy.typing import NDArray
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict
-from tacit.protocol.agreement import ManifestRefused, check_count
 from tacit.protocol.candidates import Candidates
-from tacit.protocol.round import (
-    VERIFICATION_LABEL,
-    Manifest,
-    ProofReason,
-    ProvedPart,
-    RoundDescriptor,
-    Verdict,
-    Verification,
-)
+from tacit.protocol.round.accepted import ProvedPart
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.manifests import ManifestRefused, check_count
+from tacit.protocol.round.transcript import Manifest
+from tacit.protocol.round.verdicts import VERIFICATION_LABEL, ProofReason, Verdict, Verification
 from tacit.query.proofs import ProofPlan
 from tacit.sets import Bits
 from tacit.validity.prio3 import Outcome

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.protocol.round import REFUSED_BY_PROOF
+from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
 from tacit.query.functions import Part, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query

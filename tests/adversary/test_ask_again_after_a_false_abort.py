@@ -14,7 +14,7 @@ import pytest
 from common.web.parts import part_of
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
-from tacit.protocol.round import ABORT_LABEL, AbortStatement, RoundDescriptor
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor
 from tests.curator.conftest import NOISY, OpenSite, query
 from tests.curator.double import FakeWorld
 

@@ -28,7 +28,8 @@ from curator.store.parties import list_epoch_keys
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import Direction, Ends, SealBroken, agree_key, open_words, piece_context
 from tacit.protocol import sessions
-from tacit.protocol.round import Piece, RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.pieces import Piece
 from tacit.protocol.sessions import SessionEnds, session_key
 from tests.curator.conftest import OPEN, OpenSite, query
 from tests.curator.double import DEPLOYMENT, FakeAggregator, FakeWorld

@@ -17,7 +17,7 @@ from aggregator.rounds.restoring import MARKER
 from common.runtime.clock import ManualClock
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement
+from tacit.protocol.round.descriptor import AbortStatement
 from tests.aggregator.conftest import Running
 from tests.aggregator.double import Round, query
 from tests.aggregator.rounds.test_restoring import Site

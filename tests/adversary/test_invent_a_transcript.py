@@ -22,23 +22,11 @@ from starlette.routing import Route
 import tacit
 from tacit.crypto.sealing import segment_size
 from tacit.crypto.signing import Identity
-from tacit.protocol.agreement import (
-    TranscriptNotBound,
-    check_transcript,
-    commitment_hash,
-    manifest_hash_of,
-    members_hash,
-)
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import (
-    COMMITMENT_LABEL,
-    DESCRIPTOR_LABEL,
-    AggregatorEntry,
-    Commitment,
-    Reveal,
-    RoundDescriptor,
-    Transcript,
-)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.manifests import manifest_hash_of, members_hash
+from tacit.protocol.round.opening import TranscriptNotBound, check_transcript, commitment_hash
+from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Reveal, Transcript
 from tacit.protocol.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension

@@ -16,16 +16,18 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.pieces.verify_keys import verify_key
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import ManifestRefused, TooFewParticipants, manifest_hash
 from tacit.protocol.candidates import candidates_of
-from tacit.protocol.round import (
+from tacit.protocol.round.manifests import ManifestRefused, TooFewParticipants, manifest_hash
+from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
-    VERDICT_LABEL,
-    VERIFICATION_LABEL,
     Commitment,
     ManifestRequest,
-    ProofReason,
     RevealRequest,
+)
+from tacit.protocol.round.verdicts import (
+    VERDICT_LABEL,
+    VERIFICATION_LABEL,
+    ProofReason,
     Verdict,
     VerdictRequest,
     Verification,

@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from tacit.crypto.signing import Identity
-from tacit.protocol.agreement import ManifestRefused, check_transcript
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.manifests import ManifestRefused
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.trust import Pinned, Trust, TrustedAggregator
 from tests.adversary.test_invent_a_transcript import INVENTED, ROUND, Impostor, invention
 

@@ -40,7 +40,6 @@ from tacit.crypto.sealing import (
 )
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol import sessions
-from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum, segment_size_of
 from tacit.protocol.declared_pieces import DeclaredForm, Seeds
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
@@ -51,17 +50,18 @@ from tacit.protocol.enrolment import (
     PartyKind,
     grant_hash,
 )
-from tacit.protocol.round import (
-    DESCRIPTOR_LABEL,
-    AcceptedSet,
-    AggregatorEntry,
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.agreement import segment_size_of
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.pieces import Piece
+from tacit.protocol.round.transcript import (
     Commitment,
     Manifest,
     ManifestRequest,
-    Piece,
     Reveal,
     RevealRequest,
-    RoundDescriptor,
 )
 from tacit.protocol.sessions import (
     OwnSession,

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from tacit import sets
 from tacit.crypto.sealing import PartHeader, Span, seal_octets, seal_part, spans
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import manifest_hash, open_sum
 from tacit.protocol.candidates import candidates_of
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.proved_pieces import pack, piece_context, proof_context
-from tacit.protocol.round import (
-    AcceptedSet,
-    Commitment,
-    Manifest,
-    ManifestRequest,
-    Piece,
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.manifests import manifest_hash
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.pieces import Piece
+from tacit.protocol.round.transcript import Commitment, Manifest, ManifestRequest
+from tacit.protocol.round.verdicts import (
     RelayedKeyShares,
     SealedKeyShare,
     Verdict,

@@ -23,15 +23,11 @@ from cli.deployment import Deployment
 from common.web.parts import part_of
 from coordinator.registry.registry import Registry
 from tacit.errors import DomainError
-from tacit.protocol.agreement import check_transcript, commitment_hash, manifest_hash_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import (
-    COMMITMENT_LABEL,
-    DESCRIPTOR_LABEL,
-    Commitment,
-    RoundDescriptor,
-    Transcript,
-)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.manifests import manifest_hash_of
+from tacit.protocol.round.opening import check_transcript, commitment_hash
+from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Transcript
 from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.query.functions import decode, dimension
 from tacit.wire import WireModel, encode_binary, parse_binary

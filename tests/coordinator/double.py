@@ -20,7 +20,7 @@ from coordinator.registry.step_queue import path_of
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import ENROLMENT_LABEL, GRANT_HEADER, Enrolment, grant_hash
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.steps import Steps
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender

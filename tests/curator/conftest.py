@@ -21,7 +21,7 @@ from curator.app import create_app
 from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
 from curator.store.tables import metadata
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tests.curator.double import COORDINATOR, FakeWorld
 from tests.migrated import migrated

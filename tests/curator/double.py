@@ -38,7 +38,6 @@ from tacit.crypto.sealing import (
 )
 from tacit.crypto.signing import Identity, Signed, verify
 from tacit.protocol import proved_pieces, sessions
-from tacit.protocol.agreement import segment_size_of
 from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
@@ -49,16 +48,16 @@ from tacit.protocol.enrolment import (
     JoinToken,
     PartyKind,
 )
-from tacit.protocol.round import (
+from tacit.protocol.round.agreement import segment_size_of
+from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     DESCRIPTOR_LABEL,
     AbortStatement,
     AggregatorEntry,
-    CarriedPiece,
-    Piece,
     Refusal,
     RoundDescriptor,
 )
+from tacit.protocol.round.pieces import CarriedPiece, Piece
 from tacit.protocol.sessions import (
     SEAL_KEY_LABEL,
     SealKeyStatement,

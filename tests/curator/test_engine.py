@@ -25,7 +25,7 @@ from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
 from tacit.crypto.signing import Identity
 from tacit.protocol import proved_pieces
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 from tacit.query.functions import Readings
 from tacit.query.proofs import ContributionProof
 from tacit.randomness import SecureRandom, SeededRandom

@@ -23,7 +23,7 @@ from curator.policy import (
 )
 from curator.settings import CuratorSettings
 from tacit.protocol.federation import Descriptor
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion
 from tacit.query.query import Query
 from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity

@@ -36,13 +36,8 @@ from tacit.protocol.enrolment import Enrolment, Grant, JoinToken, PartyKind
 from tacit.protocol.federation import ALWAYS
 from tacit.protocol.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
 from tacit.protocol.federation import Descriptor as Collection
-from tacit.protocol.round import (
-    DESCRIPTOR_LABEL,
-    Manifest,
-    ManifestRequest,
-    RevealRequest,
-    RoundDescriptor,
-)
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.transcript import Manifest, ManifestRequest, RevealRequest
 from tacit.query.fields import Window
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings

@@ -28,7 +28,7 @@ from tacit.client.client import AsyncClient
 from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.signing import Identity, Signed, fingerprint
 from tacit.protocol.identities import IdentityChain, IdentitySuperseded
-from tacit.protocol.round import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.trust import TranscriptNotAnchored, Trust
 from tacit.wire import encode_binary
 from tests.coordinator.double import WINDOW, problem, query

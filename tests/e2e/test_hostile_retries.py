@@ -18,9 +18,12 @@ from common.web.parts import part_of
 from curator.participation.loop import Participation
 from tacit import sets
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.agreement import RevealRefused, manifest_hash, manifest_of, open_sum
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import ACCEPTED_LABEL, AcceptedSet, AggregatorEntry, Manifest, Reveal
+from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
+from tacit.protocol.round.descriptor import AggregatorEntry
+from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.round.opening import RevealRefused, open_sum
+from tacit.protocol.round.transcript import Manifest, Reveal
 from tacit.query.fields import Window
 from tests.aggregator.double import SALT
 from tests.e2e.hostile import (

@@ -44,7 +44,7 @@ from curator.participation import planning
 from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
 from tacit.crypto.sealing import read_batch_header
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.query.query import Query
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round

@@ -24,7 +24,7 @@ from curator.store import parties as party_store
 from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.signing import Signed
 from tacit.protocol.identities import IDENTITY_LABEL
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.protocol.seals import (
     LASTING_SEAL_KEY_LABEL,
     TRANSCRIPT_SEAL_LABEL,

@@ -425,8 +425,21 @@ def test_one_aggregator_twice_is_refused(shown: Shown) -> None:
         shown.prepare(_signed_by_a_coordinator_of_our_own(shown))
 
 
+def _grants(kept: Any) -> list[Any]:
+    """The coordinator's, then the aggregators' in their order."""
+    return [
+        kept["coordinator"],
+        *(kept["aggregators"][name] for name in sorted(kept["aggregators"])),
+    ]
+
+
 def test_replaced_identities_are_followed(world: World) -> None:
-    """The coordinator's and an aggregator's: the device goes along both chains by itself."""
+    """The coordinator's and an aggregator's: the device goes along both chains by itself.
+
+    The first is compromised, which ends all tokens there, the second ends its own: both are renewed
+    by the device's identity.
+    """
+    tokens = [grant["token"] for grant in _grants(world.kept())]
     assert world.contribute("1").returncode == 0  # it has seen nobody's document yet
     world.state.write_text(json.dumps({**world.kept(), "spent": "0"}))
     pairs = [HybridIdentity.generate() for _ in range(4)]
@@ -438,11 +451,15 @@ def test_replaced_identities_are_followed(world: World) -> None:
             following = after.public.model_dump(mode="json")
             secret = encode_binary(own.to_bytes())
             client.rotate_identity(secret, following, compromised=number == 0)
-    round_id = world.open(name="after-the-rotation", epsilon="1", deadline_s=8)
+            client.post("/v1/tokens/end")
+    round_id = world.open(name="after-the-rotation", epsilon="1", deadline_s=30)
     ran = world.contribute("2.25")
     assert (ran.returncode, ran.stdout) == (0, f"{round_id} contributed\n"), ran.stderr
     assert world.coordinator.wait_for(round_id, 60)["participants"] == len(HOUSES) + 1
     kept = world.kept()
+    renewed = [grant["token"] for grant in _grants(kept)]
+    others = [old != new for old, new in zip(tokens, renewed, strict=True)]
+    assert others == [True, True, False, False]
     north = kept["aggregators"][world.deployment.aggregators[0].id]
     for grant, own in ((kept["coordinator"], pairs[0]), (north, pairs[2])):
         assert grant["identity_key"] == encode_binary(own.public.ed25519)

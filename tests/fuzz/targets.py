@@ -29,7 +29,7 @@ from tacit.crypto.sealing import (
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 from tacit.query.query import Query
 from tacit.wire import encode_binary
 

@@ -28,7 +28,7 @@ from simulation.network import PERFECT, Network
 from simulation.populations import Population
 from tacit.accounting.error import all_draws, mean_absolute
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round import RoundState
+from tacit.protocol.round.descriptor import RoundState
 from tacit.query.functions import decode
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query

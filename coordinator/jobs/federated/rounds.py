@@ -47,7 +47,7 @@ from tacit.encoders.count_sums import MOST_PARTS
 from tacit.encoders.sums import RecordSum
 from tacit.errors import Conflict, DomainError
 from tacit.protocol.federation import MOST_ATTEMPTS, AbortedAttempt, FederatedStep, JobTerms
-from tacit.protocol.round import AbortStatement, RoundState
+from tacit.protocol.round.descriptor import AbortStatement, RoundState
 from tacit.report.model import PrivacyReport
 
 CANCELLED: Final = "the job was cancelled"

@@ -10,7 +10,7 @@ from common.store.columns import Instant
 from curator.ledger import run_lengths
 from curator.ledger.ledger import INFINITE, charges_of
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 
 revision = "0004"

@@ -202,6 +202,13 @@ class Subset:
         q = float(self.other)
         return math.sqrt(q * (1 - q) / reports) / float(self.own - self.other)
 
+    def wave_variance(self, reports: int) -> float:
+        """Variance of the unbiased shares, given the readings, over the d - 1 ways in which they
+        can vary: a report always holds r buckets, so that their sum does not."""
+        p, q = float(self.own), float(self.other)
+        total = p * (1 - p) + (self.buckets - 1) * q * (1 - q)
+        return total / (self.buckets - 1) / reports / (p - q) ** 2
+
     def reports(self, places: Ints, source: NoiseSource) -> Bools:
         """(n, d) which buckets the report of each place holds: r of each row."""
         rows = np.arange(places.size)

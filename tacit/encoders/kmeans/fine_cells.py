@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from tacit.encoders.kmeans.encoder import Floats, Ints, NoiseBlock
+from tacit.encoders.kmeans.nearest import Steps
 
 MOST_COARSE: Final = 4_096
 MOST_PARTS: Final = 16
@@ -66,17 +67,17 @@ class FineCells:
         """A record is in one part, or in none."""
         return (NoiseBlock("cells", self.length, 1, self.epsilon),)
 
-    def sums(self, records: Ints) -> Ints:
+    def sums(self, records: Steps) -> Ints:
         """Counts (length,) of records (n, d) on the grid, cell by cell; a cell's last coordinate
         runs fastest."""
         places = self.places(records)
         return np.bincount(places[places >= 0], minlength=self.length)
 
-    def places(self, records: Ints) -> Ints:
+    def places(self, records: Steps) -> Ints:
         """(n,) the part of each record; -1 where its cell is not kept."""
         slots = np.full(self.per_side**self.dimension, -1, np.int64)
         slots[self.kept] = np.arange(self.kept.size)
-        raised = records + self.steps
+        raised = records.astype(np.int64) + self.steps
         coarse = np.minimum(raised * self.per_side // (2 * self.steps), self.per_side - 1)
         flat = np.zeros(len(records), np.int64)
         for column in coarse.T:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+Steps: TypeAlias = NDArray[np.int32] | Ints
+"""Records (n, d) in steps of the grid, which fit into 32 bits; products of them do not."""
 
 _CHUNK: Final = 4096
 _CACHED: Final = 1 << 15

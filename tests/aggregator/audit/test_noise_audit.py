@@ -39,7 +39,7 @@ from aggregator.context import Aggregator
 from common.runtime.clock import ManualClock
 from tacit.accounting.noise_audit import NoiseAudit, rounds_to_tell
 from tacit.noise.discrete_laplace import DiscreteLaplace
-from tacit.protocol.round import ManifestRequest
+from tacit.protocol.round.transcript import ManifestRequest
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom

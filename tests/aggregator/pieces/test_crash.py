@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from tacit import sets
-from tacit.protocol.round import ManifestRequest, Piece, RevealRequest
+from tacit.protocol.round.pieces import Piece
+from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
 from tests.aggregator.double import Federation, Round, Sender, query, vector
 from tests.aggregator.process import Process
 

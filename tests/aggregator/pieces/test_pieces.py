@@ -11,7 +11,7 @@ import pytest
 
 from aggregator.context import Aggregator
 from common.web.problems import TYPE_PREFIX
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, query
 

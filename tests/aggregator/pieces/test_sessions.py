@@ -19,7 +19,7 @@ from common.web.wire import CBOR, encode
 from tacit.crypto.sealing import Direction, epoch_name
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.party_identities import PartyChain, PartySuccession, succeed_party
-from tacit.protocol.round import Piece
+from tacit.protocol.round.pieces import Piece
 from tacit.protocol.sessions import SESSION_LABEL, OwnSession, Session, SessionEnds, begin_session
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance

@@ -14,20 +14,11 @@ from aggregator.errors import RoundClosed
 from aggregator.rounds import committing
 from aggregator.store import rounds as store
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import (
-    CommitmentRefused,
-    ManifestRefused,
-    manifest_hash,
-    manifest_of,
-)
-from tacit.protocol.round import (
-    ACCEPTED_LABEL,
-    AcceptedSet,
-    Manifest,
-    ManifestRequest,
-    RevealRequest,
-    RoundState,
-)
+from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.manifests import ManifestRefused, manifest_hash, manifest_of
+from tacit.protocol.round.opening import CommitmentRefused
+from tacit.protocol.round.transcript import Manifest, ManifestRequest, RevealRequest
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.randomness import SeededRandom
 from tacit.wire import encode_binary

@@ -13,8 +13,8 @@ from aggregator.pieces.intake import Intake
 from aggregator.rounds import state_machine
 from common.runtime.clock import ManualClock
 from tacit import sets
-from tacit.protocol.agreement import manifest_of
-from tacit.protocol.round import ManifestRequest
+from tacit.protocol.round.manifests import manifest_of
+from tacit.protocol.round.transcript import ManifestRequest
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tests.aggregator.conftest import Alliance

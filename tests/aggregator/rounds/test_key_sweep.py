@@ -19,7 +19,7 @@ from aggregator.store.seal_keys import KeyState
 from common.runtime.clock import ManualClock
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement, Frozen
+from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round, query
 from tests.aggregator.proved import keyed, proved

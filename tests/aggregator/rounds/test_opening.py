@@ -14,9 +14,10 @@ from aggregator.context import Aggregator
 from aggregator.errors import PolicyRefused
 from aggregator.rounds import opening
 from common.runtime.clock import ManualClock
-from tacit.protocol.agreement import DescriptorRefused
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import AggregatorEntry, Contribution, RoundDescriptor
+from tacit.protocol.round.agreement import DescriptorRefused
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.pieces import Contribution
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, query, vector
 from tests.aggregator.pieces.test_pieces import problem

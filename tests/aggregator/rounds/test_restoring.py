@@ -16,7 +16,7 @@ from aggregator.rounds.restoring import MARKER, REASON
 from common.runtime.clock import ManualClock
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
-from tacit.protocol.round import AbortStatement, Frozen
+from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Running, settings
 from tests.aggregator.double import Federation, Round, query
 from tests.aggregator.rounds.test_state_machine import refused

@@ -18,7 +18,8 @@ from tacit import sets
 from tacit.crypto.signing import Signed, verify
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
-from tacit.protocol.round import ABORT_LABEL, AbortStatement, AcceptedSet
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Round, parts_of, query
 from tests.aggregator.rounds.test_state_machine import refused

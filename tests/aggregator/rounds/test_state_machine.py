@@ -20,12 +20,11 @@ from aggregator.rounds import state_machine
 from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Identity, Signed, verify
-from tacit.protocol.agreement import manifest_of
-from tacit.protocol.round import (
-    ABORT_LABEL,
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement
+from tacit.protocol.round.manifests import manifest_of
+from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
-    AbortStatement,
-    AcceptedSet,
     Commitment,
     Manifest,
     ManifestRequest,

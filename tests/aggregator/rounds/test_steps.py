@@ -9,15 +9,10 @@ import numpy as np
 import pytest
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.agreement import manifest_hash, manifest_of, open_sum
-from tacit.protocol.round import (
-    AcceptedSet,
-    Commitment,
-    FreezeRequest,
-    ManifestRequest,
-    Reveal,
-    RevealRequest,
-)
+from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
+from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.transcript import Commitment, ManifestRequest, Reveal, RevealRequest
 from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName, Steps
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Federation, Peer, Round, query

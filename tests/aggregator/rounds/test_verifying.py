@@ -18,15 +18,9 @@ from aggregator.rounds.evaluating import Evaluation
 from aggregator.rounds.steps import RoundSteps
 from aggregator.store import share_chunks
 from common.runtime.clock import ManualClock, SystemClock
-from tacit.protocol.round import (
-    ManifestRequest,
-    ProofReason,
-    RevealRequest,
-    RoundState,
-    VerdictRequest,
-    VerificationRequest,
-    Verified,
-)
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
+from tacit.protocol.round.verdicts import ProofReason, VerdictRequest, VerificationRequest, Verified
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance, Running, settings
 from tests.aggregator.double import Federation, Sender, query

@@ -18,8 +18,9 @@ import pytest
 
 from aggregator.sealing.sessions import Wrapping
 from tacit.crypto.seal_keys import SealKey
-from tacit.protocol.agreement import manifest_hash, open_sum
-from tacit.protocol.round import Reveal, RevealRequest
+from tacit.protocol.round.manifests import manifest_hash
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.transcript import Reveal, RevealRequest
 from tests.aggregator.double import Federation, Round, query
 from tests.aggregator.process import Process
 

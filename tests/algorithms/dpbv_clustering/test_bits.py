@@ -385,9 +385,9 @@ def test_the_compiled_kernel_agrees() -> None:
         assert (hamming(one, other, bits) == product(one, other, bits)).all()
 
 
-@pytest.mark.parametrize(("rows", "bits"), [(1, 8), (128, 64), (129, 1000), (300, 130)])
+@pytest.mark.parametrize(("rows", "bits"), [(1, 8), (256, 64), (257, 1000), (530, 130)])
 def test_the_compiled_matrix_agrees(rows: int, bits: int) -> None:
-    """Tiles of 128 records, whole and cut, on and above the diagonal."""
+    """Tiles of 256 records, whole and cut, on and above the diagonal."""
     pytest.importorskip("numba")
     from algorithms.dpbv_clustering.compiled import hamming_matrix
 

@@ -21,6 +21,7 @@ from tacit.encoders.kmeans.encoder import (
     Zone,
     spent,
 )
+from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.kmeans.nearest import Nearest, nearest
 from tacit.encoders.kmeans.sums import Query
 
@@ -63,6 +64,25 @@ def test_the_histogram() -> None:
     expected = [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2]
     assert query.sums(BOX.quantise(RECORDS)).tolist() == expected
     assert query.length == 16
+
+
+def test_rows_held_in_32_bits_have_the_same_sums() -> None:
+    """On the widest grid, where products of steps and cells pass 32 bits."""
+    generator = np.random.default_rng(1)
+    rows = generator.integers(-GRID, GRID, (500, 2), endpoint=True)
+    line, corner = rows[:, :1], np.array([[GRID, GRID], [-GRID, -GRID]])
+    view = plane(2, 1, box=True)
+    for query, records in (
+        (Histogram(65_536, 1, GRID, Fraction(1)), line),
+        (Histogram(256, 2, GRID, Fraction(1), view), rows),
+        (FineCells(4096, 1, GRID, np.arange(4096), np.full(4096, 16), Fraction(1), 65_536), line),
+        (Marginals(view, Fraction(1)), rows),
+        (Lift(view, corner, GRID, Fraction(1), Fraction(1)), rows),
+        (zone(corner, np.array([GRID, 3 * GRID])), rows),
+    ):
+        held = query.sums(records.astype(np.int32))
+        assert np.array_equal(held, query.sums(records)), query.kind
+        assert held.any()
 
 
 # ---------------------------------------------------------------------------------- sensitivities

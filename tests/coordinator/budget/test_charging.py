@@ -22,7 +22,8 @@ from tacit import sets
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import Identity
-from tacit.protocol.round import ACCEPTED_LABEL, AcceptedSet, RoundDescriptor
+from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.words import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, limit, planned, price, who
 from tests.curator.double import FakeWorld

@@ -12,7 +12,7 @@ from common.store.transactions import Database
 from common.web.parts import part_of
 from coordinator.registry import groups
 from coordinator.registry.groups import GroupRequest
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.aggregator.double import Round, Sender
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, pointers, problem, query

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tacit.crypto.signing import Identity
-from tacit.protocol.round import ABORT_LABEL, AbortStatement
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query

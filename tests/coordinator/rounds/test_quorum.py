@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.rounds.quorum import _best, _common, quorum_size
 from tacit import sets
-from tacit.protocol.round import AcceptedSet
+from tacit.protocol.round.accepted import AcceptedSet
 from tacit.query.query import Query
 from tests.coordinator.double import query
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from common.runtime.clock import ManualClock
-from tacit.protocol.agreement import check_transcript
-from tacit.protocol.round import Transcript
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.wire import parse_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import WINDOW, House, integers, pointers, problem, query

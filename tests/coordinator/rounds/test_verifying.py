@@ -13,9 +13,10 @@ from aggregator.errors import StillVerifying
 from aggregator.rounds import exchanging
 from aggregator.rounds.verifying import Verifying
 from coordinator.rounds.conductor import Conductor
-from tacit.protocol.agreement import check_transcript
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round import RoundState, Transcript
+from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.round.transcript import Transcript
 from tacit.query.proofs import proof_plan
 from tacit.wire import parse_binary
 from tests.adversary.test_lie_about_a_contribution import LIES

@@ -34,7 +34,7 @@ from curator.store.accounts import add_debits
 from curator.store.parties import PartyRow
 from tacit import sets
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 from tests.curator.conftest import NOISY, query

@@ -11,7 +11,7 @@ from common.web.parts import part_of
 from curator.participation import preparing
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, query
 from tests.curator.double import FakeWorld, problem
 

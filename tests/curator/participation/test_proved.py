@@ -11,7 +11,7 @@ import pytest
 from common.web.parts import part_of
 from curator.participation import preparing, windows
 from curator.participation.loop import Participation
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.proofs import proof_plan
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem

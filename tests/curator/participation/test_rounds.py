@@ -13,8 +13,8 @@ from common.web.parts import part_of
 from curator.participation import contribution
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
-from tacit.protocol.agreement import DescriptorRefused
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.agreement import DescriptorRefused
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
 

@@ -16,7 +16,7 @@ from curator.parties.parties import Enroller
 from curator.store import outbox
 from tacit.crypto.seal_keys import SealKey, key_hash
 from tacit.crypto.signing import verify
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.suites import SUITES_LABEL
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem

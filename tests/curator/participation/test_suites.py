@@ -13,7 +13,7 @@ from curator.participation.loop import Participation
 from curator.store.parties import list_epoch_keys
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import JoinToken
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import OPEN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.participation.test_sessions import open_second

@@ -12,7 +12,7 @@ from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.participation.windows import Windows
 from curator.store import parties
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 

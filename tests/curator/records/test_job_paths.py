@@ -21,7 +21,7 @@ from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, Successors
-from tacit.protocol.round import RefusalGround
+from tacit.protocol.round.descriptor import RefusalGround
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.double import FakeWorld
 from tests.curator.records.test_attempts import ended

@@ -10,7 +10,7 @@ import pytest
 from tacit.accounting.credit import abort_credit, statements_needed
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.round import (
+from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     AbortStatement,
     AggregatorEntry,

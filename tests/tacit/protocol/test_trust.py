@@ -1,6 +1,6 @@
 """The line over all anchors, and what follows from a trust file's identities.
 
-What a trust file accepts of a round: tests/tacit/protocol/test_agreement.py.
+What a trust file accepts of a round: tests/tacit/protocol/round/test_checks.py.
 """
 
 from __future__ import annotations

@@ -18,35 +18,25 @@ from hypothesis import strategies as st
 from tacit import sets
 from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.agreement import (
-    CommitmentRefused,
-    DescriptorRefused,
-    ManifestRefused,
-    TooFewParticipants,
-    check_commitments,
-    check_consistent,
-    manifest_hash,
-    manifest_of,
-    proved_total,
-)
 from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round import (
-    ACCEPTED_LABEL,
-    COMMITMENT_LABEL,
-    DESCRIPTOR_LABEL,
+from tacit.protocol.round.accepted import ACCEPTED_LABEL, PROVED_SET_LABEL, AcceptedSet, ProvedPart
+from tacit.protocol.round.agreement import DescriptorRefused, check_consistent
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.manifests import (
+    ManifestRefused,
+    TooFewParticipants,
+    manifest_hash,
+    manifest_of,
+)
+from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
+from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Manifest
+from tacit.protocol.round.verdicts import (
     LISTING_VERDICT_LABEL,
-    PROVED_SET_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
-    AcceptedSet,
-    AggregatorEntry,
-    Commitment,
-    Manifest,
     ProofReason,
-    ProvedPart,
-    RoundDescriptor,
     Verdict,
     Verification,
 )

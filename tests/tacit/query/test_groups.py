@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from tacit import sets
-from tacit.protocol.round import RoundDescriptor
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tacit.wire import encode_binary
 from tests.tacit.examples import fields, query
-from tests.tacit.protocol.test_agreement import bitmap, descriptor
+from tests.tacit.protocol.round.test_checks import bitmap, descriptor
 
 OF_THE_FIRST_VERSION = "9e4cec5c331e6f615169f4907b5328df12d2af80730741f7d86ec3be586da900"
 """The hash of `PLAIN` before queries had groups."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.protocol.round import REFUSED_BY_PROOF
+from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport, Subject, ValidityStatement

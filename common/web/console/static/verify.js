@@ -1,5 +1,5 @@
 // Checks a released round from its transcript alone: signatures, commitments, the sum, the result.
-// Pure: it knows no page and asks nobody. The rules are those of `tacit.protocol.agreement` and
+// Pure: it knows no page and asks nobody. The rules are those of `tacit.protocol.round` and
 // `tacit.query.functions`; shared vectors hold both to the same verdicts.
 
 export class Refused extends Error {}

@@ -16,37 +16,38 @@ from tacit import sets
 from tacit.crypto.sealing import segment_size
 from tacit.crypto.sharing import PRIME
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.agreement import (
-    CommitmentRefused,
-    DescriptorRefused,
+from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
+from tacit.protocol.identities import KeyNotAnchored, Pin
+from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
+from tacit.protocol.round.agreement import DescriptorRefused, check_anchors, check_descriptor
+from tacit.protocol.round.descriptor import (
+    DESCRIPTOR_LABEL,
+    AggregatorEntry,
+    LedgerHead,
+    RoundDescriptor,
+)
+from tacit.protocol.round.manifests import (
     ManifestRefused,
-    RevealRefused,
     TooFewParticipants,
-    TranscriptNotBound,
-    check_anchors,
-    check_commitments,
-    check_descriptor,
-    check_transcript,
-    commitment_hash,
     manifest_hash,
     manifest_hash_of,
     manifest_of,
     members_hash,
+)
+from tacit.protocol.round.opening import (
+    CommitmentRefused,
+    RevealRefused,
+    TranscriptNotBound,
+    check_commitments,
+    check_transcript,
+    commitment_hash,
     open_sum,
 )
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
-from tacit.protocol.identities import KeyNotAnchored, Pin
-from tacit.protocol.round import (
-    ACCEPTED_LABEL,
+from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
-    DESCRIPTOR_LABEL,
-    AcceptedSet,
-    AggregatorEntry,
     Commitment,
-    LedgerHead,
     Manifest,
     Reveal,
-    RoundDescriptor,
     Transcript,
 )
 from tacit.protocol.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator

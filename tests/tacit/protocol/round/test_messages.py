@@ -8,17 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.crypto.signing import Identity, Signed, verify
-from tacit.protocol.round import (
-    AcceptedSet,
-    Commitment,
-    ItemAnswer,
-    Manifest,
-    Piece,
-    Reveal,
-    RoundDescriptor,
-)
+from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.pieces import ItemAnswer, Piece
+from tacit.protocol.round.transcript import Commitment, Manifest, Reveal
 from tacit.wire import WireModel, encode_binary
-from tests.tacit.protocol.test_agreement import descriptor, entry
+from tests.tacit.protocol.round.test_checks import descriptor, entry
 
 ROUND = "01234567-89ab-7def-8123-456789abcdef"
 HASH = bytes(range(32))

@@ -1,0 +1,207 @@
+"""What the parties of a round agree on: its descriptor; how a round ends without a sum, and why
+curators refuse one.
+
+Spec: aggregation, section 6. The hash of the descriptor is in every sealed piece, signed set,
+commitment and debit: parties that were shown different descriptors cannot end up in one sum.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tacit import sets
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.protocol.sessions import SealKeyStatement
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.words import MAX_CURATORS, Identifier
+from tacit.wire import Binary, Instant, KeptModel, WireModel, require
+
+Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
+
+RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+MAX_GROUP_ROSTER = 2**26
+"""A longer bitmap (8 MiB) of a descriptor that was not verified yet is never unpacked."""
+
+DESCRIPTOR_LABEL = "tacit round descriptor v1"
+ABORT_LABEL = "tacit abort v1"
+
+
+class RoundState(StrEnum):
+    """`verified`: of proved rounds only (spec: validity, section 10)."""
+
+    OPEN = "open"
+    FROZEN = "frozen"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    RELEASED = "released"
+    ABORTED = "aborted"
+
+
+class AggregatorEntry(WireModel):
+    """One aggregator of a round: its identity, the key that pieces are sealed to, signed by it, and
+    who runs it. In rounds of format 1 that is an epoch key, in those of format 2 a seal key."""
+
+    id: Identifier
+    operator: Annotated[str, Field(min_length=1, max_length=128)]
+    url: str
+    identity_key: PublicKey
+    epoch_key: Signed[EpochKey] | None = None
+    seal_key: Signed[SealKeyStatement] | None = None
+
+    @property
+    def epoch(self) -> EpochKey:
+        """The epoch key. Raises ValueError in a round of format 2."""
+        if self.epoch_key is None:
+            raise ValueError("a round of format 2 has no epoch keys")
+        return self.epoch_key.statement
+
+    @property
+    def seal(self) -> SealKeyStatement:
+        """The seal key. Raises ValueError in a round of format 1."""
+        if self.seal_key is None:
+            raise ValueError("a round of format 1 has no seal keys")
+        return self.seal_key.statement
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of the identity key: what a join token pins."""
+        return fingerprint(self.identity_key)
+
+
+class LedgerHead(WireModel):
+    """The newest event of the coordinator's budget ledger: its number and hash. Whoever keeps a
+    descriptor can tell when the ledger was cut or rewritten since."""
+
+    seq: Annotated[int, Field(ge=0)]
+    head: Hash
+
+
+class RoundDescriptor(KeptModel):
+    """Everything the parties of a round must agree on. Signed by the coordinator.
+
+    `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
+    """
+
+    format: Literal["tacit.round/1", "tacit.round/2"] = "tacit.round/1"
+    deployment: Identifier
+    round: RoundId
+    query_id: Identifier
+    query: Query
+    window: Window
+    opened: Instant
+    deadline: Instant
+    aggregators: tuple[AggregatorEntry, ...]
+    roster_version: Annotated[int, Field(ge=0)]
+    roster_size: Annotated[int, Field(ge=0, le=2**32)]
+    segment_size: Annotated[int, Field(ge=64, le=262_144)]
+    ledger: LedgerHead | None = None
+    members: Binary | None = None
+
+    def __hash__(self) -> int:
+        """Of few fields: caches ask for it again and again."""
+        return hash((self.round, self.roster_version))
+
+    @model_validator(mode="after")
+    def _keys_of_the_format(self) -> RoundDescriptor:
+        wanted = (False, True) if self.sessions else (True, False)
+        for entry in self.aggregators:
+            found = entry.epoch_key is not None, entry.seal_key is not None
+            require(found == wanted, None, "epoch keys in format 1, seal keys in format 2")
+        return self
+
+    @property
+    def sessions(self) -> bool:
+        """Whether pieces are sealed under sessions: format 2 (spec: keys, section 2)."""
+        return self.format == "tacit.round/2"
+
+    @model_validator(mode="after")
+    def _members_of_the_group(self) -> RoundDescriptor:
+        asked = self.query.group is not None
+        require(asked == (self.members is not None), None, "a group and its members go together")
+        if self.members is not None:
+            limit = MAX_GROUP_ROSTER
+            require(
+                self.roster_size <= limit, None, f"a group's roster has at most {limit} numbers"
+            )
+            try:
+                found = sets.decompressed(self.members, self.roster_size)
+            except ValueError as error:
+                require(False, None, f"members: {error}")
+            else:
+                require(any(found), None, "a group has members")
+        return self
+
+    def invited(self) -> sets.Bits | None:
+        """Who may participate, one boolean per roster number; None for everyone."""
+        bitmap = self.invited_bitmap()
+        return None if bitmap is None else sets.unpack(bitmap, self.roster_size)
+
+    def invited_bitmap(self) -> bytes | None:
+        """The same as a bitmap over the roster."""
+        return None if self.members is None else sets.decompressed(self.members, self.roster_size)
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Who runs each aggregator."""
+        return tuple(entry.operator for entry in self.aggregators)
+
+    def index_of(self, aggregator: str) -> int:
+        """The share index 0..c-1 of an aggregator. Raises KeyError for a stranger."""
+        for index, entry in enumerate(self.aggregators):
+            if entry.id == aggregator:
+                return index
+        raise KeyError(aggregator)
+
+
+class AbortRequest(WireModel):
+    reason: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Frozen(StrEnum):
+    """Whether an aggregator had signed a round's accepted set. `maybe`: as after a restore from a
+    backup."""
+
+    NEVER = "never"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
+class AbortStatement(WireModel):
+    """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
+    signed an accepted set before, or may have, in rounds of format 1 as one truth value. A
+    statement "never frozen" may earn a credit."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    frozen: bool | Frozen
+    reason: str
+
+
+class RefusalGround(StrEnum):
+    """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on
+    readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+
+    POLICY = "policy"
+    DESCRIPTOR = "descriptor"
+    OWN = "own"
+
+
+class Awaited(WireModel):
+    """Curators of a round that may deliver yet: a bitmap over its roster."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8 + 1)]
+
+
+class Refusal(WireModel):
+    """Which of its curators a party keeps out of a round: a bitmap in the order of its run of
+    numbers, and how many on each ground."""
+
+    members: Annotated[Binary, Field(max_length=MAX_CURATORS // 8)]
+    grounds: Annotated[dict[RefusalGround, Annotated[int, Field(ge=1)]], Field(min_length=1)]

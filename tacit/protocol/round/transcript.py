@@ -1,0 +1,111 @@
+"""What is summed and how it is opened: manifest, commitments, reveals, and the transcript of all.
+
+Spec: aggregation, section 6.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tacit.crypto.signing import Signed
+from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
+from tacit.protocol.round.descriptor import Hash, RoundDescriptor, RoundId
+from tacit.protocol.round.verdicts import Verdict
+from tacit.query.words import MAX_AGGREGATORS, Identifier
+from tacit.wire import Binary, WireModel, require
+
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+"""A whole number in decimal digits, which JSON readers take for no float."""
+
+COMMITMENT_LABEL = "tacit commitment v1"
+
+
+class Manifest(WireModel):
+    """What is summed: the quorum (indices) and the intersection of its accepted sets.
+
+    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
+    a transcript could try guesses of who took part. Only manifests of an earlier version have none.
+    `parts`: in proved rounds those of hosts that are counted.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    quorum: tuple[int, ...]
+    members: Binary
+    count: Annotated[int, Field(ge=0)]
+    contributions: tuple[int, ...]
+    salt: Hash | None = None
+    parts: tuple[ProvedPart, ...] | None = None
+
+
+class ManifestRequest(WireModel):
+    """What the manifest follows from: every aggregator computes it. The coordinator forwards all
+    signed sets, in a proved round all verdicts (and no sets, or those that were verified). It gives
+    its own manifest, or what it knows alone, the `salt`, with the manifest's hash."""
+
+    manifest: Manifest | None = None
+    salt: Hash | None = None
+    manifest_hash: Hash | None = None
+    accepted: tuple[Signed[AcceptedSet], ...]
+    verdicts: tuple[Signed[Verdict], ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_manifest(self) -> ManifestRequest:
+        given = {self.manifest is None, self.salt is not None, self.manifest_hash is not None}
+        require(len(given) == 1, None, "either a manifest, or a salt and the manifest's hash")
+        return self
+
+
+class Commitment(WireModel):
+    """A hash that binds an aggregator to its partial sum before it sees the others'. `offset`: of a
+    proved round's total, per coordinate, in ring units; it follows from the manifest."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    manifest_hash: Hash
+    aggregator: Identifier
+    hash: Hash
+    offset: tuple[WholeNumber, ...] | None = None
+
+
+class RevealRequest(WireModel):
+    """The commitments of the manifest's whole quorum."""
+
+    commitments: tuple[Signed[Commitment], ...]
+
+
+class Reveal(WireModel):
+    """A partial sum: d ring words (in proved rounds field elements of 8 or 16 bytes),
+    little-endian, and the nonce of its commitment."""
+
+    aggregator: Identifier
+    nonce: Annotated[Binary, Field(min_length=32, max_length=32)]
+    partial: Binary
+
+
+class Transcript(WireModel):
+    """What anyone needs to check a released sum. The manifest's members are for the parties: here
+    is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
+    participants and contributions are those that every aggregator committed to.
+
+    Format 1, of an earlier version, gives the manifest's hash instead, which binds none of these.
+    """
+
+    format: Literal["tacit.transcript/1", "tacit.transcript/2"] = "tacit.transcript/2"
+    descriptor: Signed[RoundDescriptor]
+    manifest_hash: Hash | None = None
+    members_hash: Hash | None = None
+    quorum: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    participants: Annotated[int, Field(ge=0, lt=2**32)]
+    contributions: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    commitments: tuple[Signed[Commitment], ...]
+    reveals: tuple[Reveal, ...]
+
+    @model_validator(mode="after")
+    def _one_hash(self) -> Transcript:
+        first = self.format == "tacit.transcript/1"
+        fits = (self.manifest_hash is not None, self.members_hash is not None) == (first, not first)
+        require(fits, None, "manifest_hash in format 1, members_hash in format 2")
+        return self
