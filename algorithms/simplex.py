@@ -17,7 +17,7 @@ def on_simplex(values: Floats) -> Floats:
     falling = np.sort(values)[::-1]
     excess = np.cumsum(falling) - total
     place = np.arange(1, values.size + 1)
-    last = int(np.flatnonzero(falling * place > excess)[-1])
+    last = int(np.flatnonzero(falling * place >= excess)[-1])  # the first at least: total > 0
     found: Floats = np.maximum(values - excess[last] / (last + 1), 0.0)
     return found
 
@@ -31,9 +31,10 @@ def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
     place = np.arange(1, order.size + 1) - starts[group]
     running = np.cumsum(falling)
     excess = running - np.concatenate(([0.0], running))[starts][group] - totals[group]
-    lasting = np.bincount(group, falling * place > excess, totals.size).astype(np.int64)
+    lasting = np.bincount(group, falling * place >= excess, totals.size).astype(np.int64)
     level = np.zeros(totals.size)
-    held = np.flatnonzero(lasting)
+    held = np.unique(group)
+    lasting[held] = np.maximum(lasting[held], 1)  # so it is, but for rounding
     level[held] = excess[starts[held] + lasting[held] - 1] / lasting[held]
     found: Floats = np.maximum(values - level[owner], 0.0)
     found[totals[owner] <= 0] = 0.0

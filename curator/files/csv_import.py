@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import csv
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -214,13 +214,15 @@ class Import:
         rows = self._cells(lines)
         owners: list[int] = []
         kept: list[Kept] = []
+        pairs = [self._pair(cells) for _, cells in rows]
+        names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
+        known = self._intake.curators_of(
+            [self._whose(*each) for each in names.values()], self._caller
+        )
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
-        for number, cells in rows:
-            named = cells[self._at["curator"]] if "curator" in self._at else b""
-            device = cells[self._at["device"]] if "device" in self._at else b""
-            pair = (named, device)
+        for pair, (number, cells) in zip(pairs, rows, strict=True):
             if pair not in cache:
-                cache[pair] = self._who(named, device, number)
+                cache[pair] = self._who(*names[pair], number, known)
                 if cache[pair] is None:
                     continue
             who = cache[pair]
@@ -308,8 +310,7 @@ class Import:
 
     def _named(self, cells: Sequence[bytes]) -> str | None:
         """The curator that a row of the long layout names."""
-        named = cells[self._at["curator"]] if "curator" in self._at else b""
-        device = cells[self._at["device"]] if "device" in self._at else b""
+        named, device = self._pair(cells)
         name = named.decode("utf-8", "replace").strip()
         return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
 
@@ -338,17 +339,29 @@ class Import:
         assert self._header is not None
         if len(cells) < least:
             return len(cells) + 1, "the row is too short"
-        if any(cell.strip() for cell in cells[len(self._header) :]):
+        extra = cells[len(self._header) :]
+        if extra and any(cell.strip() for cell in extra):
             return len(self._header) + 1, "the row has more cells than the header"
         return None
 
-    def _who(self, named: bytes, device: bytes, number: int) -> tuple[int, str] | None:
-        name, meter = _name(named.strip()), _name(device.strip())
+    def _pair(self, cells: Sequence[bytes]) -> tuple[bytes, bytes]:
+        """What a row of the long layout calls its curator and its device."""
+        named = cells[self._at["curator"]] if "curator" in self._at else b""
+        return named, cells[self._at["device"]] if "device" in self._at else b""
+
+    def _whose(self, name: str | None, meter: str | None) -> str:
+        """The curator of a row by these names."""
+        return name or self._map.curator or meter or ""
+
+    def _who(
+        self, name: str | None, meter: str | None, number: int, known: Mapping[str, int]
+    ) -> tuple[int, str] | None:
         if name is None or meter is None:
             which = "curator" if name is None else "device"
             self.progress.error(number, self._at[which] + 1, NO_NAME)
             return None
-        owner = self._owner(name or self._map.curator or meter, number)
+        whose = self._whose(name, meter)
+        owner = known[whose] if whose in known else self._owner(whose, number)
         return None if owner is None else (owner, meter or name or "meter")
 
     def _owner(self, name: str, number: int) -> int | None:
@@ -381,13 +394,14 @@ class Import:
         order = np.lexsort((devices, times))
         columns = (times[order], devices[order], owners[order], values[order])
         try:
-            taken = await self._intake.store_rows(columns, self._map.register_name, self._map.unit)
+            found = await self._intake.store_columns(
+                columns, self._map.register_name, self._map.unit
+            )
         except BadItem as error:
             raise BadImport(error.detail, pointer=error.pointer) from None
-        found = Counter(status for _, status in taken)
         self.progress.duplicates += found[Status.DUPLICATE]
         self.progress.conflicts += found[Status.CONFLICT]
-        self.progress.accepted += int(times.size) - len(taken)
+        self.progress.accepted += found[Status.ACCEPTED]
 
 
 def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:

@@ -147,11 +147,10 @@ class FeedImport:
             count = int(lot.size)
             device, owner = (np.full(count, key, np.int64) for key in (place[1], place[0]))
             columns = (times[lot], device, owner, values[lot])
-            taken = await self._intake.store_rows(columns, part.register, part.unit)
-            found = Counter(status for _, status in taken)
+            found = await self._intake.store_columns(columns, part.register, part.unit)
             self.progress.duplicates += found[Status.DUPLICATE]
             self.progress.conflicts += found[Status.CONFLICT]
-            self.progress.accepted += count - len(taken)
+            self.progress.accepted += found[Status.ACCEPTED]
 
     async def _counters(
         self, part: Series, place: tuple[str, str], times: Ints, good: NDArray[np.bool_]

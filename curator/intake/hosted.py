@@ -48,6 +48,11 @@ class Hosted:
         found = self._curators.find(name)
         return None if found == ABSENT else found
 
+    def curators(self, names: Sequence[str]) -> dict[str, int]:
+        """The keys of those names that are hosted curators': for many, faster than one by one."""
+        found = self._curators.find_all(names).tolist()
+        return {name: key for name, key in zip(names, found, strict=True) if key != ABSENT}
+
     @property
     def only(self) -> str | None:
         """The name of the curator, where one alone is hosted."""

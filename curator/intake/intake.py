@@ -33,8 +33,9 @@ from curator.settings import CuratorSettings
 from curator.store import flow
 from curator.store import parties as party_store
 from curator.store import readings as store
+from curator.store.blocks import Columns
+from curator.store.bulk import insert_columns
 from curator.store.counters import Meter
-from curator.store.flow import Newest
 from curator.store.readings import KeptRegister, Row
 from tacit.randomness import SecureRandom
 from tacit.registers import Kind, mismatch
@@ -132,10 +133,19 @@ class Intake:
             raise UnknownCurator(pointer="/curator")
         return key, named
 
+    def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
+        """The keys of those of many names that `curator_of` would find for the caller."""
+        if not caller.has(Scope.OPERATOR):
+            names = [name for name in names if name == caller.subject]
+        return self.hosted.curators(names)
+
     def randoms(self, count: int) -> list[int]:
         """Random ids that fix the order of readings of one instant, once and for all."""
-        words: list[int] = (self._random.words(count) >> np.uint64(1)).tolist()
+        words: list[int] = self._words(count).tolist()
         return words
+
+    def _words(self, count: int) -> Ints:
+        return (self._random.words(count) >> np.uint64(1)).astype(np.int64)
 
     async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
         """Store a batch; one answer per item, after the commit. `BadItem`s among the raw items
@@ -177,7 +187,7 @@ class Intake:
                 for index, status in await self._write(transaction, fitting, devices, kept):
                     answers[index] = _answer(index, status)
             taken: dict[str, list[tuple[int, int]]] = {}
-            newest: dict[Newest, int] = {}
+            newest: dict[tuple[int, int, int], int] = {}
             for index, curator, device, item in parsed:
                 answer = answers[index]
                 assert answer is not None
@@ -187,12 +197,13 @@ class Intake:
                     sender = (kept[item.register].key, devices[curator, device], curator)
                     newest[sender] = max(item.time, newest.get(sender, item.time))
             outcomes = Counter(_outcome(answer) for answer in answers if answer is not None)
-            await flow.note(transaction, self._clock.now(), outcomes, newest)
+            latest = [(*sender, time) for sender, time in newest.items()]
+            await flow.note(transaction, self._clock.now(), outcomes, latest)
             for register, places in taken.items():
                 times, owners = zip(*places, strict=True)
                 late = await after_release(transaction, register, times, owners)
                 tally.update({(curator, REFRESHED): count for curator, count in late.items()})
-            await party_store.count_readings(transaction, _tallies(tally))
+            await party_store.count_readings(transaction, *_tallies(tally))
         self.hosted.remember(devices)
         return [answer for answer in answers if answer is not None]
 
@@ -262,62 +273,62 @@ class Intake:
         order = sorted(range(len(rows)), key=lambda i: rows[i][:3])
         taken = await store.insert_readings(transaction, [rows[i] for i in order])
         statuses = dict.fromkeys(range(len(rows)), Status.ACCEPTED)
+        corrected: list[Row] = []
         for position, same in sorted(taken):
             i = order[position]
             if same:
                 statuses[i] = Status.DUPLICATE
             elif i in corrections:
-                await store.replace_reading(transaction, rows[i])
+                corrected.append(rows[i])
             else:
                 statuses[i] = Status.CONFLICT
+        await store.replace_readings(transaction, corrected)
         return [(indices[i], status) for i, status in statuses.items()]
 
-    async def store_rows(
+    async def store_columns(
         self,
         columns: tuple[Ints, Ints, Ints, Ints],
         register: str,
         unit: str,
-    ) -> list[tuple[int, Status]]:
+    ) -> Counter[Status]:
         """Bulk: (times, device keys, curator keys, quantities) of one register and unit, sorted by
-        time and device. Answers the positions that were not new; all others are accepted. Raises
-        BadItem if the unit is not one of the register."""
-        times, devices, owners, quantities = (column.tolist() for column in columns)
-        async with self._store.begin(large=len(times) >= LARGE_ROWS) as transaction:
+        time and device. Answers how many were new, and how many not. Raises BadItem if the unit is
+        not one of the register."""
+        times, devices, owners, quantities = columns
+        async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
             kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
             suits(mismatch(register, unit, kept[register].base))
             key = kept[register].key
-            randoms = self.randoms(len(times))
-            rows: list[Row] = [
-                (key, time, device, owner, quantity, random, None)
-                for time, device, owner, quantity, random in zip(
-                    times, devices, owners, quantities, randoms, strict=True
-                )
-            ]
-            taken = await store.insert_readings(transaction, rows)
-            tally: Counter[tuple[int, str]] = Counter()
-            for owner, count in Counter(owners).items():
-                tally[owner, "accepted"] = count
-            for position, same in taken:
-                tally[owners[position], "accepted"] -= 1
-                tally[owners[position], "duplicates" if same else "conflicts"] += 1
-            old = {position for position, _ in taken}
-            new = [position for position in range(len(times)) if position not in old]
-            late = await after_release(
-                transaction, register, [times[i] for i in new], [owners[i] for i in new]
+            randoms = self._words(times.size)
+            found = await insert_columns(
+                transaction, key, Columns(times, devices, owners, quantities, randoms)
             )
-            tally.update({(owner, REFRESHED): count for owner, count in late.items()})
-            await party_store.count_readings(transaction, _tallies(tally))
-            outcomes = Counter(
-                {
-                    Status.ACCEPTED.value: len(new),
-                    Status.DUPLICATE.value: sum(same for _, same in taken),
-                    Status.CONFLICT.value: sum(not same for _, same in taken),
-                }
-            )
-            # Rows are sorted by time: the last of a device is its newest.
-            newest = {(key, row[2], row[3]): row[1] for row in rows}
-            await flow.note(transaction, self._clock.now(), outcomes, newest)
-        return [(i, Status.DUPLICATE if same else Status.CONFLICT) for i, same in taken]
+            conflicts = ~found.stored & ~found.same
+            outcomes = {
+                Status.ACCEPTED: found.stored,
+                Status.DUPLICATE: found.same,
+                Status.CONFLICT: conflicts,
+            }
+            keys, place = np.unique(owners, return_inverse=True)
+            counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
+            for status, members in outcomes.items():
+                column = party_store.COUNTS.index(TALLIES[status])
+                counts[:, column] = np.bincount(place[members], minlength=keys.size)
+            new = found.stored
+            late = await after_release(transaction, register, times[new], owners[new])
+            for owner, count in late.items():
+                column = party_store.COUNTS.index(REFRESHED)
+                counts[np.searchsorted(keys, owner), column] = count
+            await party_store.count_readings(transaction, keys, counts)
+            totals = Counter({status: int(members.sum()) for status, members in outcomes.items()})
+            # They are sorted by time: the last of a device is its newest.
+            _, last = np.unique(devices[::-1], return_index=True)
+            last = times.size - 1 - last
+            sent = (each[last].tolist() for each in (devices, owners, times))
+            newest = [(key, *each) for each in zip(*sent, strict=True)]
+            words = {status.value: count for status, count in totals.items()}
+            await flow.note(transaction, self._clock.now(), words, newest)
+        return totals
 
     async def count_rejected(self, found: Counter[int], rows: int) -> None:
         """Add rejections of an import to what owners see, by curator, and all its `rows` that were
@@ -325,10 +336,11 @@ class Intake:
         if not rows:
             return
         async with self._store.begin() as transaction:
-            await party_store.count_readings(
-                transaction, [{"key": key, "rejected": count} for key, count in found.items()]
+            rejections = Counter(
+                {(key, TALLIES[Status.REJECTED]): count for key, count in found.items()}
             )
-            await flow.note(transaction, self._clock.now(), {flow.IN_A_FILE: rows}, {})
+            await party_store.count_readings(transaction, *_tallies(rejections))
+            await flow.note(transaction, self._clock.now(), {flow.IN_A_FILE: rows}, ())
 
     async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""
@@ -360,8 +372,10 @@ def _outcome(answer: Answer) -> str:
     return rejected_because or answer.status.value
 
 
-def _tallies(found: Counter[tuple[int, str]]) -> list[dict[str, int]]:
-    grouped: dict[int, dict[str, int]] = {}
+def _tallies(found: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
+    """Curator keys, ascending, and what to add to each of their counts."""
+    keys = np.unique(np.array([key for key, _ in found], np.int64))
+    counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
     for (key, name), count in found.items():
-        grouped.setdefault(key, {"key": key})[name] = count
-    return list(grouped.values())
+        counts[np.searchsorted(keys, key), party_store.COUNTS.index(name)] += count
+    return keys, counts

@@ -30,13 +30,16 @@ def _register(descriptor: str) -> str:
 
 
 async def after_release(
-    transaction: Transaction, register: str, times: Sequence[int], owners: Sequence[int]
+    transaction: Transaction,
+    register: str,
+    times: Sequence[int] | Ints,
+    owners: Sequence[int] | Ints,
 ) -> Counter[int]:
     """How many of these readings are in a window that their curator has contributed before.
 
     `times`: microseconds since 1970; `owners`: curator keys, one each.
     """
-    if not times:
+    if not len(times):
         return Counter()
     at, keys = np.array(times, np.int64), np.array(owners, np.int64)
     first, last = (from_epoch_microseconds(int(value)) for value in (at.min(), at.max()))

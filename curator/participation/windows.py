@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from common.runtime.clock import epoch_microseconds
 from common.store.together import Together
 from common.store.transactions import LARGE_ROWS, Database, Transaction
+from curator.store import blocks
 from curator.store import readings as store
 from curator.store.parties import hosted_curators
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -173,7 +174,7 @@ async def _sources(
     """What several rounds request; a window that they share is looked up once."""
     hosted = await hosted_curators(transaction)
     registers: dict[tuple[str, str], int | None] = {}
-    pages: dict[tuple[int, int, int], Sequence[store.WindowPage]] = {}
+    pages: dict[tuple[int, int, int], tuple[Sequence[store.WindowPage], int]] = {}
     found = []
     for descriptor in descriptors:
         query, instants = descriptor.query, _instants(descriptor.window)
@@ -184,13 +185,16 @@ async def _sources(
         own: Sequence[store.WindowPage] = ()
         numbers = 0
         if register is not None and reads_vectors(query):
-            numbers = dimension(query) * await store.count(transaction, register, *instants)
+            numbers = dimension(query) * await store.count_rows(transaction, register, *instants)
         elif register is not None:
             place = register, *instants
             if place not in pages:
-                pages[place] = await store.window_pages(transaction, *place)
-            own = pages[place]
-            numbers = len(own) * store.WINDOW_PAGE
+                pages[place] = (
+                    await store.window_pages(transaction, *place),
+                    await blocks.count(transaction, *place),
+                )
+            own, in_blocks = pages[place]
+            numbers = len(own) * store.WINDOW_PAGE + in_blocks
         reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
         rows = max(hosted, numbers - store.WINDOW_PAGE)
         found.append(ReadingSource(query, descriptor.window, register, own, reach, rows))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import text
 
 from common.store.transactions import Transaction
+from curator.store import blocks
 from curator.store.readings import Row
 
 Total = tuple[int, int, int | None]
@@ -55,6 +56,7 @@ async def put_totals(transaction: Transaction, totals: Sequence[tuple[Meter, Tot
 async def put_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
     """Store derived readings, replacing earlier ones; the random id, so the order, stays."""
     if rows:
+        await blocks.take_out(transaction, [row[:3] for row in rows])
         names = ("register", "time", "device", "curator", "quantity", "random", "vector")
         found = [dict(zip(names, row, strict=True)) for row in rows]
         await transaction.execute(_PUT_READING, found)

@@ -4,15 +4,19 @@ values."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Row, delete, func, select, text
 
+from common.arrays import grown
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
+from curator.store import blocks
 from curator.store.tables import (
     curators,
     devices,
@@ -25,8 +29,8 @@ from curator.store.tables import (
 HOUR_US: Final = 3_600 * 10**6
 IN_A_FILE: Final = "rejected_in_a_file"
 """The outcome of a file's rows whose errors the import itself lists."""
-Newest = tuple[int, int, int]
-"""register, device, curator."""
+Newest = tuple[int, int, int, int]
+"""register, device, curator, time."""
 _ADD: Final = text(
     "INSERT INTO intake_hour (hour, outcome, count) VALUES (:hour, :outcome, :count) "
     "ON CONFLICT (hour, outcome) DO UPDATE SET count = intake_hour.count + excluded.count"
@@ -44,7 +48,7 @@ async def note(
     transaction: Transaction,
     now: datetime,
     outcomes: Mapping[str, int],
-    newest: Mapping[Newest, int],
+    newest: Iterable[Newest],
 ) -> None:
     """Add the outcomes of a batch to those of this hour, and keep its newest reading of each
     device. In an order of their own: everybody locks rows in the same one."""
@@ -56,9 +60,9 @@ async def note(
     ]
     if counted:
         await transaction.execute(_ADD, counted)
-    if newest:
+    rows = sorted(newest)
+    if rows:
         # On the driver, as readings are: the toolkit would cost more than the database.
-        rows = [(*sender, time) for sender, time in sorted(newest.items())]
         put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
         await transaction.on_driver(partial(put, rows=rows))
 
@@ -152,17 +156,45 @@ async def present(
     """(period, how many devices have a reading in it) of the periods that have any; a period is
     its number since 1970, `span` in microseconds."""
     period = (readings.c.time // period_us).label("period")
-    query = (
-        select(period, func.count(readings.c.device.distinct()))
-        .where(
-            readings.c.register == register, readings.c.time >= span[0], readings.c.time < span[1]
-        )
-        .group_by(period)
-        .order_by(period)
-    )
+    inside = [
+        readings.c.register == register,
+        readings.c.time >= span[0],
+        readings.c.time < span[1],
+    ]
     if curator is not None:
-        query = query.where(readings.c.curator == curator)
-    return [(int(row[0]), int(row[1])) for row in await transaction.execute(query)]
+        inside.append(readings.c.curator == curator)
+    query = select(period, func.count(readings.c.device.distinct())).where(*inside)
+    rows = await transaction.execute(query.group_by(period).order_by(period))
+    counts = {int(row[0]): int(row[1]) for row in rows}
+    owners = (0, blocks.AFTER_ALL) if curator is None else (curator, curator + 1)
+    async for number, there in _in_blocks(transaction, register, period_us, span, owners):
+        if number in counts:  # a device may have both
+            own = (*inside, period == number)
+            found = await transaction.execute(select(readings.c.device).distinct().where(*own))
+            there = np.union1d(there, np.array(found.scalars().all(), np.int64))
+        counts[number] = there.size
+    return sorted(counts.items())
+
+
+async def _in_blocks(
+    transaction: Transaction,
+    register: int,
+    period_us: int,
+    span: tuple[int, int],
+    owners: tuple[int, int],
+) -> AsyncIterator[tuple[int, NDArray[np.int64]]]:
+    """The periods with readings in blocks, and the devices of these."""
+    current, there = 0, np.zeros(0, np.bool_)
+    async for time, senders in blocks.senders(transaction, register, span, owners):
+        number = time // period_us
+        if number != current:
+            if there.any():
+                yield current, np.flatnonzero(there)
+            current, there = number, np.zeros_like(there)
+        there = grown(there, int(senders[-1]) + 1)
+        there[senders] = True
+    if there.any():
+        yield current, np.flatnonzero(there)
 
 
 async def newest_of(transaction: Transaction, keys: Sequence[int]) -> dict[int, int]:

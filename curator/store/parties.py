@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
 
 from common.store.database import exclusive
@@ -19,13 +21,18 @@ from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
 
+Ints = NDArray[np.int64]
 ENROLLING, ACTIVE = "enrolling", "active"
 # Asked for every party of a round: made once, and so compiled once.
 _OWN_POLICIES: Final = select(curators.c.key, curators.c.policy, curators.c.owner_policy).where(
     curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), OWN_POLICY
 )
-
-
+COUNTS: Final = ("accepted", "duplicates", "conflicts", "rejected", "refreshed")
+_COUNT: Final = (
+    update(curators)
+    .where(curators.c.key >= bindparam("first"), curators.c.key <= bindparam("last"))
+    .values({name: curators.c[name] + bindparam(f"more_{name}") for name in COUNTS})
+)
 _SPEAKS: Final = (
     parties.c.state == ACTIVE,
     parties.c.coordinator_token.is_not(None),
@@ -545,17 +552,24 @@ async def own_policies(
     return [(row.key, row.policy, row.owner_policy) for row in rows]
 
 
-async def count_readings(transaction: Transaction, tallies: Sequence[dict[str, int]]) -> None:
-    """Add to the counts that a curator's owner sees: `key`, `accepted`, ... per curator."""
-    if not tallies:
+async def count_readings(transaction: Transaction, keys: Ints, counts: Ints) -> None:
+    """Add to the counts that a curator's owner sees. `keys`: of curators, ascending, each once;
+    `counts`: a row for each, with a column for each of `COUNTS`."""
+    if not keys.size:
         return
-    names = ("accepted", "duplicates", "conflicts", "rejected", "refreshed")
+    # Neighbours with the same counts, as most of an import are, take one statement.
+    begins = np.concatenate(
+        ([True], (np.diff(keys) != 1) | (counts[1:] != counts[:-1]).any(axis=1))
+    )
+    first = np.flatnonzero(begins)
+    last = np.append(first[1:], keys.size) - 1
+    names = [f"more_{name}" for name in COUNTS]
     await transaction.execute(
-        update(curators)
-        .where(curators.c.key == bindparam("of"))
-        .values({name: curators.c[name] + bindparam(f"more_{name}") for name in names}),
+        _COUNT,
         [
-            {"of": tally["key"], **{f"more_{name}": tally.get(name, 0) for name in names}}
-            for tally in tallies
+            {"first": begin, "last": end, **dict(zip(names, more, strict=True))}
+            for begin, end, more in zip(
+                keys[first].tolist(), keys[last].tolist(), counts[first].tolist(), strict=True
+            )
         ],
     )

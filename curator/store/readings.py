@@ -1,4 +1,4 @@
-"""Readings and counters: bulk inserts and range scans on the raw driver.
+"""Readings: bulk inserts and range scans of rows on the raw driver, and those in blocks with them.
 
 Rows go straight between the driver and numpy: the toolkit's row objects would cost more than the
 database. An insert never replaces; an earlier row is recognised by its random id.
@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, Select, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, select, update
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
+from curator.store import blocks
 from curator.store.pages import PAGE, columns
 from curator.store.tables import curators, devices, readings, registers
 from tacit.registers import REGISTERS
@@ -45,6 +46,9 @@ _INSERT = (
 _REGISTER = select(registers.c.key).where(
     registers.c.name == bindparam("name"), registers.c.base == bindparam("base")
 )
+_DEVICES_OF = select(devices.c.key, devices.c.curator, devices.c.id).where(
+    devices.c.curator.in_(bindparam("owners", expanding=True))
+)
 _PLACES = (
     select(readings.c.time, readings.c.device)
     .where(readings.c.register == bindparam("of_register"))
@@ -57,6 +61,16 @@ _AFTER_TIMES = _PLACES.where(
 )
 _AFTER_DEVICES = _PLACES.where(
     readings.c.time == bindparam("at"), readings.c.device >= bindparam("first")
+)
+
+_REPLACE = (
+    update(readings)
+    .where(
+        readings.c.register == bindparam("of_register"),
+        readings.c.time == bindparam("at"),
+        readings.c.device == bindparam("of_device"),
+    )
+    .values(quantity=bindparam("quantity"), vector=bindparam("vector"))
 )
 
 
@@ -136,20 +150,28 @@ async def add_devices(
     known: dict[tuple[int, str], int] = {}
     owners = list({curator for curator, _ in wanted})
     for start in range(0, len(owners), 500):
-        rows = await transaction.execute(
-            select(devices).where(devices.c.curator.in_(owners[start : start + 500]))
-        )
-        known |= {(row.curator, row.id): row.key for row in rows}
+        some = {"owners": owners[start : start + 500]}
+        rows = (await transaction.execute(_DEVICES_OF, some)).all()
+        known |= {(curator, name): number for number, curator, name in rows}
     result: dict[tuple[int, str], int] = {}
     fresh = []
     for pair in dict.fromkeys(wanted):
         if pair not in known:
             known[pair], key = key, key + 1
-            fresh.append({"key": known[pair], "curator": pair[0], "id": pair[1]})
+            fresh.append((known[pair], *pair))
         result[pair] = known[pair]
     if fresh:
-        await transaction.execute(insert(devices), fresh)
+        put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
+        await transaction.on_driver(partial(put, rows=fresh))
     return result
+
+
+def _put_sqlite(driver: sqlite3.Connection, rows: Sequence[tuple[int, int, str]]) -> None:
+    driver.executemany("INSERT INTO device (key, curator, id) VALUES (?, ?, ?)", rows)
+
+
+async def _put_postgresql(driver: Any, rows: Sequence[tuple[int, int, str]]) -> None:
+    await driver.copy_records_to_table("device", records=rows, columns=["key", "curator", "id"])
 
 
 # --- readings ------------------------------------------------------------------------------------
@@ -157,9 +179,22 @@ async def add_devices(
 
 async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list[tuple[int, bool]]:
     """Store rows; answers (index, same content) of those whose key was taken, the rest is new."""
-    insert_into = _insert_postgresql if transaction.dialect.name == "postgresql" else _insert_sqlite
-    found = await transaction.on_driver(partial(insert_into, rows=rows))
-    return [(int(i), bool(same)) for i, same in found]
+    # No key of the database spans rows and blocks: on PostgreSQL writers would not see each other.
+    await exclusive(transaction, "readings")
+    held = await blocks.quantities(transaction, [row[:3] for row in rows])
+    free = [i for i, row in enumerate(rows) if row[:3] not in held] if held else range(len(rows))
+    answers = [
+        (i, row[6] is None and held[row[:3]] == row[4])
+        for i, row in enumerate(rows)
+        if row[:3] in held
+    ]
+    if free:
+        postgresql = transaction.dialect.name == "postgresql"
+        insert_into = _insert_postgresql if postgresql else _insert_sqlite
+        new = [rows[i] for i in free] if held else rows
+        found = await transaction.on_driver(partial(insert_into, rows=new))
+        answers += [(free[int(i)], bool(same)) for i, same in found]
+    return sorted(answers)
 
 
 def _insert_sqlite(driver: sqlite3.Connection, rows: Sequence[Row]) -> list[tuple[Any, Any]]:
@@ -208,25 +243,24 @@ async def _insert_postgresql(driver: Any, rows: Sequence[Row]) -> list[tuple[Any
     return found
 
 
-async def replace_reading(transaction: Transaction, row: Row) -> None:
-    """Give a stored reading another content; its random id, hence its order, stays."""
+async def replace_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
+    """Give stored readings other contents, one after the other; their random ids, hence their
+    order, stay."""
+    if not rows:
+        return
+    await blocks.take_out(transaction, [row[:3] for row in rows])
     await transaction.execute(
-        update(readings)
-        .where(
-            readings.c.register == row[0], readings.c.time == row[1], readings.c.device == row[2]
-        )
-        .values(quantity=row[4], vector=row[6])
-    )
-
-
-async def remove_reading(transaction: Transaction, register: int, time: int, device: int) -> None:
-    """Drop a derived reading."""
-    await transaction.execute(
-        delete(readings).where(
-            readings.c.register == register,
-            readings.c.time == time,
-            readings.c.device == device,
-        )
+        _REPLACE,
+        [
+            {
+                "of_register": row[0],
+                "at": row[1],
+                "of_device": row[2],
+                "quantity": row[4],
+                "vector": row[6],
+            }
+            for row in rows
+        ],
     )
 
 
@@ -252,7 +286,7 @@ class WindowPage:
 async def window_pages(
     transaction: Transaction, register: int, start: int, end: int
 ) -> list[WindowPage]:
-    """A window cut into pages of at most `WINDOW_PAGE` readings, whosever they are."""
+    """A window cut into pages of at most `WINDOW_PAGE` rows, whosever they are."""
     pages: list[WindowPage] = []
     while start < end:
         inside = {"of_register": register, "start": start, "end": end}
@@ -275,8 +309,8 @@ async def window_pages(
     return pages
 
 
-async def count(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings a window has, whosever they are."""
+async def count_rows(transaction: Transaction, register: int, start: int, end: int) -> int:
+    """How many readings of a window are rows, as all vectors are, whosever they are."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
     found = await transaction.execute(select(func.count()).where(*inside))
     number: int = found.scalar_one()
@@ -297,7 +331,11 @@ async def lengths(
             readings.c.curator == curator,
         )
     )
-    return {None if size is None else size // 8 for size in found.scalars()}
+    sizes = {None if size is None else size // 8 for size in found.scalars()}
+    own = blocks.senders(transaction, register, (start, end), (curator, curator + 1))
+    async for _ in own:
+        return sizes | {None}
+    return sizes
 
 
 async def _after_a_page(
@@ -317,7 +355,7 @@ async def window(
     timed: bool,
 ) -> tuple[Ints, ...]:
     """Curators and quantities of a window's scalar readings, in any order; `timed` adds times and
-    random ids. `curators`: half-open range of keys."""
+    random ids. `pages`: of the window, one after the other; `curators`: half-open range of keys."""
     names = ("curator", "quantity", "time", "random") if timed else ("curator", "quantity")
     page_of = _page_postgresql if transaction.dialect.name == "postgresql" else _page
     columns: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in names]
@@ -332,10 +370,17 @@ async def window(
         )
         for column, part in zip(columns, found, strict=True):
             column.append(part)
+    if pages:
+        span = pages[0].start, pages[-1].end
+        inside = await blocks.window(transaction, register, span, curators, timed=timed)
+        for column, part in zip(columns, inside, strict=True):
+            column.append(part)
     whole = []
     for column in columns:  # the parts of one are free before the next is put together
-        whole.append(np.concatenate(column))
+        parts = [part for part in column if part.size] or column[:1]
+        whole.append(parts[0] if len(parts) == 1 else np.concatenate(parts))
         column.clear()
+        del parts
     return tuple(whole)
 
 

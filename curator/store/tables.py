@@ -139,6 +139,25 @@ readings = Table(
     Column("vector", LargeBinary, nullable=True),
     sqlite_with_rowid=False,
 )
+reading_blocks = Table(
+    "reading_block",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("register", Integer, nullable=False),
+    Column("time", BigInteger, nullable=False),
+    Column("first_device", Integer, nullable=False),
+    Column("last_device", Integer, nullable=False),
+    Column("first_curator", Integer, nullable=False),
+    Column("last_curator", Integer, nullable=False),
+    Column("readings", Integer, nullable=False),
+    Column("curators", LargeBinary, nullable=False),
+    Column("quantities", LargeBinary, nullable=False),
+    Column("devices", LargeBinary, nullable=False),
+    Column("randoms", LargeBinary, nullable=False),
+    Index("ix_reading_block_place", "register", "time", "first_device", "last_device"),
+)
+"""Readings of many devices at one instant (`curator.store.blocks`). The columns that a sum needs
+come first: SQLite reads a row's long values from the first on."""
 counters = Table(
     "counter",
     metadata,

@@ -164,6 +164,15 @@ def test_the_nearest_point_of_the_simplex(values: list[float]) -> None:
     assert np.square(found - given_).sum() <= nearest + 1e-6
 
 
+def test_a_total_that_rounding_hides() -> None:
+    """It is above 0, and too small to change the largest number."""
+    values = np.array([-3.0, 3.0, 1e-20])
+    assert on_simplex(values).tolist() == [0, 0, 0]
+    owner = np.array([0, 0, 0, 2])
+    found = on_simplices(np.append(values, 1.0), owner, np.array([1e-20, 5.0, 4.0]))
+    assert found.tolist() == [0, 0, 0, 4]
+
+
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-50, 50)), max_size=40))
 @settings(deadline=None)
 def test_several_simplices_are_each_its_own(drawn: list[tuple[int, float]]) -> None:

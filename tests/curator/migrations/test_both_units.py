@@ -34,6 +34,7 @@ async def as_before(transaction: Transaction) -> None:
         "intake_hour",
         "newest_reading",
         "party_identity",
+        "reading_block",
     ):
         await transaction.execute(text(f"DROP TABLE {name}"))
     await transaction.execute(text("ALTER TABLE round DROP COLUMN expired"))

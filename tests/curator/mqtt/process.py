@@ -1,4 +1,4 @@
-"""A real curator process beside a broker, to be killed and started again."""
+"""A real curator process, beside a broker or without, to be killed and started again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ READY_S = 60.0
 class Process:
     """One curator service; `kill` is SIGKILL."""
 
-    def __init__(self, folder: Path, database_url: str, broker_port: int, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, database_url: str, broker_port: int | None, **settings: str
+    ) -> None:
         self.port = free_port()
         self._environment = {
             **os.environ,
@@ -32,10 +34,11 @@ class Process:
             "TACIT_PORT": str(self.port),
             "TACIT_PARTICIPATE": "false",
             "TACIT_LOG_LEVEL": "error",
-            "TACIT_MQTT_HOST": "127.0.0.1",
-            "TACIT_MQTT_PORT": str(broker_port),
             **settings,
         }
+        if broker_port is not None:
+            self._environment["TACIT_MQTT_HOST"] = "127.0.0.1"
+            self._environment["TACIT_MQTT_PORT"] = str(broker_port)
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -45,7 +48,7 @@ class Process:
         return self._child.pid
 
     def start(self) -> None:
-        """Start, and wait until it has its broker."""
+        """Start, and wait until it is ready: with a broker, connected to it."""
         self._child = subprocess.Popen(
             [sys.executable, "-m", "curator"], env=self._environment, cwd=ROOT
         )
