@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import BindParameter, Integer, Row, bindparam, func, insert, or_, select, update
 
 from common.store.erasure import to_erase
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_BYTES, Transaction
 from curator.store.tables import contributions, debits, outbox, rounds
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor
@@ -394,6 +394,7 @@ def _contribution(row: Row[Any]) -> ContributionRow:
 
 async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
     """Put sealed bytes into the outbox, in the transaction of their debits."""
+    written = sum(len(item.body) for item in items)
     await transaction.execute(
         _ADD_SEALED,
         [
@@ -407,6 +408,7 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
             }
             for item in items
         ],
+        large=written >= LARGE_BYTES,
     )
 
 
