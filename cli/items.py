@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from cli.context import Answer, at_curator, errors, say
 from tacit import Client
+
+TIMED: Final = "each with a time"
+UNTIMED: Final = "without times: in no window"
 
 app = typer.Typer(no_args_is_help=True, help="Sequences and sets of items of your own curators.")
 
@@ -41,7 +44,8 @@ def import_items(
         Form,
         typer.Option(
             "--format",
-            help="A record a line: ids between blanks, JSON (a list, or items and time), or SPMF.",
+            help="A record a line: ids between blanks, JSON (a list, or items and time), or SPMF. "
+            "Only JSON has times; jobs over a window count records with a time.",
         ),
     ] = Form.TEXT,
     name: NameOption = "records",
@@ -55,9 +59,9 @@ def import_items(
         )
 
     def human() -> None:
-        timed = ", each with a time" if answer["timed"] else ""
+        timed = TIMED if answer["timed"] else UNTIMED
         told = f"{answer['records']} records of {answer['items']} different items"
-        say(f"  {answer['name']}: {told}{timed}")
+        say(f"  {answer['name']}: {told}, {timed}")
 
     return Answer(answer, human)
 
@@ -70,7 +74,8 @@ def list_items(client: Client, kind: KindArgument, curator: CuratorArgument) -> 
 
     def human() -> None:
         for table in answer["tables"]:
-            say(f"  {table['name']}: {table['records']} records")
+            timed = TIMED if table["timed"] else UNTIMED
+            say(f"  {table['name']}: {table['records']} records, {timed}")
 
     return Answer(answer, human)
 

@@ -159,7 +159,7 @@ class NotInRound(RoundRefused):
 
 class NotConcerned(RoundRefused):
     name = "not_concerned"
-    title = "The round sums a group that the curator is not in"
+    title = "The round sums a group, or those that began a job, and the curator is not among them"
 
 
 class OpenedBeforeRestore(RoundRefused):

@@ -1,10 +1,12 @@
 """Routes of rounds. Each parses, calls one function of the domain, and answers.
 
-A transition's answer is the stored one, byte for byte.
+A transition's answer is the stored one, byte for byte. Those that every round needs are answered
+before the framework's router, which describes them (`common.web.direct`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
@@ -17,8 +19,11 @@ from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.steps import RoundSteps, take_all
 from aggregator.web import Coordinator, Watcher
+from common.web.auth import authenticate
 from common.web.bodies import gives, gives_each, gives_octets, takes, takes_octets
-from common.web.parts import part
+from common.web.direct import Answer, answer_directly
+from common.web.parts import part, part_of
+from common.web.tokens import Scope
 from common.web.wire import (
     content_type,
     encode,
@@ -144,8 +149,6 @@ def add_rounds(app: FastAPI) -> None:
         asked = await read_body(request, FreezeRequest) if await request.body() else None
         return json_response(*await steps.freeze(round_id, asked))
 
-    _add_verification(app)
-
     @app.post(
         "/v1/rounds/{round_id}/commitment",
         **gives(Signed[Commitment]),
@@ -172,6 +175,35 @@ def add_rounds(app: FastAPI) -> None:
     ) -> Response:
         body = await read_body(request, RevealRequest)
         return json_response(*await steps.reveal(round_id, body))
+
+    answer_directly(
+        app,
+        {
+            "/v1/rounds": _by_coordinator(open_round),
+            "/v1/rounds/steps": _by_coordinator(take_round_steps),
+            "/v1/rounds/{round_id}/freeze": _by_coordinator(freeze_round),
+            "/v1/rounds/{round_id}/commitment": _by_coordinator(commit_round),
+            "/v1/rounds/{round_id}/reveal": _by_coordinator(reveal_round),
+        },
+    )
+    _add_verification(app)
+    _add_ends(app)
+
+
+def _by_coordinator(route: Callable[..., Awaitable[Response]]) -> Answer:
+    """A route of the coordinator's, with what the framework would pass to it."""
+
+    async def answered(request: Request) -> Response:
+        caller = await authenticate(request)
+        caller.demand(Scope.COORDINATOR)
+        steps = part_of(request.app, RoundSteps)
+        return await route(request, **request.path_params, steps=steps, _=caller)
+
+    return answered
+
+
+def _add_ends(app: FastAPI) -> None:
+    """The end without a sum, the seal of a transcript, and where a round stands."""
 
     @app.post(
         "/v1/rounds/{round_id}/abort",

@@ -33,6 +33,7 @@ _PARTS = select(*_PLACE).where(
     batches.c.host.in_(bindparam("hosts", expanding=True)),
 )
 _ADD = insert(pieces).returning(pieces.c.id)
+_ADD_BATCHES = insert(batches)
 _OF_ROUND = select(*_PLACE).where(batches.c.round == bindparam("round_key")).order_by(batches.c.id)
 _NUMBERS = (
     select(pieces.c.id, pieces.c.numbers)
@@ -133,7 +134,7 @@ async def add_batches(
         }
         for row, body in received
     ]
-    await transaction.execute(insert(batches), rows)
+    await transaction.execute(_ADD_BATCHES, rows)
 
 
 async def batch_parts(

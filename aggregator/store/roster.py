@@ -239,21 +239,24 @@ async def list_parties(
     return [dict(row._mapping) for row in await transaction.execute(query)]
 
 
+_SENDERS = (
+    select(tokens.c.hash, tokens.c.expires, parties, *_KEY)
+    .join(parties, parties.c.id == tokens.c.subject)
+    .join(party_keys, party_keys.c.party == parties.c.key)
+    .where(
+        tokens.c.hash.in_(bindparam("hashes", expanding=True)),
+        tokens.c.scopes == Scope.CURATOR.value,
+        tokens.c.revoked.is_(None),
+        parties.c.left.is_(None),
+    )
+)
+
+
 async def senders(
     transaction: Transaction, token_hashes: Sequence[str]
 ) -> dict[str, tuple[Party, datetime | None]]:
     """The active party that each valid curator token belongs to, and when the token expires."""
-    found = await transaction.execute(
-        select(tokens.c.hash, tokens.c.expires, parties, *_KEY)
-        .join(parties, parties.c.id == tokens.c.subject)
-        .join(party_keys, party_keys.c.party == parties.c.key)
-        .where(
-            tokens.c.hash.in_(token_hashes),
-            tokens.c.scopes == Scope.CURATOR.value,
-            tokens.c.revoked.is_(None),
-            parties.c.left.is_(None),
-        )
-    )
+    found = await transaction.execute(_SENDERS, {"hashes": token_hashes})
     result: dict[str, tuple[Party, datetime | None]] = {}
     for row in found:
         known = result.get(row.hash)

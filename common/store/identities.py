@@ -11,10 +11,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
-from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text, insert, select, update
+from sqlalchemy import (
+    Column,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    insert,
+    select,
+    update,
+)
 
 from common.store.columns import Instant
 from common.store.database import exclusive
@@ -116,8 +127,13 @@ def identity_table(metadata: MetaData) -> Table:
 
 async def identities(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
     """All of them, the one of now last."""
-    found = await transaction.execute(select(table).order_by(table.c.serial))
+    found = await transaction.execute(_all_of(table))
     return tuple(_identity(row) for row in found)
+
+
+@cache
+def _all_of(table: Table) -> Select[Any]:
+    return select(table).order_by(table.c.serial)
 
 
 async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:

@@ -26,7 +26,12 @@ class PostgresqlTransaction(Transaction):
         return self._connection.dialect
 
     async def execute(
-        self, statement: Executable, parameters: Parameters = None, /
+        self,
+        statement: Executable,
+        parameters: Parameters = None,
+        /,
+        *,
+        large: bool = False,  # noqa: ARG002
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1

@@ -60,8 +60,8 @@ class _Shape:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """What is known of a statement. `constants`: the values that are part of it; `lists`: its
-    parameters that are lists; `binds`: what makes of a parameter, or of each in its list, what the
+    """What is known of a statement. `constants`: the values that are part of it; `lists`: those of
+    its values that are lists; `binds`: what makes of a value, or of each in its list, what the
     driver takes; `processors`: what makes the values of a row."""
 
     compiled: SQLCompiler
@@ -106,7 +106,7 @@ class _Prepared:
         return found
 
     def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
-        lengths = tuple(len(parameters[name]) for name in self.lists)
+        lengths = tuple(len(parameters[name]) for name in self.lists if name in parameters)
         known = self.shapes.get(lengths)
         if known is None:
             if len(self.shapes) >= _SHAPES:
@@ -180,21 +180,21 @@ class Statements:
             not isinstance(compiled, SQLCompiler)
             or compiled.prefetch
             or compiled.escaped_bind_names
+            or compiled.literal_execute_params
             or (several and columns)
             or len(keys) != len(columns)
-            or any(bind.callable is not None for bind in compiled.binds.values())
+            or any(bind.callable is not None for bind in compiled.bind_names)
         ):
             return None
-        lists = tuple(sorted(name for name, bind in compiled.binds.items() if bind.expanding))
-        if not names.issuperset(lists):
-            return None
+        binds = {name: bind for bind, name in compiled.bind_names.items()}
+        lists = tuple(sorted(name for name, bind in binds.items() if bind.expanding))
         return _Prepared(
             compiled,
-            {name: bind.value for name, bind in compiled.binds.items() if name not in names},
+            {name: bind.value for name, bind in binds.items() if name not in names},
             lists,
             {
                 name: bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
-                for name, bind in compiled.binds.items()
+                for name, bind in binds.items()
             },
             SimpleResultMetaData(keys),
             tuple(

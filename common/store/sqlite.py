@@ -93,12 +93,14 @@ class SqliteTransaction(Transaction):
         return self._connection.dialect
 
     async def execute(
-        self, statement: Executable, parameters: Parameters = None, /
+        self, statement: Executable, parameters: Parameters = None, /, *, large: bool = False
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
         execute = self._statements.execute
-        return await self._run(partial(execute, self._connection, statement, parameters))
+        return await self._run(
+            partial(execute, self._connection, statement, parameters), large=large
+        )
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
@@ -109,8 +111,8 @@ class SqliteTransaction(Transaction):
         """What `work` returns for SQLAlchemy's connection, in a thread."""
         return await _finished(self._threads, partial(work, self._connection))
 
-    async def _run(self, work: Callable[[], Result]) -> Result:
-        return await _finished(self._threads, work) if self._large else work()
+    async def _run(self, work: Callable[[], Result], *, large: bool = False) -> Result:
+        return await _finished(self._threads, work) if large or self._large else work()
 
 
 class SqliteDatabase(Database):

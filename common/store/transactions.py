@@ -36,19 +36,26 @@ class Transaction(ABC):
 
     @overload
     async def execute(
-        self, statement: TypedReturnsRows[*Columns], parameters: Parameters = None, /
+        self,
+        statement: TypedReturnsRows[*Columns],
+        parameters: Parameters = None,
+        /,
+        *,
+        large: bool = False,
     ) -> CursorResult[*Columns]: ...
 
     @overload
     async def execute(
-        self, statement: Executable, parameters: Parameters = None, /
+        self, statement: Executable, parameters: Parameters = None, /, *, large: bool = False
     ) -> CursorResult[*tuple[Any, ...]]: ...
 
     @abstractmethod
     async def execute(
-        self, statement: Executable, parameters: Parameters = None, /
+        self, statement: Executable, parameters: Parameters = None, /, *, large: bool = False
     ) -> CursorResult[*tuple[Any, ...]]:
-        """The rows, all of them fetched, or the count of a statement."""
+        """The rows, all of them fetched, or the count of a statement. `large`: this statement alone
+        binds or reads `LARGE_BYTES`, in a transaction that is not large: each visit to a thread
+        waits for the loop's turn, and all other writers wait meanwhile."""
 
     @abstractmethod
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:

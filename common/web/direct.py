@@ -21,9 +21,14 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 def add_direct(app: FastAPI, routes: dict[str, Answer]) -> None:
     """Answer POSTs to these paths (templates) directly. The router knows the routes, too."""
+    app.router.routes[:0] = answer_directly(app, routes)
+
+
+def answer_directly(app: FastAPI, routes: dict[str, Answer]) -> list[Route]:
+    """The same for paths whose POSTs the router answers likewise, and describes."""
     made = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
-    app.router.routes[:0] = made
     app.user_middleware.append(Middleware(Direct, routes=made))
+    return made
 
 
 class Direct:

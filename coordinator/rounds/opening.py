@@ -45,6 +45,7 @@ from tacit.protocol.enrolment import EpochKey
 from tacit.protocol.round.agreement import check_descriptor, segment_size_of
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
+    MAX_GROUP_ROSTER,
     AggregatorEntry,
     LedgerHead,
     RoundDescriptor,
@@ -81,9 +82,14 @@ class Prepared:
 
 
 async def prepare(
-    conduct: Conduct, query_row: QueryRow, request: OpenRequest, price: Price | None = None
+    conduct: Conduct,
+    query_row: QueryRow,
+    request: OpenRequest,
+    price: Price | None = None,
+    cohort: sets.Bits | None = None,
 ) -> Prepared:
-    """A round that could be opened; nothing is stored. price: that of its query, unless given."""
+    """A round that could be opened; nothing is stored. price: that of its query, unless given;
+    cohort: the only curators that it invites, by roster number, where a job has fixed them."""
     query = query_row.query
     window = _window(query, request.window)
     now = conduct.clock.now()
@@ -93,6 +99,9 @@ async def prepare(
         members = None
         if query.group is not None:
             members = await groups.invited(transaction, query.group, size)
+        elif cohort is not None and size <= MAX_GROUP_ROSTER:
+            members = sets.resized(sets.pack(cohort), size)
+        if members is not None:
             enrolled = await groups.expected(transaction, sets.unpack(members, size), now)
         else:
             enrolled = await registry.active_curators(transaction, size, now)

@@ -28,6 +28,7 @@ class JobScheduleRow:
 
 
 _ROW = tuple(job_schedules.c[name] for name in JobScheduleRow.__dataclass_fields__)
+_GOING = select(*_ROW).where(job_schedules.c.stopped.is_(None)).order_by(job_schedules.c.id)
 
 
 async def add(transaction: Transaction, row: JobScheduleRow) -> None:
@@ -53,8 +54,7 @@ async def page(transaction: Transaction, before: str | None, limit: int) -> list
 
 async def going(transaction: Transaction) -> list[JobScheduleRow]:
     """The schedules that were not stopped."""
-    query = select(*_ROW).where(job_schedules.c.stopped.is_(None)).order_by(job_schedules.c.id)
-    return [_row(row) for row in await transaction.execute(query)]
+    return [_row(row) for row in await transaction.execute(_GOING)]
 
 
 async def advance(transaction: Transaction, schedule_id: str, period: int) -> bool:

@@ -75,11 +75,16 @@ async def page(transaction: Transaction, after: str | None, limit: int) -> list[
     return [_row(row) for row in await transaction.execute(chosen)]
 
 
+_SCHEDULED = (
+    select(queries)
+    .where(queries.c.scheduled.is_(True), queries.c.stopped.is_(None))
+    .order_by(queries.c.id)
+)
+
+
 async def scheduled(transaction: Transaction) -> list[QueryRow]:
     """The queries whose schedule is active."""
-    going = and_(queries.c.scheduled.is_(True), queries.c.stopped.is_(None))
-    chosen = select(queries).where(going).order_by(queries.c.id)
-    return [_row(row) for row in await transaction.execute(chosen)]
+    return [_row(row) for row in await transaction.execute(_SCHEDULED)]
 
 
 async def stop(transaction: Transaction, query_id: str, now: datetime) -> None:

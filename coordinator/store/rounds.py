@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -133,6 +133,22 @@ _CLAIMABLE = (
     .order_by(rounds.c.id)
 )
 _CLAIMABLE_LOCKED = _CLAIMABLE.with_for_update(skip_locked=True)
+_CLAIM = (
+    update(rounds)
+    .where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
+    .values(lease_holder=bindparam("holder"), lease_until=bindparam("until"))
+)
+_OFFER = (
+    update(queries)
+    .where(
+        queries.c.id
+        == select(rounds.c.query_id)
+        .where(rounds.c.id == bindparam("round_id"), rounds.c.sample.is_(None))
+        .scalar_subquery(),
+        queries.c.sample.is_(None),
+    )
+    .values(sample=bindparam("round_id"))
+)
 
 
 @cache
@@ -347,11 +363,17 @@ async def descriptors(
     transaction: Transaction, which: Filter, after: str | None, limit: int
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor as stored)."""
-    chosen = which.apply(select(rounds.c.id, rounds.c.descriptor, rounds.c.sample))
+    found = await transaction.execute(_descriptors(which, after, limit))
     return [
         (row.id, texts.unpacked(row.descriptor, await _dictionary(transaction, row.sample)))
-        for row in await transaction.execute(_page(chosen, which, after, limit))
+        for row in found
     ]
+
+
+@lru_cache(64)  # every host asks for the same, again and again
+def _descriptors(which: Filter, after: str | None, limit: int) -> Select[Any]:
+    chosen = which.apply(select(rounds.c.id, rounds.c.descriptor, rounds.c.sample))
+    return _page(chosen, which, after, limit)
 
 
 async def newest_descriptors(transaction: Transaction, limit: int) -> list[str]:
@@ -420,12 +442,7 @@ async def change(
 
 async def _offer(transaction: Transaction, round_id: str) -> None:
     """Let a released round be the sample of its query, if that has none and it has none itself."""
-    query_id = select(rounds.c.query_id).where(rounds.c.id == round_id, rounds.c.sample.is_(None))
-    await transaction.execute(
-        update(queries)
-        .where(queries.c.id == query_id.scalar_subquery(), queries.c.sample.is_(None))
-        .values(sample=round_id)
-    )
+    await transaction.execute(_OFFER, {"round_id": round_id})
 
 
 async def wish_end(transaction: Transaction, round_id: str, reason: str) -> bool:
@@ -474,10 +491,9 @@ async def claim(
     """Take or renew the leases that can be had."""
     ids = await claimable(transaction, holder, now, lease, lock=True)
     for start in range(0, len(ids), 1000):
+        some = ids[start : start + 1000]
         await transaction.execute(
-            update(rounds)
-            .where(rounds.c.id.in_(ids[start : start + 1000]))
-            .values(lease_holder=holder, lease_until=now + lease)
+            _CLAIM, {"round_ids": some, "holder": holder, "until": now + lease}
         )
     return ids
 

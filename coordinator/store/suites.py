@@ -69,7 +69,7 @@ async def put_suite(
 
 async def suite_of(transaction: Transaction, party: str) -> int | None:
     """The best suite of a party; None for a stranger."""
-    found = await transaction.execute(select(parties.c.suite).where(parties.c.id == party))
+    found = await transaction.execute(_SUITE_OF, {"party": party})
     suite: int | None = found.scalar_one_or_none()
     return suite
 
@@ -138,11 +138,13 @@ async def mark_delivered(transaction: Transaction, ids: Sequence[str], now: date
 
 async def highest_format(transaction: Transaction) -> int:
     """The highest format of a round that was ever opened here."""
-    found: int = (await transaction.execute(select(roster.c.round_format))).scalar_one()
+    found: int = (await transaction.execute(_FORMAT)).scalar_one()
     return found
 
 
 # Asked in every round: made once, and so compiled once.
+_FORMAT = select(roster.c.round_format)
+_SUITE_OF = select(parties.c.suite).where(parties.c.id == bindparam("party"))
 _RAISE = (
     update(roster)
     .where(roster.c.round_format < bindparam("raised"))

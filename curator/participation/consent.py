@@ -131,7 +131,7 @@ async def consent(
             ~terms.invited[first : first + length],
             NotConcerned.name,
             NotConcerned.title,
-            {"group": descriptor.query.group},
+            _asked_of(descriptor),
         )
     repeated = await _repeated(transaction, row, terms)
     asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
@@ -151,6 +151,12 @@ async def consent(
             continue
         await afford(transaction, row, asked, policy, span, members, now, result)
     return result
+
+
+def _asked_of(descriptor: RoundDescriptor) -> dict[str, object]:
+    """Whose round it is: a group's, or that of the curators that began a job."""
+    query = descriptor.query
+    return {"job": query.job} if query.group is None else {"group": query.group}
 
 
 async def _repeated(transaction: Transaction, row: PartyRow, terms: Terms) -> str | None:

@@ -109,13 +109,21 @@ class Lot:
 
     @property
     def is_large(self) -> bool:
-        """Whether it takes long enough for a thread: a host's numbers are bytes of few rows."""
-        descriptor = self.work.terms.descriptor
-        written = len(descriptor.aggregators) * len(self.portions)
+        """Whether it is prepared in a thread: a host's numbers are bytes of few rows."""
+        aggregators = len(self.work.terms.descriptor.aggregators)
+        return self.touches_many or 8 * aggregators * self.rows >= LARGE_BYTES
+
+    @property
+    def touches_many(self) -> bool:
+        """Whether its transaction is large. Long vectors of few curators are not: only their sealed
+        bytes are, which are one statement. Were each of its statements a visit to a thread, all
+        other writers would wait for these, and give up where many parts of a question are open."""
+        aggregators = len(self.work.terms.descriptor.aggregators)
         return (
-            written >= LARGE_ROWS
-            or 8 * len(descriptor.aggregators) * self.rows >= LARGE_BYTES
+            aggregators * len(self.portions) >= LARGE_ROWS
+            or sum(portion.span.length for portion in self.portions) >= LARGE_ROWS
             or self.work.terms.proofs is not None
+            or isinstance(self.window, ReadingSource | RecordSource)  # read in the transaction
         )
 
 
@@ -170,7 +178,7 @@ class Contributor:
             database.begin,
             self._write,
             rows_of=lambda lot: lot.rows,
-            is_large=lambda lot: lot.is_large,
+            is_large=lambda lot: lot.touches_many,
         )
 
     async def contribute(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import Annotated, Any, Literal
+import json
+from codecs import BOM_UTF8
+from itertools import islice
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
@@ -34,16 +37,25 @@ FormName = Annotated[
         alias="format",
         description="text: a record a line, items between blanks; ndjson: a list a line, or an "
         "object of `items` and `time` a line; "
-        "spmf: -1 after an item, -2 at the end (sequences only).",
+        "spmf: -1 after an item, -2 at the end (sequences only). Only ndjson has times: records of "
+        "the others are in no job's window.",
     ),
 ]
 NamedCurator = Annotated[Identifier, Parameter(description="Whose table it is.")]
+
+LOOKED_AT: Final = 1_000
+"""Records of a text that are compared with the other forms."""
+_NO_RECORD: Final = (b"", b"%", b"#", b"@")
+_SPMF_ENDS: Final = ([b"-1", b"-2"], [b"-2"])
 
 
 def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists, Ints | None]:
     """The ids of a file's items, its records, and the time of each if they have times. Raises
     BadRecords, MalformedRow, which names line and item, TooManyRows."""
     times = None
+    content = content.removeprefix(BOM_UTF8)  # else it would be part of the first item
+    if form == "text" and (other := _other_form(content)) is not None:
+        raise BadRecords(f"the records look like {other}, not text", pointer="/format")
     if form == "ndjson":
         content, times = timed_ndjson.split(content)
     stream = io.BytesIO(content)
@@ -64,6 +76,23 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
     if lists.count > MOST_SEQUENCES:
         raise BadRecords(f"a table has at most {MOST_SEQUENCES} records")
     return universe, lists, times
+
+
+def _other_form(content: bytes) -> Form | None:
+    """What a file is that came as text, the default, by mistake: read so, its marks would be items.
+    Its first records decide, all of them."""
+    found = (line.strip() for line in io.BytesIO(content))
+    lines = list(islice((line for line in found if line[:1] not in _NO_RECORD), LOOKED_AT))
+    if lines and all(line.split()[-2:] in _SPMF_ENDS for line in lines):
+        return "spmf"
+    return "ndjson" if lines and all(map(_is_json, lines)) else None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), (list, dict))
+    except (ValueError, RecursionError):
+        return False
 
 
 def add_items(app: FastAPI) -> None:

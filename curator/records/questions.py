@@ -8,11 +8,10 @@ items (`ItemQuestion`): who prepares a contribution does not see which.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,14 +64,20 @@ class Question(Protocol):
         """The records that count of the curators with keys in a half-open range, by key."""
         ...
 
+    def measured(self, records: Mapping[int, Any]) -> Mapping[int, Ints]:
+        """What each record of each curator would add at each cost, in L1 norm; of none where no
+        record is left out. It takes long."""
+        ...
+
     async def admitted(
         self,
         transaction: Transaction,
         query: Query,
         records: Mapping[int, Any],
-        keys: Sequence[int],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Any]:
-        """What of the records of these curators may count, in the transaction of their debit."""
+        """What of the records of the curators that take part may count, in the transaction of their
+        debit; by_key: what is `measured` of each of them."""
         ...
 
     def encoded(self, query: Query, records: Any | None) -> Encoded:
@@ -111,25 +116,27 @@ class RowQuestion:
             rows = {key: found for key, found in rows.items() if len(found) <= most}
         return {key: self.chosen(key, found, most) for key, found in rows.items()}
 
+    def measured(self, records: Mapping[int, Floats]) -> dict[int, Ints]:
+        """Of each row."""
+        if self.debit is None:
+            return {}
+        return {key: moved(self.asked, rows) for key, rows in records.items() if len(rows)}
+
     async def admitted(
         self,
         transaction: Transaction,
         query: Query,
         records: Mapping[int, Floats],
-        keys: Sequence[int],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Floats]:
         """Without the rows that would spend more than the job's epsilon."""
-        found = dict(records)
-        for key in keys if self.debit is not None else ():
-            if key in records and len(records[key]):
-                counted = await _counted(
-                    transaction,
-                    self.debit,
-                    costs_of(query),
-                    key,
-                    partial(moved, self.asked, records[key]),
-                )
-                found[key] = records[key][counted]
+        if self.debit is None:
+            return records
+        found, costs = dict(records), costs_of(query)
+        for key, rows in records.items():
+            if len(rows):
+                counted = await _counted(transaction, self.debit, costs, key, by_key[key])
+                found[key] = rows[counted]
         return found
 
     def encoded(self, query: Query, records: Floats | None) -> Encoded:
@@ -173,27 +180,30 @@ class ItemQuestion:
                 found[each.curator] = Lists(items, lists.starts)
         return found
 
+    def measured(self, records: Mapping[int, Lists]) -> dict[int, Ints]:
+        """Of each sequence or set."""
+        if self.debit is None:
+            return {}
+        return {key: self.asked.moved(lists) for key, lists in records.items() if lists.count}
+
     async def admitted(
         self,
         transaction: Transaction,
         query: Query,  # noqa: ARG002
         records: Mapping[int, Lists],
-        keys: Sequence[int],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Lists]:
         """Without the records that would spend more than the job's epsilon; what the others spend
         is stored. It is decided for all parts of a question at once, which have the same
         scales."""
+        if self.debit is None:
+            return records
         found = dict(records)
-        for key in keys if self.debit is not None else ():
-            if key in records and records[key].count:
-                counted = await _counted(
-                    transaction,
-                    self.debit,
-                    self.asked.costs,
-                    key,
-                    partial(self.asked.moved, records[key]),
-                )
-                found[key] = records[key].only(counted)
+        costs = self.asked.costs
+        for key, lists in records.items():
+            if lists.count:
+                counted = await _counted(transaction, self.debit, costs, key, by_key[key])
+                found[key] = lists.only(counted)
         return found
 
     def encoded(self, query: Query, records: Lists | None) -> Encoded:  # noqa: ARG002
@@ -206,15 +216,13 @@ class ItemQuestion:
 
 async def _counted(
     transaction: Transaction,
-    debit: JobDebit | None,
+    debit: JobDebit,
     costs: Sequence[Fraction],
     key: int,
-    moved_by: Callable[[], Ints],
+    by_record: Ints,
 ) -> NDArray[np.bool_]:
-    """Which records of a curator count in this question; what these spend is stored. `moved_by`:
+    """Which records of a curator count in this question; what these spend is stored. `by_record`:
     what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2."""
-    assert debit is not None
-    by_record = await asyncio.to_thread(moved_by)
     spent = await store.find_spent(
         transaction, (debit.job, key), len(by_record), debit.began, debit.undone
     )
@@ -261,10 +269,12 @@ class RecordRows:
 
 @dataclass(frozen=True, eq=False)
 class RecordWindow:
-    """The records that count of many curators, by key."""
+    """The records that count of many curators, by key; by_key: what is `measured` of them, before
+    the transaction of their debit, in which other writers wait."""
 
     question: Question
     records: Mapping[int, Any]
+    by_key: Mapping[int, Ints] = field(default_factory=dict)
 
     def of(self, first_key: int, present: NDArray[np.bool_]) -> RecordRows:
         """The records of the present curators of a run that starts at `first_key`."""
@@ -275,7 +285,8 @@ class RecordWindow:
         self, transaction: Transaction, query: Query, keys: Sequence[int]
     ) -> RecordWindow:
         """Only what may count of these curators', in the transaction of their debit."""
-        found = await self.question.admitted(transaction, query, self.records, keys)
+        own = {key: self.records[key] for key in keys if key in self.records}
+        found = await self.question.admitted(transaction, query, own, self.by_key)
         return RecordWindow(self.question, found)
 
 
@@ -291,4 +302,5 @@ class RecordSource:
     async def load(self, transaction: Transaction, keys: tuple[int, int]) -> RecordWindow:
         """That of the curators with keys in a half-open range."""
         found = await self.question.load(transaction, self.query, self.window, keys)
-        return RecordWindow(self.question, found)
+        by_key = await asyncio.to_thread(self.question.measured, found)
+        return RecordWindow(self.question, found, by_key)

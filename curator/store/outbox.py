@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import BindParameter, Row, bindparam, func, insert, or_, select, update
+from sqlalchemy import BindParameter, Integer, Row, bindparam, func, insert, or_, select, update
 
 from common.store.erasure import to_erase
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_BYTES, Transaction
 from curator.store.tables import contributions, debits, outbox, rounds
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor
@@ -212,21 +212,43 @@ async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDesc
         )
 
 
+_MOST = bindparam("most", type_=Integer)
+_UNSETTLED = (
+    select(rounds)
+    .where(
+        rounds.c.outcome.is_(None),
+        rounds.c.deadline <= bindparam("before"),
+        or_(rounds.c.asked.is_(None), rounds.c.asked <= bindparam("asked_before")),
+    )
+    .order_by(rounds.c.asked, rounds.c.deadline)
+    .limit(_MOST)
+)
+_DUE = (
+    select(contributions)
+    .where(
+        contributions.c.state == State.PLANNED.value,
+        contributions.c.send_at <= bindparam("before"),
+    )
+    .order_by(contributions.c.send_at)
+    .limit(_MOST)
+)
+_NEXT_MOMENT = (
+    select(contributions.c.send_at)
+    .where(
+        contributions.c.state == State.PLANNED.value,
+        contributions.c.send_at > bindparam("after"),
+    )
+    .order_by(contributions.c.send_at)
+    .limit(1)
+)
+
+
 async def unsettled_rounds(
     transaction: Transaction, before: datetime, asked_before: datetime, limit: int = 50
 ) -> list[RoundRow]:
     """Rounds past their deadline whose outcome is not known, least recently asked first."""
-    rows = await transaction.execute(
-        select(rounds)
-        .where(
-            rounds.c.outcome.is_(None),
-            rounds.c.deadline <= before,
-            or_(rounds.c.asked.is_(None), rounds.c.asked <= asked_before),
-        )
-        .order_by(rounds.c.asked, rounds.c.deadline)
-        .limit(limit)
-    )
-    return [_round(row) for row in rows]
+    asked = {"before": before, "asked_before": asked_before, "most": limit}
+    return [_round(row) for row in await transaction.execute(_UNSETTLED, asked)]
 
 
 @dataclass(frozen=True)
@@ -315,23 +337,13 @@ async def due(
     transaction: Transaction, before: datetime, limit: int = DUE
 ) -> list[ContributionRow]:
     """Planned contributions whose moment comes before an instant, earliest first."""
-    rows = await transaction.execute(
-        select(contributions)
-        .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at <= before)
-        .order_by(contributions.c.send_at)
-        .limit(limit)
-    )
+    rows = await transaction.execute(_DUE, {"before": before, "most": limit})
     return [_contribution(row) for row in rows]
 
 
 async def next_moment(transaction: Transaction, after: datetime) -> datetime | None:
     """The earliest moment of sending that is planned and comes after an instant."""
-    found = await transaction.execute(
-        select(contributions.c.send_at)
-        .where(contributions.c.state == State.PLANNED.value, contributions.c.send_at > after)
-        .order_by(contributions.c.send_at)
-        .limit(1)
-    )
+    found = await transaction.execute(_NEXT_MOMENT, {"after": after})
     moment: datetime | None = found.scalar_one_or_none()
     return moment
 
@@ -382,6 +394,7 @@ def _contribution(row: Row[Any]) -> ContributionRow:
 
 async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
     """Put sealed bytes into the outbox, in the transaction of their debits."""
+    written = sum(len(item.body) for item in items)
     await transaction.execute(
         _ADD_SEALED,
         [
@@ -395,6 +408,7 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
             }
             for item in items
         ],
+        large=written >= LARGE_BYTES,
     )
 
 

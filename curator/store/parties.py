@@ -215,16 +215,28 @@ async def list_parties(
     return await _parties(transaction, list((await transaction.execute(query)).scalars()))
 
 
+_SPEAKERS: Final = select(
+    parties.c.id,
+    parties.c.coordinator_url,
+    parties.c.coordinator_token,
+).where(*_SPEAKS)
+_COORDINATORS: Final = (
+    select(
+        parties.c.coordinator_url,
+        parties.c.deployment,
+        parties.c.coordinator_key,
+        parties.c.coordinator_pin,
+    )
+    .distinct()
+    .where(*_SPEAKS)
+)
+
+_COORDINATORS_AT: Final = _COORDINATORS.where(parties.c.coordinator_url == bindparam("url"))
+
+
 async def speakers(transaction: Transaction) -> list[Speaker]:
     """All enrolled parties that may ask their coordinators."""
-    rows = await transaction.execute(
-        select(
-            parties.c.id,
-            parties.c.coordinator_url,
-            parties.c.coordinator_token,
-        ).where(*_SPEAKS)
-    )
-    return [Speaker(*row) for row in rows]
+    return [Speaker(*row) for row in await transaction.execute(_SPEAKERS)]
 
 
 async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
@@ -238,11 +250,11 @@ async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
     """The coordinators of all enrolled parties, or who is known at an address."""
-    known = parties.c.deployment, parties.c.coordinator_key, parties.c.coordinator_pin
-    query = select(parties.c.coordinator_url, *known).distinct().where(*_SPEAKS)
-    if url is not None:
-        query = query.where(parties.c.coordinator_url == url)
-    return {Coordinator.of(*row) for row in await transaction.execute(query)}
+    if url is None:
+        rows = await transaction.execute(_COORDINATORS)
+    else:
+        rows = await transaction.execute(_COORDINATORS_AT, {"url": url})
+    return {Coordinator.of(*row) for row in rows}
 
 
 async def enrolled_but(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
-from common.store.transactions import Transaction
+from common.store.transactions import LARGE_BYTES, Transaction
 from curator.store.tables import federated_jobs, job_spends, record_tables
 from tacit.accounting.spend_filter import Spent
 from tacit.protocol.federation import JobTerms
@@ -157,7 +157,7 @@ async def find_spent(
     are those of its table. place: job and curator; undone: rounds that count as if they had not
     been, where a release before this one did not store which question it was."""
     query = select(job_spends).where(_at(place))
-    row = (await transaction.execute(query)).first()
+    row = (await transaction.execute(query, large=records >= LARGE_BYTES)).first()
     if row is None:
         return Spent.nothing(records)
     again = row.began == began if row.began is not None else row.round in undone
@@ -189,5 +189,6 @@ async def put_spent(
             before_denominator=str(before.denominator),
             before=before.packed(),
             began=began,
-        )
+        ),
+        large=len(spent.numerators) >= LARGE_BYTES,
     )

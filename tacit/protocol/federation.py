@@ -199,6 +199,11 @@ class Federation(WireModel):
         """The window that ledgers see."""
         return ALWAYS if self.window is None else self.window
 
+    @property
+    def timed_only(self) -> bool:
+        """Whether only records that have a time, and one in the window, can count."""
+        return self.items is not None and self.covers != ALWAYS
+
     def over(self, window: Window) -> Self:
         """The same over one window, once."""
         return self.model_copy(update={"window": window, "schedule": None})

@@ -35,8 +35,10 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{SERVICES}::test_a_prefix_tree_over_time_is_that_of_one_keeper",
         f"{SERVICES}::test_sets_of_items_are_counted_too",
         f"{SERVICES}::test_one_debit_in_every_kind_of_round",
+        "tests/e2e/test_hundred_curators.py::test_a_hundred_curators_release_what_one_keeper_does",
     ),
     3: (
+        f"{NOISE}::test_the_same_noise_gives_the_same_tree_for_any_number_of_curators",
         f"{NOISE}::test_opened_empties_have_the_law_of_sampled_ones",
         f"{NOISE}::test_a_tree_over_curators_is_as_large_as_a_keepers",
         f"{NOISE}::test_frequent_itemsets_survive_three_draws_of_noise",
@@ -81,6 +83,9 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{DEBIT}::test_a_budget_for_one_job_admits_one",
         f"{DEBIT}::test_a_restored_curator_answers_no_later_step",
         "tests/e2e/test_counting_crashes.py::test_a_killed_service_spends_nothing_twice",
+        "tests/curator/test_crashes.py::test_what_was_prepared_is_sent_after_a_restart",
+        "tests/curator/test_crashes.py::test_a_lost_answer_is_followed_by_the_same_bytes",
+        "tests/e2e/test_counting_cohort.py::test_who_missed_the_first_step_is_not_asked_again",
     ),
     10: (
         f"{SERVICES}::test_a_round_that_never_froze_is_asked_again_and_counts_once",

@@ -15,6 +15,7 @@ import pytest
 
 from algorithms import sequential_ngram
 from algorithms.contract import SequentialContext
+from coordinator.jobs.federated.statements import TIMED_ONLY
 from tacit.records.sequences import Sequences
 from tacit.wire import format_instant
 from tests.e2e.federation import Site
@@ -78,9 +79,21 @@ async def test_a_schedule_counts_each_period_for_itself(it: Site) -> None:
         assert each["federation"]["window"]["start"] == format_instant(first + hour * HOUR)
         result = await it.result(each["id"])
         assert without(result["summary"], "truncated") == expected(hour)
+        assert TIMED_ONLY in (await it.report(each["id"]))["caveats"]
     budget = (await it.ledger(LONE))["record"]
     assert sorted(each["epsilon"] for each in budget["debits"]) == ["0", "0", "100", "100"]
     assert budget["worst_instant"]["epsilon"] == "100"
+
+
+async def test_a_preview_says_which_records_a_window_counts(it: Site) -> None:
+    window = {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"}
+    said = []
+    for more in ({}, {"window": window}):
+        asked = job("sequential-ngram", NGRAMS, "1", columns=COLUMNS, **more)
+        answer = await it.house.ask("POST", "/v1/jobs/preview", json=asked)
+        assert answer.status_code == 200, answer.text
+        said.append(TIMED_ONLY in answer.text)
+    assert said == [False, True]
 
 
 async def test_a_window_over_what_has_no_time_is_refused_by_name(it: Site) -> None:

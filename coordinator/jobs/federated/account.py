@@ -24,6 +24,7 @@ from coordinator.store import ledger as ledger_store
 from coordinator.store import rounds as round_store
 from coordinator.store.job_steps import StepRow
 from tacit.protocol.federation import JobTerms
+from tacit.sets import Bits
 from tacit.wire import format_exact, format_instant
 
 log = get_logger("tacit.federated")
@@ -58,10 +59,7 @@ async def _settle(conduct: Conduct, job_id: str) -> None:
         known = {each.kind for each in await _of_steps(transaction, steps)}
         if known != {Kind.JOB_DEBITED}:  # none, or settled before
             return
-        rounds = (await conduct.ledger.current(transaction)).spending.rounds
-        names = [each.round_id for each in steps if each.round_id is not None]
-        found = [rounds[name] for name in names if name in rounds]
-        sets = [each.members.bits() for each in found if each.state == "released"]
+        sets = await _accepted(conduct, transaction, steps)
         members = np.zeros(max((each.size for each in sets), default=0), np.bool_)
         for each in sets:
             members[: each.size] |= each
@@ -72,6 +70,24 @@ async def _settle(conduct: Conduct, job_id: str) -> None:
             "size": int(members.size),
         }
         await conduct.ledger.append(transaction, [Draft(Kind.JOB_SETTLED, SYSTEM, payload)])
+
+
+async def cohort(
+    conduct: Conduct, transaction: Transaction, steps: Sequence[StepRow]
+) -> Bits | None:
+    """Who has a job's one debit and was counted: the curators in any aggregator's set of the first
+    round that was released, by roster number; None before."""
+    return next(iter(await _accepted(conduct, transaction, steps)), None)
+
+
+async def _accepted(
+    conduct: Conduct, transaction: Transaction, steps: Sequence[StepRow]
+) -> list[Bits]:
+    """The curators in any aggregator's set of each released round, in order."""
+    rounds = (await conduct.ledger.current(transaction)).spending.rounds
+    names = [each.round_id for each in steps if each.round_id is not None]
+    found = [rounds[name] for name in names if name in rounds]
+    return [each.members.bits() for each in found if each.state == "released"]
 
 
 async def told(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:

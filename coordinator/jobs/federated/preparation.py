@@ -124,7 +124,7 @@ class FederatedAsking:
             if rounds.forecast is not None:
                 error = rounds.forecast(params, asking(query, scope, plan.federation))
                 report = report.model_copy(update={"error": error})
-            return completed(report, plan.job, [whole])
+            return completed(report, plan.job, [whole], timed_only=plan.federation.timed_only)
 
         return await asyncio.to_thread(work)
 

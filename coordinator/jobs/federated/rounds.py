@@ -49,6 +49,7 @@ from tacit.errors import Conflict, DomainError
 from tacit.protocol.federation import MOST_ATTEMPTS, AbortedAttempt, FederatedStep, JobTerms
 from tacit.protocol.round.descriptor import AbortStatement, RoundState
 from tacit.report.model import PrivacyReport
+from tacit.sets import Bits
 
 CANCELLED: Final = "the job was cancelled"
 KEPT_STATES: Final = 16
@@ -123,7 +124,7 @@ class Rounds:
             sums = await asyncio.to_thread(matters.next_sums, matter, state)
             due = [Asking(asked) for asked in sums]
         if due:
-            await self._ask(job, matter, len(steps) + 1, due)
+            await self._ask(job, matter, steps, due)
         else:
             await self._conclude(job, matter, state, steps, heads)
         return True
@@ -147,14 +148,21 @@ class Rounds:
             return None
         return (*before, AbortedAttempt(round=row.round_id, aborts=aborts))
 
-    async def _ask(self, job: JobRow, matter: Matter, number: int, due: Sequence[Asking]) -> None:
-        """Open the rounds of steps from a number on: all of them, their steps and queries are
-        stored together."""
+    async def _ask(
+        self, job: JobRow, matter: Matter, steps: Sequence[StepRow], due: Sequence[Asking]
+    ) -> None:
+        """Open the rounds of the steps after these: all of them, their steps and queries are
+        stored together. Only who has a job's one debit is invited once its first round is over."""
         conduct = self._conduct
-        if number == 1:
+        if not steps:
             matter = await self._with_terms(job, matter, due[0].asked)
+        cohort = None
+        if steps and matter.plan.terms is not None:
+            async with conduct.database.reading() as transaction:
+                cohort = await account.cohort(conduct, transaction, steps)
         opened = [
-            await self._prepared(job, matter, place, each) for place, each in enumerate(due, number)
+            await self._prepared(job, matter, place, each, cohort)
+            for place, each in enumerate(due, len(steps) + 1)
         ]
         try:
             async with conduct.database.begin() as transaction:
@@ -178,7 +186,7 @@ class Rounds:
         self._desk.changed()
 
     async def _prepared(
-        self, job: JobRow, matter: Matter, number: int, due: Asking
+        self, job: JobRow, matter: Matter, number: int, due: Asking, cohort: Bits | None
     ) -> PreparedStep:
         """A step whose round could be opened; nothing is stored."""
         conduct = self._conduct
@@ -197,7 +205,7 @@ class Rounds:
                 operators = await self._operators(terms.aggregators)
                 price = charging.price_of_job(query, terms.epsilon, operators)
             request = OpenRequest(query_id=row.id, aggregators=chosen)
-            prepared = await opening.prepare(conduct, row, request, price)
+            prepared = await opening.prepare(conduct, row, request, price, cohort)
         except NotEnoughAggregators as error:
             raise JobEnded(error) from None
         except DomainError:
@@ -315,7 +323,15 @@ class Rounds:
             operators = await self._operators(terms.aggregators)
             whole = under_one_debit(reports[0], query, terms.epsilon, operators)
         met = [head.participants or 0 for head in heads if head.state is RoundState.RELEASED]
-        report = completed(own, job.id, reports, whole, participants=met, rounds_asked=rounds)
+        report = completed(
+            own,
+            job.id,
+            reports,
+            whole,
+            timed_only=matter.federation.timed_only,
+            participants=met,
+            rounds_asked=rounds,
+        )
         await account.settle(self._conduct, job.id)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)

@@ -36,6 +36,10 @@ FEWER: Final = (
     "a later round had fewer than 98 % of the curators of the first one: its counts are lower by "
     "about that share, and are not rescaled"
 )
+TIMED_ONLY: Final = (
+    "records count whose time lies in the window; a record without a time lies in no window, so a "
+    "curator that has only such adds zeros and pays as the others do: its owner alone can see that"
+)
 _MOST_MISSING: Final = Fraction(98, 100)
 
 
@@ -45,15 +49,17 @@ def completed(
     rounds: Sequence[PrivacyReport],
     whole: PrivacyReport | None = None,
     *,
+    timed_only: bool = False,
     participants: Sequence[int] = (),
     **details: Any,
 ) -> PrivacyReport:
     """An algorithm's report with the verified figures and charges of its rounds; whole: the
-    statement of all rounds of a job that is debited once; participants: in each round that was
-    released, none before."""
+    statement of all rounds of a job that is debited once; timed_only: records count by their time;
+    participants: in each round that was released, none before."""
     if participants:
         details["participants"] = list(participants)
     fewer = any(found < _MOST_MISSING * participants[0] for found in participants)
+    own = [said for said, true in ((TIMED_ONLY, timed_only), (FEWER, fewer)) if true]
     changes: dict[str, Any] = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": None}),
         "assumptions": tuple(dict.fromkeys((*report.assumptions, *TRUST))),
@@ -72,9 +78,7 @@ def completed(
             sum((Fraction(one.sampler_delta or "0") for one in rounds), Fraction(0))
         ),
         "assumptions": tuple(dict.fromkeys((*changes["assumptions"], *last.assumptions))),
-        "caveats": tuple(
-            dict.fromkeys((*report.caveats, *last.caveats, *((FEWER,) if fewer else ())))
-        ),
+        "caveats": tuple(dict.fromkeys((*report.caveats, *last.caveats, *own))),
         "not_protected": tuple(dict.fromkeys((*changes["not_protected"], *last.not_protected))),
     }
     return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())

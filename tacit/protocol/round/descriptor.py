@@ -85,7 +85,8 @@ class LedgerHead(WireModel):
 class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
-    `members`: of the query's group, a compressed bitmap over the roster; nobody else takes part.
+    `members`: of the query's group, or the curators whose pieces a job's first round accepted, a
+    compressed bitmap over the roster; nobody else takes part.
     """
 
     format: Literal["tacit.round/1", "tacit.round/2"] = "tacit.round/1"
@@ -122,19 +123,23 @@ class RoundDescriptor(KeptModel):
 
     @model_validator(mode="after")
     def _members_of_the_group(self) -> RoundDescriptor:
-        asked = self.query.group is not None
-        require(asked == (self.members is not None), None, "a group and its members go together")
+        if self.query.group is not None:
+            require(self.members is not None, None, "a group and its members go together")
         if self.members is not None:
+            named = self.query.group is not None or self.query.job is not None
+            require(named, None, "members are those of a group or of a job")
             limit = MAX_GROUP_ROSTER
             require(
-                self.roster_size <= limit, None, f"a group's roster has at most {limit} numbers"
+                self.roster_size <= limit,
+                None,
+                f"a roster with members has at most {limit} numbers",
             )
             try:
                 found = sets.decompressed(self.members, self.roster_size)
             except ValueError as error:
                 require(False, None, f"members: {error}")
             else:
-                require(any(found), None, "a group has members")
+                require(any(found), None, "nobody is a member")
         return self
 
     def invited(self) -> sets.Bits | None:

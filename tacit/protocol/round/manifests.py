@@ -1,6 +1,6 @@
 """The one manifest that signed sets give; every aggregator recomputes it.
 
-Pure (spec: aggregation, section 6, steps 5 and 6; its hash: keys, section 6.1).
+Pure. Spec: aggregation, section 6, steps 5 and 6; keys, section 6.1 (its hash).
 """
 
 from __future__ import annotations

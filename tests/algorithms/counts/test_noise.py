@@ -36,6 +36,7 @@ from algorithms.set_valued.partitioning import released_rows
 from algorithms.set_valued.records import itemsets
 from algorithms.set_valued.supports import deduplicated
 from simulation.populations import shared_data
+from simulation.sequential_stand_in import metro
 from tacit.encoders import (
     sequential_ngram_counts,
     sequential_prefix_tree_counts,
@@ -52,15 +53,20 @@ NOBODY = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
 
 
 class NoisySums:
-    """Opened sums: what curators add together, and `draws` whole noises of each block's scale."""
+    """Opened sums: what curators add together, each by its own vector, and `draws` whole noises of
+    each block's scale."""
 
-    def __init__(self, counter: Counter, lists: Lists, draws: int, seed: int) -> None:
-        self.counter, self.lists, self.draws = counter, lists, draws
+    def __init__(
+        self, counter: Counter, lists: Lists, draws: int, seed: int, split: int = 1
+    ) -> None:
+        self.counter, self.draws = counter, draws
+        owners = np.random.default_rng(split).integers(0, split, lists.count)
+        self.parts = [lists.only(owners == place) for place in range(split)]
         self.source = SeededRandom(seed)
 
     def answer(self, question: Question) -> Answer:
         asked = sum_of(self.counter, question)
-        total, end = asked.total(self.lists), 0
+        total, end = np.sum([asked.total(part) for part in self.parts], axis=0), 0
         for block in asked.blocks:
             begin, end = end, end + block.dimension
             law = DiscreteLaplace(block.bound / (block.share * asked.epsilon))
@@ -111,6 +117,26 @@ def test_a_tree_of_nobody_dies_out_only_by_thresholds_on_its_real_noise() -> Non
     assert exploded >= 7
 
 
+@pytest.mark.parametrize("budget", ["uniform", "adaptive"])
+def test_the_same_noise_gives_the_same_tree_for_any_number_of_curators(budget: str) -> None:
+    """Entry by entry, with three draws in each sum (check 3); of MSNBC: `bench.counting`."""
+    data = metro(2_000).dataset
+    params = NgramParameters.model_validate(
+        {"universe": data.universe, "epsilon": "20", "l_max": 12, "n_max": 4, "budget": budget}
+    )
+    found = []
+    for split in (1, 7, 100):
+        source = NoisySums(sequential_ngram_counts.COUNTER, data.lists, 3, 11, split)
+        tree = drive(NGRAM_COUNTING, ngrams.first(params, Fraction(3)), source).tree
+        assert tree is not None
+        found.append(tree)
+    one, *others = found
+    assert one.depth == 4
+    for tree in others:
+        np.testing.assert_array_equal(tree.noisy, one.noisy)
+        np.testing.assert_array_equal(tree.children, one.children)
+
+
 def clicks() -> Sequences:
     folder = shared_data()
     if folder is None or not (folder / "msnbc990928.seq.gz").exists():
@@ -120,12 +146,15 @@ def clicks() -> Sequences:
 
 
 @pytest.mark.slow
-def test_patterns_survive_three_draws_of_noise() -> None:
+@pytest.mark.parametrize("budget", ["uniform", "adaptive"])
+def test_patterns_survive_three_draws_of_noise(budget: str) -> None:
     """MSNBC, three aggregators of which one is honest, 4,096 cells (check 13)."""
     data = clicks()
     true = frequent(Text.of_data(data, 20), 100, 5)
     for epsilon, least, loss in (("1", 0.97, 0.02), ("0.1", 0.88, 0.12)):
-        params = NgramParameters(epsilon=epsilon, universe=17, budget="uniform")
+        params = NgramParameters.model_validate(
+            {"epsilon": epsilon, "universe": 17, "budget": budget}
+        )
         first = ngrams.first(params, Fraction(3))
         source = NoisySums(sequential_ngram_counts.COUNTER, data.lists, 3, 7)
         tree = drive(NGRAM_COUNTING, first, source).tree

@@ -357,6 +357,28 @@ def test_a_question_of_130_000_cells_is_the_same_in_parts(monkeypatch: pytest.Mo
     assert found.sum() == sum(len(row) for row in rows)
 
 
+@pytest.mark.parametrize(
+    ("grams", "parts"), [(64, 1), (65, 2), (4_096, 64), (4_097, None)], ids=str
+)
+def test_a_question_has_64_parts_at_most(grams: int, parts: int | None) -> None:
+    """With 1,023 items a gram has 1,024 cells: 65,536 are one part, and one gram more is two."""
+    first = Level(np.zeros(1_023, np.int64), np.arange(1_023))
+    second = Level(np.arange(grams) // 1_023, np.arange(grams) % 1_023)
+    document = {
+        "asked": Successors(1_023, 3, (first, second)).json(),
+        "reach": 3,
+        "rates": ["1/3"],
+        "rate_of": None,
+    }
+    if parts is None:
+        with pytest.raises(sums.SumRefused):
+            sums.read("sequential-ngram", document)
+        return
+    read = sums.read("sequential-ngram", document)
+    assert isinstance(read, CountSum)
+    assert len(read.parts) == parts
+
+
 @pytest.mark.parametrize("words", [65_536, 40])
 def test_a_job_over_sets_also_in_parts(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
     """The whole job by its documents; parts of few words each open the same cells."""

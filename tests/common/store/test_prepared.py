@@ -100,6 +100,13 @@ READS = [
             for ks, most in (((2, 4), 9), ((1, 3), 9), (range(40), 5))
         ],
     ),
+    (  # lists that are part of it, one of them empty, and one that is given
+        select(TABLE.c.key)
+        .where(TABLE.c.name.in_(["n3", "n5", "n9"]), TABLE.c.state.not_in([]))
+        .where(TABLE.c.key.in_(bindparam("ks", expanding=True)), TABLE.c.at > bindparam("since"))
+        .order_by(TABLE.c.key),
+        [{"ks": list(range(n)), "since": NOON} for n in (0, 7, 40, 7, 11)],
+    ),
 ]
 
 

@@ -87,11 +87,12 @@ async def test_a_commit_and_large_statements_run_in_a_thread(
             monkeypatch.setattr(transaction, "_large", large)
             await transaction.execute(text("INSERT INTO t (v) VALUES ('a')"))
     async with database.begin() as transaction:
+        await transaction.execute(text("DELETE FROM t WHERE v = 'a'"), large=True)
         await transaction.execute(text("SELECT 1"))
     inline = {True: [word for word, loop in seen if loop], False: []}
     inline[False] = [word for word, loop in seen if not loop]
-    assert inline[False] == ["COMMIT", "INSERT", "COMMIT"]
-    assert inline[True] == ["INSERT", "BEGIN", "BEGIN", "SELECT", "COMMIT"]
+    assert inline[False] == ["COMMIT", "INSERT", "COMMIT", "DELETE", "COMMIT"]
+    assert inline[True] == ["INSERT", "BEGIN", "BEGIN", "SELECT"]
 
 
 async def test_a_transaction_without_statements_leaves_no_trace(database: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.participation import windows
+from curator.participation.contribution import Lot
 from curator.participation.grouping import (
     LOT_PORTIONS,
     LOT_WORDS,
@@ -23,6 +25,7 @@ from curator.participation.grouping import (
     portions,
     runs,
 )
+from curator.records.questions import RecordSource, RecordWindow
 from curator.store import readings
 from curator.store.outbox import ContributionRow, State
 from curator.store.parties import PartyRow
@@ -174,3 +177,25 @@ def test_a_lot_is_of_two_megabytes_and_a_hundred_portions() -> None:
     for value, name in ((lone, "party"), (cut([host], 64)[0], "span")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, None)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "curators", "prepared_in_thread", "large"),
+    [(10, 3, False, False), (65_536, 3, True, False), (10, 2_000, True, True)],
+)
+def test_long_vectors_of_few_curators_make_no_large_transaction(
+    dimension: int, curators: int, prepared_in_thread: bool, large: bool
+) -> None:
+    """Each statement of a large one is a visit to a thread, and other writers give up meanwhile."""
+    terms = SimpleNamespace(
+        descriptor=SimpleNamespace(aggregators=[None] * 3),
+        dimension=dimension,
+        invited=None,
+        proofs=None,
+    )
+    own = SimpleNamespace(terms=terms)
+    found = portions(task(1, 0, 0, curators), 1 << 20, ())
+    lot = Lot(own, found, RecordWindow(None, {}))  # type: ignore[arg-type]
+    assert (lot.is_large, lot.touches_many) == (prepared_in_thread, large)
+    source = RecordSource(None, None, None, 1)  # type: ignore[arg-type]
+    assert Lot(own, found, source).touches_many  # type: ignore[arg-type]

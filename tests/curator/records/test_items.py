@@ -49,6 +49,7 @@ async def stored(
     ("form", "content"),
     [
         ("text", VISITS),
+        ("text", "\ufeff" + VISITS),
         ("ndjson", '["home","news","sports"]\n["news","home"]\n[]\n["news","news"]\n'),
         ("spmf", "home -1 news -1 sports -1 -2\nnews -1 home -1 -2\n-2\nnews -1 news -1 -2\n"),
     ],
@@ -104,6 +105,32 @@ async def test_a_malformed_file_names_line_and_item_and_changes_nothing(
     assert (problem["row"], problem.get("column")) == (row, column)
     assert "secret" not in str(problem)
     assert len(await stored(it)) == 4
+
+
+@pytest.mark.parametrize("kind", ["sequences", "transactions"])
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("ndjson", '["a","b"]\n\n["b"]\n'),
+        ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n'),
+        ("spmf", "# visits\n1 -1 2 -1 -2\n-2\n3 -1 -2\n"),
+    ],
+)
+async def test_another_form_is_not_read_as_text(
+    it: Site, kind: str, form: str, content: str
+) -> None:
+    """Its marks would be items, and a job would count them."""
+    await put(it, VISITS, kind=kind)
+    problem = await put(it, content, 422, kind=kind)
+    assert problem["type"].endswith("bad_records")
+    assert problem["errors"][0]["pointer"] == "/format"
+    assert form in problem["detail"]
+    assert len(await stored(it, kind)) == 4
+
+
+@pytest.mark.parametrize("content", ["[a b]\n[1] 2\n", "5 -1 -2\n-2 0\n", "x-2\n", "\n", ""])
+async def test_text_may_look_like_another_form_in_places(it: Site, content: str) -> None:
+    assert (await put(it, content))["records"] == content.count("\n")
 
 
 async def test_what_there_is_no_form_for(it: Site) -> None:

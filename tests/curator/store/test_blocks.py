@@ -252,3 +252,28 @@ async def test_blocks_become_rows_where_the_schema_goes_back(database: Database)
         rows = (await transaction.execute(text("SELECT * FROM reading ORDER BY random"))).all()
     assert [(row.time, row.device, row.quantity) for row in rows] == step.items
     await migrate(database, MIGRATIONS)
+
+
+async def test_two_processes_store_no_reading_twice(database: Database, database_url: str) -> None:
+    """One imports what the other sends reading by reading, at the same time."""
+    step = Step("import", [(time, device, 1) for time in range(4) for device in range(20)])
+    other = open_database(database_url)
+
+    async def write(own: Database, kind: str, number: int) -> int:
+        async with own.begin() as transaction:
+            sent = Step(kind, step.items)
+            found = await perform(transaction, IN_BLOCKS, sent, 1000 * number)
+            return sum(new for new, _ in found)
+
+    for number in range(8):
+        async with database.begin() as transaction:
+            await transaction.execute(text("DELETE FROM reading"))
+            await transaction.execute(text("DELETE FROM reading_block"))
+        with sizes(3):
+            new = await asyncio.gather(
+                write(database, "import", 1), write(other, "send", 2), write(other, "import", 3)
+            )
+        assert sum(new) == len(step.items), number
+        async with database.reading() as transaction:
+            assert not await twice(transaction)
+    await other.dispose()

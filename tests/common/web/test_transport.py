@@ -1,0 +1,297 @@
+"""What becomes of a request whose other side refuses, is slow, lies, or goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import weakref
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from cli.deployment import free_ports
+from common.runtime.tls import trust
+from common.web.client import KEEPALIVE_S, distrusted, service_client
+from common.web.transport import PART_BYTES, Transport
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def served(serve: Serve, *, buffer_bytes: int | None = None) -> AsyncIterator[str]:
+    """The address of a server that does this with every connection."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client is gone, or the test is over
+        finally:
+            writer.close()
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    if buffer_bytes is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+    server = await asyncio.start_server(one, sock=listening, limit=1 << 24)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def request_of(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """The head and the body of a request."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:-2])
+    return head, await reader.readexactly(int(fields.get(b"content-length", b"0")))
+
+
+async def answer(
+    content: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Answer one request with these bytes, and hang up."""
+    await request_of(reader)
+    writer.write(content)
+    await writer.drain()
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"", httpx.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", httpx.RemoteProtocolError),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", httpx.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", httpx.RemoteProtocolError),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            httpx.RemoteProtocolError,
+        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", httpx.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", httpx.RemoteProtocolError),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok",
+            httpx.DecodingError,
+        ),
+    ],
+)
+async def test_an_answer_that_is_none(content: bytes, kind: type[Exception]) -> None:
+    async with served(partial(answer, content)) as url, service_client(url) as client:
+        with pytest.raises(kind) as caught:
+            await client.post("/v1/x", content=b"{}")
+        assert isinstance(caught.value, httpx.HTTPError)
+        assert caught.value.request.url == f"{url}/v1/x"
+
+
+async def test_no_connection() -> None:
+    (port,) = free_ports(1)
+    for url in (f"http://127.0.0.1:{port}", "http://there-is-none.invalid"):
+        async with service_client(url) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get("/")
+    async with service_client("ftp://127.0.0.1") as client:
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await client.get("/")
+
+
+async def test_tls_with_what_speaks_none() -> None:
+    async def plain(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK)
+        await writer.drain()
+
+    async with served(plain) as url:
+        async with service_client(url.replace("http", "https"), verify=trust()) as client:
+            with pytest.raises(httpx.ConnectError) as caught:
+                await client.get("/")
+        assert distrusted(caught.value)
+
+
+async def test_who_answers_nothing_is_given_up() -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await request_of(reader)
+        await reader.read()
+
+    async def halting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await answer(OK[:-1], reader, writer)
+        await reader.read()
+
+    for serve in (silent, halting):
+        async with served(serve) as url, service_client(url, timeout_s=0.2) as client:
+            with pytest.raises(httpx.ReadTimeout):
+                await client.post("/", content=b"{}")
+
+
+async def test_who_reads_nothing_is_given_up() -> None:
+    """aiohttp alone would wait without end."""
+    ended = asyncio.Event()
+
+    async def deaf(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await ended.wait()
+
+    async with served(deaf, buffer_bytes=4096) as url:
+        async with service_client(url, timeout_s=0.3) as client:
+            with pytest.raises(httpx.WriteTimeout):
+                async with asyncio.timeout(20):
+                    await client.put("/", content=bytes(1 << 26))
+        ended.set()
+
+
+async def test_a_large_body_arrives_whole() -> None:
+    sent = bytes(range(256)) * (PART_BYTES // 128) + b"end"
+    got: list[bytes] = []
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            _, body = await request_of(reader)
+            got.append(body)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    async with served(slow) as url, service_client(url) as client:
+        for _ in range(2):
+            assert (await client.post("/", content=sent)).content == sent
+    assert got == [sent, sent]
+
+
+async def test_connections_are_kept_and_limited() -> None:
+    """A connection serves one request after another; a request that finds none waits its time."""
+    connections, free = 0, asyncio.Event()
+    free.set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await request_of(reader)
+            await free.wait()
+            writer.write(OK)
+
+    async with served(serve) as url, service_client(url, timeout_s=0.5, max_connections=2) as c:
+        for _ in range(3):
+            assert (await c.get("/")).text == "ok"
+        assert connections == 1
+        assert [one.text for one in await asyncio.gather(*(c.get("/") for _ in range(6)))] == [
+            "ok"
+        ] * 6
+        assert connections == 2
+        free.clear()
+        found = await asyncio.gather(
+            *(c.post("/", content=b"{}") for _ in range(3)), return_exceptions=True
+        )
+        assert {type(error) for error in found} <= {httpx.ReadTimeout, httpx.ConnectTimeout}
+        free.set()
+        assert (await c.get("/")).text == "ok"
+
+
+async def test_a_kept_connection_that_is_gone() -> None:
+    """A POST is not repeated by the transport: its caller knows whether it may be."""
+    posts = 0
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal posts
+        await request_of(reader)
+        writer.write(OK)
+        await request_of(reader)
+        posts += 1  # and hangs up without an answer
+
+    async with served(once) as url, service_client(url) as client:
+        assert (await client.get("/")).text == "ok"
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.post("/", content=b"{}")
+        assert posts == 1
+        assert (await client.get("/")).text == "ok"
+
+
+async def test_nothing_is_added_followed_or_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await request_of(reader)
+            heads.append(head)
+            writer.write(
+                b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n"
+                b"Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n"
+            )
+
+    async with served(serve) as url:
+        for address in (url, url.replace("//", "//name:password@")):
+            async with service_client(f"{address}/a%2Fb", "tct_x") as client:
+                for _ in range(2):
+                    found = await client.post("/c d?e=%20%7E", headers={"X-One": "1"})
+                    assert (found.status_code, found.reason_phrase) == (302, "Found")
+    host = url.removeprefix("http://").encode()
+    assert len(heads) == 4
+    for head in heads:
+        line, *fields = head.rstrip().split(b"\r\n")
+        assert line == b"POST /a%2Fb/c%20d?e=%20%7E HTTP/1.1"
+        assert sorted(field.lower() for field in fields if b"encoding" not in field.lower()) == [
+            b"accept: application/json",
+            b"authorization: bearer tct_x",
+            b"connection: keep-alive",
+            b"content-length: 0",
+            b"host: " + host,
+            b"user-agent: tacit",
+            b"x-one: 1",
+        ]
+
+
+async def test_a_line_end_in_a_header_is_not_sent() -> None:
+    sent: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        sent.append(await reader.read(10))
+
+    async with served(serve) as url, service_client(url, "tct_x\r\nX-More: 1") as client:
+        with pytest.raises(httpx.LocalProtocolError):
+            await client.get("/")
+    assert not any(sent)
+
+
+async def test_a_packed_answer_is_unpacked() -> None:
+    body = zlib.compress(b"ok" * 1000, wbits=31)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with served(partial(answer, head + body)) as url, service_client(url) as client:
+        assert (await client.get("/")).content == b"ok" * 1000
+
+
+async def test_what_was_sent_and_received_is_freed() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        async with served(partial(answer, OK)) as url, service_client(url) as client:
+            found = await client.post("/", content=bytes(3 * PART_BYTES))
+            sent, received = weakref.ref(found.request), weakref.ref(found)
+            del found
+            assert (sent(), received()) == (None, None)
+    finally:
+        gc.enable()
+
+
+async def test_a_request_that_is_cancelled_leaves_no_connection() -> None:
+    gone = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await request_of(reader)
+        assert await reader.read() == b""
+        gone.set()
+
+    async with served(silent) as url, service_client(url) as client:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await client.get("/")
+        async with asyncio.timeout(5):
+            await gone.wait()
+
+
+def test_a_transport_is_made_without_a_loop(tmp_path: Path) -> None:
+    made = Transport(trust(), 4, KEEPALIVE_S)
+    asyncio.run(made.aclose())
+    with pytest.raises(OSError, match="No such file"):
+        Transport(trust(tmp_path / "none.pem"), 4, KEEPALIVE_S)
