@@ -11,6 +11,7 @@ from typing import Final
 from tacit.accounting.guarantees import VerifiedLine
 from tacit.accounting.scenarios import openers
 from tacit.noise import SelfTest
+from tacit.query.functions import reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
@@ -43,17 +44,21 @@ def post_processing(query: Query) -> tuple[str, ...]:
 
 def not_protected(query: Query) -> tuple[str, ...]:
     """What the query's unit leaves open."""
+    one = "record" if reads_vectors(query) else "reading"
     held = [
         PARTICIPATION,
-        "Curators that took part are those that answered; one without a reading answers too, with "
-        "zeros. How many had readings is told only by a count that the query pays for "
+        f"Curators that took part are those that answered; one without a {one} answers too, with "
+        f"zeros. How many had {one}s is told only by a count that the query pays for "
         "(completeness).",
         "A person behind several curators is protected once for each of them, not as one.",
     ]
     if query.privacy_unit is PrivacyUnit.RECORD:
         held.append(
-            "The unit record hides one reading, not a household's habit: readings that go together "
-            "(the same evening, day after day) are not hidden together."
+            "The unit record hides one record, not a person's habit: records that go together "
+            "(of one visitor, day after day) are not hidden together."
+            if reads_vectors(query)
+            else "The unit record hides one reading, not a household's habit: readings that go "
+            "together (the same evening, day after day) are not hidden together."
         )
         held.append(
             "A record replaced by another one is a removal and an addition: two changes, whose "
@@ -207,7 +212,7 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
             "above 2^-50 it is in delta already, compared with the declared one and debited."
         )
     held.append(
-        "A host that holds the readings of many curators is one party that may collude with all of "
+        "A host that holds the data of many curators is one party that may collude with all of "
         "them; its own curators are not protected from it."
     )
     if query.sharing is not Sharing.NONE:
