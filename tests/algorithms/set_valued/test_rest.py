@@ -186,6 +186,26 @@ def test_an_audit_of_a_record_of_exactly_l_items() -> None:
     assert math.log(hits[1] / hits[0]) <= float(epsilon * (LENGTHS_SHARE + ITEMS_SHARE)) + 3 * error
 
 
+def test_a_release_has_the_noise_of_its_scales() -> None:
+    """What is drawn, not what is said: 20,000 items of which nobody has one, and lengths that all
+    stand out, 200 releases."""
+    lengths = np.repeat(np.arange(1, 21), 40)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    places = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
+    sets, epsilon = Itemsets(places, offsets), Fraction(30)
+    seen = measured_margins(sets, 20_000, epsilon, SequentialContext(test_seed=1))
+    size = np.abs(seen.items[20:]).mean()
+    law = DiscreteLaplace(seen.kept / (epsilon * ITEMS_SHARE))
+    assert size == pytest.approx(np.abs(law.draw(SeededRandom(1), 100_000)).mean(), rel=0.05)
+    off = [
+        measured_margins(sets, 20, epsilon, SequentialContext(test_seed=seed)).lengths[:20] - 40
+        for seed in range(200)
+    ]
+    law = DiscreteLaplace(1 / (epsilon * LENGTHS_SHARE))
+    expected = np.abs(law.draw(SeededRandom(2), 100_000)).mean()
+    assert np.abs(off).mean() == pytest.approx(expected, rel=0.1)
+
+
 # ------------------------------------------------------------------------------------ by hand
 
 
