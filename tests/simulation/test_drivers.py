@@ -352,7 +352,7 @@ def test_services_do_the_same_under_events_and_faults(
     asked = query(**sharing, name=name, deadline_s=20)
     rates = Rates(outside=0.2, join=0.4, leave=0.1, refresh=0.2, dropout=0.2, liar=0.1)
     events = list(islice(stream(25, rates, SeededRandom(4)), 4))
-    network = Network(delay_s=0.01, loss=0.1, duplicate=0.3, reorder=0.2)
+    network = Network(delay_s=0.01, loss=0.4, duplicate=0.4, reorder=0.2)
     found = through_services(
         running, f"un{name}", asked, population, events=iter(events), network=network, rounds=4
     )
