@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -20,17 +21,31 @@ from tests.e2e.world import World, world
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 CURATORS = [f"clinic-{number}" for number in range(8)]
-ITEMS = ("home", "news", "sports")
-PARAMS: dict[str, Any] = {"universe": list(ITEMS), "l_max": 2, "n_max": 2, "epsilon": "99"}
 VISITS = [["home", "news", "sports"], ["news", "home"], ["home"]]
+PLACES = [f"place-{number}" for number in range(300)]
+WAYS = list(zip(PLACES[::2], PLACES[1::2], strict=True))
+"""Each place is reached, so that the pairs of all are asked: two parts of a question."""
+EPSILON = "99"
+
+
+def params(items: Sequence[str]) -> dict[str, Any]:
+    return {"universe": list(items), "l_max": 2, "n_max": 2, "epsilon": EPSILON}
+
+
+PARAMS = {
+    "visits": params(("home", "news", "sports")),
+    "ways": {**params(PLACES), "max_cells": 100_000},
+}
 VICTIMS = ("coordinator", "aggregator-1", "curator")
 
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a job gives when nobody is killed: its patterns, and what each record spends."""
+    """What a job gives when nobody is killed: its patterns, the rounds that it asked, and what each
+    record spends."""
 
     summary: dict[str, Any]
+    rounds: int
     spent: list[Fraction]
 
 
@@ -41,13 +56,15 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wor
 
         def give() -> None:
             with it.real.curator.client() as client:
-                for name in CURATORS:
+                for (table, rows), name in product(
+                    {"visits": VISITS, "ways": WAYS}.items(), CURATORS
+                ):
                     client.request(
                         "POST",
                         "/v1/sequences",
-                        content="\n".join(map(" ".join, VISITS)).encode(),
+                        content="\n".join(map(" ".join, rows)).encode(),
                         media_type="text/plain",
-                        params={"curator": name, "name": "visits"},
+                        params={"curator": name, "name": table},
                     )
                 policy = {"algorithms": ["sequential-ngram"], "min_participants": 2}
                 limits = {"record": {"period": {"epsilon": "9000"}}}
@@ -59,24 +76,38 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wor
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def undisturbed(running: World) -> Undisturbed:
-    job = await running.call(begin, running)
+    return await let_run(running, "visits")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def undisturbed_in_parts(running: World) -> Undisturbed:
+    return await let_run(running, "ways")
+
+
+async def let_run(running: World, table: str) -> Undisturbed:
+    before = len(await running.call(rounds_so_far, running))
+    job = await running.call(begin, running, table)
     assert (await ended(running, job))["state"] == "succeeded"
     found = await running.call(result, running, job)
     assert not found["summary"]["truncated"]
-    return Undisturbed(found["summary"], spends(running, job))
+    return Undisturbed(
+        found["summary"],
+        len(await running.call(rounds_so_far, running)) - before,
+        spends(running, job),
+    )
 
 
-def begin(it: World) -> str:
-    """A job of two questions, with noise of scale 4/99 in them; its id."""
+def begin(it: World, table: str) -> str:
+    """A job of two questions over a table, with noise of scale 4/99 in them; its id."""
     federation = {
         "collect": "rounds",
-        "columns": [{"sequences": "visits"}],
+        "columns": [{"sequences": table}],
         "min_participants": 6,
         "n_max": 20,
         "deadline": 8,
         "collusion": {"curators": 0, "aggregators": 2},
     }
-    asked = {"algorithm": "sequential-ngram", "params": PARAMS, "federation": federation}
+    asked = {"algorithm": "sequential-ngram", "params": PARAMS[table], "federation": federation}
     with it.real.coordinator.client() as client:
         made: str = client.request("POST", "/v1/jobs", asked).json()["id"]
         return made
@@ -146,12 +177,28 @@ async def test_a_killed_service_spends_nothing_twice(
     running: World, undisturbed: Undisturbed, victim: str, moment: str, number: int
 ) -> None:
     """It dies when the answer to this question is on its way to an aggregator, or has arrived."""
+    await killed_inside(running, undisturbed, "visits", victim, moment, number)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_service_killed_with_parts_open_spends_nothing_twice(
+    running: World, undisturbed_in_parts: Undisturbed, victim: str
+) -> None:
+    """It dies when the answer to one of two parts has arrived; both are open."""
+    assert undisturbed_in_parts.rounds == 3
+    await killed_inside(running, undisturbed_in_parts, "ways", victim, "response", 2)
+
+
+async def killed_inside(
+    running: World, undisturbed: Undisturbed, table: str, victim: str, moment: str, number: int
+) -> None:
     killed, rounds = asyncio.Event(), set[str]()
 
     async def watch(seen: str, method: str, path: str) -> None:
         if method != "POST" or not path.endswith("/batches") or killed.is_set():
             return
-        if path.split("/")[3] in earlier:  # what an earlier victim still had to deliver
+        if earlier.intersection(path.split("/")):  # what an earlier victim still had to deliver
             return
         rounds.add(path)
         if seen == moment and len(rounds) == number:
@@ -162,7 +209,7 @@ async def test_a_killed_service_spends_nothing_twice(
     earlier = await running.call(rounds_so_far, running)
     proxy = running.proxies["aggregator-1"]
     proxy.watch = watch
-    job = await running.call(begin, running)
+    job = await running.call(begin, running, table)
     try:
         await asyncio.wait_for(killed.wait(), 60)
     finally:
@@ -173,7 +220,7 @@ async def test_a_killed_service_spends_nothing_twice(
     found = await ended(running, job)
     paid = (await running.call(debits, running))[before:]
     assert [epsilon for epsilon, credited in paid if not credited and epsilon != "0"] in (
-        [PARAMS["epsilon"]],
+        [EPSILON],
         [],
     )
     spent = spends(running, job)
