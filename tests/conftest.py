@@ -13,7 +13,7 @@ import secrets
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -22,6 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import httpx
 import pytest
+import structlog
 from fastapi import FastAPI
 from hypothesis import settings
 
@@ -76,6 +77,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         allowed: float = item.config.getoption("--allowed-s")
         if time.monotonic() - _BEGAN > allowed:
             pytest.skip(f"slow, and {allowed:.0f} s are over")
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """A test that sets up logs does so for itself alone."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
 
 
 _SERVERS = (
