@@ -83,14 +83,6 @@ async def exclusive(transaction: Transaction, purpose: str) -> None:
         )
 
 
-async def shared(transaction: Transaction, purpose: str) -> None:
-    """Lock out `exclusive` transactions with the same purpose until this one ends, no others."""
-    if transaction.dialect.name == "postgresql":
-        await transaction.execute(
-            text("SELECT pg_advisory_xact_lock_shared(:key)"), {"key": lock_key(purpose)}
-        )
-
-
 def lock_key(purpose: str) -> int:
     """The signed 64-bit number by which PostgreSQL knows an advisory lock."""
     digest = hashlib.sha256(b"tacit lock " + purpose.encode()).digest()

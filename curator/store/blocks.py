@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, bindparam, delete, func, insert, select, update
 
 from common.batches import batches
-from common.store.database import exclusive, shared
 from common.store.transactions import Transaction
 from curator.store.tables import reading_blocks as table
 from curator.store.tables import readings
@@ -35,7 +33,6 @@ MOST: Final = 1 << 13
 AFTER_ALL: Final = (1 << 31) - 1
 """No key of a curator or device is this large."""
 _INSTANTS: Final = 500
-_LOCK: Final = "readings"
 _TOGETHER: Final = 16
 """Blocks that are read in one statement."""
 
@@ -69,7 +66,7 @@ _TIMED = _PLAIN.add_columns(table.c.time, table.c.randoms)
 _SENDERS = (
     select(table.c.time, table.c.curators, table.c.devices).where(_IDS).order_by(table.c.time)
 )
-_WHOLE = select(table).where(table.c.id == bindparam("of_id")).with_for_update()
+_WHOLE = select(table).where(table.c.id == bindparam("of_id"))
 _INSERT = insert(table)
 _FREE = insert(readings)
 _REMOVE = delete(table).where(table.c.id == bindparam("of_id"))
@@ -105,17 +102,6 @@ class Columns:
             self.quantities[chosen],
             self.randoms[chosen],
         )
-
-
-async def writes_rows(transaction: Transaction) -> None:
-    """What stores or changes rows waits for who adds blocks: no key of the database spans both, and
-    on PostgreSQL writers would not see each other."""
-    await shared(transaction, _LOCK)
-
-
-async def writes_blocks(transaction: Transaction) -> None:
-    """What adds blocks waits for all other writers of readings, and they for it."""
-    await exclusive(transaction, _LOCK)
 
 
 async def add(transaction: Transaction, register: int, instants: Iterable[Columns]) -> None:
@@ -174,16 +160,13 @@ async def at_instants(
 
 async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
     """Make rows of the readings in blocks at these places."""
-    await writes_rows(transaction)
     chosen = [
-        (block.id, register, devices)
+        (register, block.id, devices)
         for register, wanted in _by_register(places).items()
         for block, devices in await _near(transaction, register, wanted)
     ]
-    for key, register, wanted in sorted(chosen, key=itemgetter(0)):  # who waits holds none of later
-        block = (await transaction.execute(_WHOLE, {"of_id": key})).one_or_none()
-        if block is None:
-            continue  # another transaction made rows of the last of it
+    for register, key, wanted in chosen:
+        block = (await transaction.execute(_WHOLE, {"of_id": key})).one()
         curators, devices = _ints(block.curators, 4), _ints(block.devices, 4)
         values, randoms = _ints(block.quantities, 8), _ints(block.randoms, 8)
         out = np.isin(devices, wanted)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import bindparam, select
 
 from common.batches import batches
+from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks
 from curator.store.blocks import Columns, Ints
@@ -73,7 +74,7 @@ class Stored:
 
 async def insert_columns(transaction: Transaction, register: int, columns: Columns) -> Outcome:
     """Store readings of one register, sorted by time and device."""
-    await blocks.writes_blocks(transaction)
+    await exclusive(transaction, "readings")  # see `insert_readings`
     size = columns.times.size
     outcome = Outcome(np.zeros(size, np.bool_), np.zeros(size, np.bool_))
     _, starts, counts = np.unique(columns.times, return_index=True, return_counts=True)
