@@ -105,7 +105,7 @@ def split(lists: Lists, curators: int) -> list[Lists]:
 
 
 def chosen(lists: Lists, curators: int, most: int, seed: int) -> Lists:
-    """Of each of so many curators at most `most` records, at random: what unit `curator` counts."""
+    """At most `most` random records of each curator: what unit `curator` counts."""
     generator = np.random.default_rng(seed)
     owner = generator.integers(0, curators, lists.count)
     order = np.argsort(owner, kind="stable")  # owners draw records at random, so the first are

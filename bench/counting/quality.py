@@ -67,7 +67,7 @@ def course(source: Curators) -> Quality:
 
 @dataclass(frozen=True, eq=False)
 class Clicks:
-    """Sequences, and what is true of them. Every run has random queries of its own seed."""
+    """Sequences and their exact answers. Every run draws its random queries from another seed."""
 
     data: Sequences
     _workloads: dict[int, tuple[Any, Any]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Clicks:
 
 @dataclass(frozen=True, eq=False)
 class Baskets:
-    """Sets of items, and what is true of them. Every run has random queries of its own seed."""
+    """Sets of items and their exact answers. Every run draws queries from another seed."""
 
     data: Transactions
 

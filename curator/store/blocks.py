@@ -1,7 +1,7 @@
 """Readings in blocks: those of many devices at one instant as columns of bytes, in one row.
 
 An import of many parties stores them so: a block has the scalar readings of one register and
-instant, by ascending device. Each reading is in one block or in a row of its own (`readings`),
+instant, by ascending device. Each reading is in one block or a row by itself (`readings`),
 never in both; what is to change leaves its block first (`take_out`) and is a row from then on.
 Columns are little-endian integers: curators and devices of 4 bytes, quantities and random ids of 8.
 """
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, bindparam, delete, func, insert, select, update
 
 from common.batches import batches
+from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store.tables import reading_blocks as table
 from curator.store.tables import readings
@@ -159,7 +160,8 @@ async def at_instants(
 
 
 async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
-    """Make rows of the readings in blocks at these places."""
+    """Make rows of the readings in blocks at these places. All writers of readings wait."""
+    await exclusive(transaction, "readings")  # else two could cut one block at the same time
     chosen = [
         (register, block.id, devices)
         for register, wanted in _by_register(places).items()
@@ -200,7 +202,7 @@ async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
 
 
 async def count(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings of a window are in blocks, whosever they are."""
+    """How many readings of a window are in blocks, of all curators."""
     inside = {"of_register": register, "start": start, "end": end}
     found: int = (await transaction.execute(_NUMBER, inside)).scalar_one()
     return int(found)

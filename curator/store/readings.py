@@ -286,7 +286,7 @@ class WindowPage:
 async def window_pages(
     transaction: Transaction, register: int, start: int, end: int
 ) -> list[WindowPage]:
-    """A window cut into pages of at most `WINDOW_PAGE` rows, whosever they are."""
+    """A window cut into pages of at most `WINDOW_PAGE` rows, of all curators."""
     pages: list[WindowPage] = []
     while start < end:
         inside = {"of_register": register, "start": start, "end": end}
@@ -310,7 +310,7 @@ async def window_pages(
 
 
 async def count_rows(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings of a window are rows, as all vectors are, whosever they are."""
+    """How many readings of a window are rows, as all vectors are, of all curators."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
     found = await transaction.execute(select(func.count()).where(*inside))
     number: int = found.scalar_one()

@@ -46,7 +46,7 @@ class ProvedPart(WireModel):
 
     @property
     def place(self) -> tuple[int, int, int, int]:
-        """Which part it is, whoever is in it."""
+        """Which part it is, whichever curators are in it."""
         return self.segment, self.first, self.length, self.part
 
     @property

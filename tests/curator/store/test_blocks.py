@@ -219,6 +219,22 @@ async def test_writers_at_once_keep_each_reading_once(database: Database) -> Non
         assert len(found[0]) == 2 * DEVICES
 
 
+async def test_two_that_cut_one_block_at_once_take_out_both(database: Database) -> None:
+    async with database.begin() as transaction:
+        with sizes(3, 24):
+            await perform(transaction, IN_BLOCKS, Step("import", [(0, d, 1) for d in range(9)]), 0)
+
+    async def derive(device: int) -> None:
+        async with database.begin() as transaction:
+            await perform(transaction, IN_BLOCKS, Step("derive", [(0, device, 2)]), 100 + device)
+            await asyncio.sleep(0.1)  # the other has begun
+
+    await asyncio.gather(derive(2), derive(5))
+    async with database.reading() as transaction:
+        assert not await twice(transaction)
+        assert await blocks.count(transaction, IN_BLOCKS, 0, 1) == 7
+
+
 async def test_large_values_are_exact(database: Database) -> None:
     values = np.array([-(1 << 62), (1 << 62) - 1, 0, 123456789123456789], np.int64)
     keys = np.arange(4, dtype=np.int64) + (1 << 31) - 5
