@@ -30,7 +30,6 @@ from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
 from tacit.protocol.enrolment import PartyKind
 
 AGGREGATORS = 5
-TICKS = os.sysconf("SC_CLK_TCK")
 SETTINGS = {
     "coordinator": {"TACIT_POLL_S": "0.1"},
     "aggregator": {},
@@ -84,10 +83,8 @@ def cpu_s(running: Running, more: Sequence[ServiceAddress] = ()) -> dict[str, fl
     services beside those of the deployment."""
     spent = {"coordinator": 0.0, "gateway": 0.0, "aggregators": 0.0}
     for service in (*running.deployment.services, *more):
-        pid = running.processes[service.id].pid
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         role = {"aggregator": "aggregators", "curator": "gateway"}.get(service.kind, service.kind)
-        spent[role] += (int(fields[11]) + int(fields[12])) / TICKS
+        spent[role] += running.cpu_s(service)
     return spent
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -276,7 +274,7 @@ def _driver(
                 host.to_text(),
                 deployment.directory / "simulated",
                 source,
-                cpu_s=lambda: time.process_time() + processes_cpu_s(running),
+                cpu_s=lambda: time.process_time() + _services_cpu_s(running),
             )
     else:
         yield InProcess(source)
@@ -302,14 +300,9 @@ def _deployment(aggregators: int, *, exact: bool) -> Iterator[Running]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def processes_cpu_s(running: Running) -> float:
-    """CPU seconds of a deployment's processes so far; 0 where the system does not tell."""
-    ticks = 0
-    for process in running.processes.values():
-        with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+def _services_cpu_s(running: Running) -> float:
+    started = (each for each in running.deployment.services if each.id in running.processes)
+    return sum(map(running.cpu_s, started))
 
 
 # --- running and showing -------------------------------------------------------------------------
