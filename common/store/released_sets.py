@@ -47,11 +47,20 @@ class ReleasedSets:
 
     @cached_property
     def _earlier(self) -> Select[Any]:
-        kept = self.table.c
+        """Equal sets once, by their first round and with their largest minimum: the guard asks no
+        more of them, and a schedule makes very many."""
+        kept, first = self.table.c, func.min(self.round)
         return (
-            select(self.round.label("round"), kept.members, kept.size, kept.minimum, kept.job)
-            .where(*self._meets, *self.counted)
-            .order_by(self.round)
+            select(
+                first.label("round"),
+                kept.members,
+                kept.size,
+                func.max(kept.minimum).label("minimum"),
+                kept.job,
+            )
+            .where(*self._meets, *self.counted, self.round != bindparam("but"))
+            .group_by(kept.members, kept.size, kept.job)
+            .order_by(first)
         )
 
     @cached_property
@@ -89,7 +98,7 @@ class ReleasedSets:
         """Raise DifferenceRefused if one of a round's sets must not be summed beside earlier ones
         of its scope."""
         for scope, release in releases.items():
-            earlier = await self._overlapping(transaction, scope, window, release.minimum)
+            earlier = await self._overlapping(transaction, scope, window, release)
             if not earlier:
                 continue
             few = len(earlier) <= _FEW and len(earlier) * len(release.members) < LARGE_BYTES
@@ -99,18 +108,18 @@ class ReleasedSets:
                 raise refused.error()
 
     async def _overlapping(
-        self, transaction: Transaction, scope: str, window: Window, minimum: int
+        self, transaction: Transaction, scope: str, window: Window, new: Release
     ) -> list[Release]:
         """The sets of a scope over windows that meet this one, by round.
 
-        None is read where neither they nor the new set (`minimum`) ask for protection.
+        None is read where neither they nor the new one ask for protection.
         """
         wanted = {"scope": scope, "start": window.start, "end": window.end}
-        if minimum <= 1:
+        if new.minimum <= 1:
             largest = (await transaction.execute(self._largest, wanted)).scalar_one()
             if largest is None or largest <= 1:
                 return []
-        found = await transaction.execute(self._earlier, wanted)
+        found = await transaction.execute(self._earlier, {**wanted, "but": new.round})
         return [
             Release(row.round, sets.decompressed(row.members, row.size), row.minimum, row.job)
             for row in found

@@ -14,8 +14,11 @@ from typing import Any, Final
 
 import httpx
 
+from common.web.transport import Transport
 from tacit.pauses import backoff
 
+KEEPALIVE_S: Final = 4.0
+"""How long a connection is kept unused: less than a service keeps its end of it."""
 RETRIED: Final = frozenset({429, 503})
 
 
@@ -32,14 +35,8 @@ def service_client(
     headers = {"User-Agent": "tacit", "Accept": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
-    limits = httpx.Limits(
-        max_connections=max_connections,
-        max_keepalive_connections=max_connections,
-        keepalive_expiry=4.0,
-    )
-    wire = transport or httpx.AsyncHTTPTransport(verify=verify, limits=limits, trust_env=False)
     return _Client(
-        wire,
+        transport or Transport(verify, max_connections, KEEPALIVE_S),
         base_url=base_url,
         headers=headers,
         timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, 5.0)),

@@ -19,7 +19,7 @@ Part = TypeVar("Part")
 
 def provide(app: FastAPI, *parts: object) -> None:
     """Make these parts available to the routes, in place of those before."""
-    app.state.parts = parts
+    app.state.parts, app.state.parts_found = parts, {}
 
 
 def part_of(app: FastAPI, kind: type[Part]) -> Part:
@@ -27,10 +27,13 @@ def part_of(app: FastAPI, kind: type[Part]) -> Part:
 
     Raises LookupError unless there is exactly one.
     """
-    found = [each for each in getattr(app.state, "parts", ()) if isinstance(each, kind)]
-    if len(found) != 1:
-        raise LookupError(f"{len(found)} parts of type {kind.__name__}")
-    return found[0]
+    known: dict[type[Part], Part] = getattr(app.state, "parts_found", {})
+    if kind not in known:
+        found = [each for each in getattr(app.state, "parts", ()) if isinstance(each, kind)]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} parts of type {kind.__name__}")
+        known[kind] = found[0]
+    return known[kind]
 
 
 def part(kind: type[Part]) -> Callable[[Request], Awaitable[Part]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import time
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -74,6 +75,20 @@ async def answer(
             b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok",
             httpx.DecodingError,
         ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nok\r\n0\r\n\r\n",
+            httpx.RemoteProtocolError,
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\r\n b\r\n\r\nok",
+            httpx.RemoteProtocolError,
+        ),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+            httpx.RemoteProtocolError,
+        ),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 3, httpx.RemoteProtocolError),
     ],
 )
 async def test_an_answer_that_is_none(content: bytes, kind: type[Exception]) -> None:
@@ -83,9 +98,120 @@ async def test_an_answer_that_is_none(content: bytes, kind: type[Exception]) -> 
         assert isinstance(caught.value, httpx.HTTPError)
 
 
+@pytest.mark.parametrize(
+    ("content", "status", "text"),
+    [
+        (b"HTTP/1.1 100 Continue\r\nX: 1\r\n\r\n" + OK, 200, "ok"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, ""),
+        (b"HTTP/1.0 200 OK\r\n\r\nto the end", 200, "to the end"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", 200, ""),
+        (
+            b"HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"2\r\nok\r\n3;a=b\r\nyes\r\n0\r\nX: 1\r\n\r\n",
+            404,
+            "okyes",
+        ),
+        (OK + b"HTTP/1.1 200 OK\r\nX: 1\r\nContent-Length: 5\r\n\r\nnever", 200, "ok"),
+    ],
+)
+async def test_answers_of_every_form(content: bytes, status: int, text: str) -> None:
+    """Whole, and as single bytes. What comes before or after an answer is not part of it."""
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request_of(reader)
+        for place in range(len(content)):
+            writer.write(content[place : place + 1])
+            await writer.drain()
+
+    for serve in (partial(answer, content), slowly):
+        async with served(serve) as url, service_client(url) as client:
+            for _ in range(2):
+                found = await client.post("/", content=b"{}")
+                assert (found.status_code, found.text) == (status, text)
+                assert "x" not in found.headers
+
+
+async def test_a_second_answer_answers_nothing() -> None:
+    """What a service sends unasked is never taken for the answer to the next request."""
+    connections = 0
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await request_of(reader)
+            writer.write(OK)
+            await writer.drain()
+            writer.write(OK.replace(b"ok", b"no"))
+
+    async with served(twice) as url, service_client(url) as client:
+        for _ in range(3):
+            assert (await client.get("/")).text == "ok"
+            time.sleep(0.05)  # it is there when the next request is made, and nobody has read it
+    assert connections == 3
+
+
+async def test_who_answers_before_all_is_sent() -> None:
+    """A refusal reaches who sends too much, and the connection with the rest is not used again."""
+    connections = 0
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK.replace(b"200 OK", b"413 Too Large"))
+        await writer.drain()
+        await reader.read()
+
+    async with served(refuse, buffer_bytes=4096) as url, service_client(url) as client:
+        for _ in range(2):
+            async with asyncio.timeout(5):
+                assert (await client.put("/", content=bytes(1 << 25))).status_code == 413
+    assert connections == 2
+
+
+async def test_a_body_of_unknown_length_is_sent_with_its_length() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b"two"
+
+    got: list[tuple[bytes, bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await request_of(reader))
+        writer.write(OK)
+
+    async with served(serve) as url, service_client(url) as client:
+        assert (await client.post("/", content=parts())).text == "ok"
+    ((head, body),) = got
+    assert body == b"onetwo"
+    assert b"transfer-encoding" not in head.lower()
+
+
+async def test_methods_whose_answers_lie_about_their_length() -> None:
+    async with served(partial(answer, OK)) as url, service_client(url) as client:
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await client.head("/")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+async def test_an_address_of_version_6() -> None:
+    server = await asyncio.start_server(partial(answer, OK), "::1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, service_client(f"http://[::1]:{port}") as client:
+        assert (await client.get("/")).text == "ok"
+
+
 async def test_no_connection() -> None:
     (port,) = free_ports(1)
-    for url in (f"http://127.0.0.1:{port}", "http://there-is-none.invalid"):
+    for url in (
+        f"http://127.0.0.1:{port}",
+        "http://127.0.0.1:0",
+        "http://127.0.0.1:70000",
+        "http://there-is-none.invalid",
+        "http://a..invalid",
+        f"http://{'a' * 70}.invalid",
+    ):
         async with service_client(url) as client:
             with pytest.raises(httpx.ConnectError):
                 await client.get("/")
