@@ -1,0 +1,106 @@
+"""A small round of this checkout and of another, round by round in turn.
+
+    python -m bench.in_turn CHECKOUT [--rounds 30] [--curators 1000]
+
+A machine that others share is half as fast from one minute to the next, so figures of two runs say
+little. Here both deployments of seven processes stand at once (`bench.rounds`, case `small`), and a
+pair of rounds is a second apart: what the machine does, it does to both. Printed are medians, and
+the mean of the ratios of all pairs, new / old, with its standard error. The other checkout needs
+its `.venv`; where it reads clocks of 10 ms a process, take 30 rounds or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.rounds import Measured
+from tacit.protocol.enrolment import PartyKind
+
+FIGURES = ("cpu_ms", "cpu_ms coordinator", "cpu_ms gateway", "cpu_ms aggregators", "wall_ms")
+WARMING = 5
+"""Rounds that warm keys, tables and statements."""
+
+
+def serve(curators: int) -> None:
+    """Measure a round for each line that comes, and answer with its figures."""
+    with tempfile.TemporaryDirectory() as directory, Measured(Path(directory)) as it:
+        names = [f"meter-{number:06d}" for number in range(curators)]
+        it.enrol("gateway", PartyKind.HOST, names)
+        query = it.query("small", curators)
+        for _ in range(WARMING):
+            it.round_of(query, curators)
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            found = it.of(lambda: it.round_of(query, curators))
+            print(json.dumps({name: found[name] for name in FIGURES}), flush=True)
+
+
+@contextmanager
+def deployed(checkout: Path, curators: int) -> Iterator[Callable[[], dict[str, float]]]:
+    """The services of a checkout; each call measures a round of theirs."""
+    root = checkout.resolve()
+    with subprocess.Popen(
+        [str(root / ".venv/bin/python"), __file__, "--serve", "--curators", str(curators)],
+        cwd=root,
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+        assert answers.readline() == "ready\n", f"the services of {checkout} did not start"
+
+        def measured() -> dict[str, float]:
+            print("round", file=requests, flush=True)
+            found: dict[str, float] = json.loads(answers.readline())
+            return found
+
+        yield measured
+        requests.close()
+
+
+def main() -> None:
+    """Print the figures of both, and their ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkout", type=Path, nargs="?")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--curators", type=int, default=1000)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.serve:
+        serve(asked.curators)
+        return
+    if asked.checkout is None or asked.rounds < 2:
+        parser.error("a checkout to compare with, and two rounds at least")
+    pairs = []
+    with ExitStack() as stack:
+        old = stack.enter_context(deployed(asked.checkout, asked.curators))
+        new = stack.enter_context(deployed(Path(__file__).parents[1], asked.curators))
+        for number in range(asked.rounds):
+            first, second = (old, new) if number % 2 else (new, old)
+            figures = {first: first(), second: second()}
+            pairs.append((figures[old], figures[new]))
+    for name in FIGURES:
+        before, after = ([pair[side][name] for pair in pairs] for side in (0, 1))
+        ratios = [now / then for then, now in zip(before, after, strict=True) if then]
+        error = statistics.stdev(ratios) / len(ratios) ** 0.5
+        print(
+            f"{name:20} old {statistics.median(before):7.1f}   new {statistics.median(after):7.1f}"
+            f"   new / old {statistics.mean(ratios):.3f} +- {error:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
