@@ -136,9 +136,14 @@ class Statements:
         self._known: dict[Executable, dict[_Use, _Prepared | None]] = {}
 
     def execute(
-        self, connection: Connection, statement: Executable, parameters: Parameters
+        self,
+        connection: Connection,
+        driver: sqlite3.Connection,
+        statement: Executable,
+        parameters: Parameters,
     ) -> CursorResult[*tuple[Any, ...]]:
-        """The rows, or the count of a statement. Raises what SQLAlchemy raises."""
+        """The rows, or the count of a statement. `driver`: the connection below SQLAlchemy's.
+        Raises what SQLAlchemy raises."""
         if not isinstance(statement, _Known):
             return connection.execute(statement, parameters)
         sets = [parameters or {}] if not isinstance(parameters, Sequence) else parameters
@@ -152,7 +157,6 @@ class Statements:
             if use not in uses:
                 self._look_at(statement, use, result)
             return result
-        driver = cast(sqlite3.Connection, connection.connection.driver_connection)
         return cast("CursorResult[*tuple[Any, ...]]", prepared.run(driver, sets))
 
     def _look_at(self, statement: _Known, use: _Use, result: CursorResult[Any]) -> None:

@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -72,44 +73,50 @@ class _Connection(sqlite3.Connection):
         return super().cursor(_Cursor)
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A connection, and the driver's below it, for which SQLAlchemy would search each time."""
+
+    connection: Connection
+    driver: sqlite3.Connection
+
+
 class SqliteTransaction(Transaction):
     """A transaction."""
 
     def __init__(
         self,
-        connection: Connection,
+        opened: _Opened,
         threads: ThreadPoolExecutor,
         counts: Counts,
         statements: Statements,
         *,
         large: bool,
     ) -> None:
-        self._connection, self._threads = connection, threads
+        self._opened, self._threads = opened, threads
         self._counts, self._statements, self._large = counts, statements, large
 
     @property
     def dialect(self) -> Dialect:
         """SQLite's."""
-        return self._connection.dialect
+        return self._opened.connection.dialect
 
     async def execute(
         self, statement: Executable, parameters: Parameters = None, /, *, large: bool = False
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
-        execute = self._statements.execute
-        return await self._run(
-            partial(execute, self._connection, statement, parameters), large=large
-        )
+        execute = partial(self._statements.execute, self._opened.connection, self._opened.driver)
+        return await self._run(partial(execute, statement, parameters), large=large)
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
         self._counts.statements += 1
-        return await self._run(partial(work, _driver(self._connection)))
+        return await self._run(partial(work, self._opened.driver))
 
     async def run_sync(self, work: Callable[[Connection], Result], /) -> Result:
         """What `work` returns for SQLAlchemy's connection, in a thread."""
-        return await _finished(self._threads, partial(work, self._connection))
+        return await _finished(self._threads, partial(work, self._opened.connection))
 
     async def _run(self, work: Callable[[], Result], *, large: bool = False) -> Result:
         return await _finished(self._threads, work) if large or self._large else work()
@@ -126,8 +133,8 @@ class SqliteDatabase(Database):
             connect_args={"check_same_thread": False, "factory": _Connection, "timeout": BUSY_S},
         )
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="sqlite")
-        self._idle: list[Connection] = []
-        self._watching: Connection | None = None
+        self._idle: list[_Opened] = []
+        self._watching: _Opened | None = None
         """Writes nothing itself: its data version counts what all others commit."""
         self._statements = Statements(self._engine.dialect)
         self._writer = asyncio.Lock()
@@ -145,19 +152,19 @@ class SqliteDatabase(Database):
         await self._my_turn()
         self.counts.writing += 1
         try:
-            connection = await self._take()
-            driver = _driver(connection)
+            opened = await self._take()
+            driver = opened.driver
             try:
                 await _begin_immediate(driver)
                 before = driver.total_changes
-                yield self._transaction(connection, large=large)
+                yield self._transaction(opened, large=large)
                 if driver.total_changes != before:
                     await _finished(self._threads, driver.commit)
                 else:
                     driver.commit()
-                connection.commit()
+                opened.connection.commit()
             finally:
-                self._give_back(connection)
+                self._give_back(opened)
         finally:
             self._writer.release()
 
@@ -173,18 +180,16 @@ class SqliteDatabase(Database):
 
     @asynccontextmanager
     async def _view(self, *, large: bool) -> AsyncIterator[SqliteTransaction]:
-        connection = await self._take()
+        opened = await self._take()
         self.counts.reading += 1
         try:
-            _driver(connection).execute("BEGIN DEFERRED")
-            yield self._transaction(connection, large=large)
+            opened.driver.execute("BEGIN DEFERRED")
+            yield self._transaction(opened, large=large)
         finally:
-            self._give_back(connection)
+            self._give_back(opened)
 
-    def _transaction(self, connection: Connection, *, large: bool) -> SqliteTransaction:
-        return SqliteTransaction(
-            connection, self._threads, self.counts, self._statements, large=large
-        )
+    def _transaction(self, opened: _Opened, *, large: bool) -> SqliteTransaction:
+        return SqliteTransaction(opened, self._threads, self.counts, self._statements, large=large)
 
     async def version(self) -> Hashable:
         """SQLite's own count of the commits of other connections."""
@@ -194,8 +199,7 @@ class SqliteDatabase(Database):
                 self._watching = taken
             else:  # counts of two connections cannot be compared
                 self._give_back(taken)
-        driver = _driver(self._watching)
-        return int(driver.execute("PRAGMA data_version").fetchone()[0])
+        return int(self._watching.driver.execute("PRAGMA data_version").fetchone()[0])
 
     async def change_schema(self, work: Callable[[Connection], None]) -> None:
         """Run `work` alone, with foreign keys checked at its end."""
@@ -207,8 +211,9 @@ class SqliteDatabase(Database):
 
     def _change_schema(self, work: Callable[[Connection], None]) -> None:
         # SQLite changes a table by copying it, which must not cascade.
-        with self._open() as connection:
-            driver = _driver(connection)
+        opened = self._open()
+        connection, driver = opened.connection, opened.driver
+        with connection:
             driver.execute(f"PRAGMA busy_timeout={int(BUSY_S * 1000)}")
             driver.execute("PRAGMA foreign_keys=OFF")
             driver.execute("BEGIN IMMEDIATE")
@@ -222,10 +227,10 @@ class SqliteDatabase(Database):
         log that a reader blocks, `patience_ms` long."""
 
         def emptied() -> bool:
-            with self._open() as connection:
-                driver = _driver(connection)
-                driver.execute(f"PRAGMA busy_timeout={patience_ms}")
-                row = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            opened = self._open()
+            with opened.connection:
+                opened.driver.execute(f"PRAGMA busy_timeout={patience_ms}")
+                row = opened.driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 return tuple(row) == (0, 0, 0)
 
         await self._my_turn()
@@ -237,8 +242,8 @@ class SqliteDatabase(Database):
     async def dispose(self) -> None:
         """Close the connections that nobody uses."""
         watching, self._watching = self._watching, None
-        for connection in (*self._idle, *filter(None, (watching,))):
-            connection.close()
+        for opened in (*self._idle, *filter(None, (watching,))):
+            opened.connection.close()
         self._idle.clear()
 
     async def _my_turn(self) -> None:
@@ -251,23 +256,24 @@ class SqliteDatabase(Database):
         except TimeoutError:
             raise WaitedTooLong("another transaction takes too long") from None
 
-    async def _take(self) -> Connection:
+    async def _take(self) -> _Opened:
         if self._idle:
             return self._idle.pop()
         return await _finished(self._threads, self._open)
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, opened: _Opened) -> None:
         try:
-            connection.rollback()
-            _driver(connection).rollback()
+            opened.connection.rollback()
+            opened.driver.rollback()
         except Exception:
-            connection.close()
+            opened.connection.close()
             raise
-        self._idle.append(connection)
+        self._idle.append(opened)
 
-    def _open(self) -> Connection:
+    def _open(self) -> _Opened:
         connection = self._engine.connect()
-        driver = _driver(connection)
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
         driver.isolation_level = None
         for pragma in (
             f"busy_timeout={int(BUSY_S * 1000)}",
@@ -281,7 +287,7 @@ class SqliteDatabase(Database):
         page = int(driver.execute("PRAGMA page_size").fetchone()[0])
         driver.execute(f"PRAGMA wal_autocheckpoint={WAL_BYTES // page}")
         driver.execute(f"PRAGMA busy_timeout={_INLINE_BUSY_MS}")
-        return connection
+        return _Opened(connection, driver)
 
 
 def open_sqlite(url: URL) -> SqliteDatabase:
@@ -291,12 +297,6 @@ def open_sqlite(url: URL) -> SqliteDatabase:
         make_private_directory(Path(path).absolute().parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     return SqliteDatabase(url)
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
 
 
 async def _begin_immediate(driver: sqlite3.Connection) -> None:

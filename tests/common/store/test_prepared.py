@@ -115,7 +115,7 @@ async def test_rows_are_the_same(
     database: SqliteDatabase, statement: Any, asked: list[dict[str, Any]]
 ) -> None:
     async with database.reading() as transaction:
-        raw = transaction._connection
+        raw = await transaction.run_sync(lambda connection: connection)
         for _ in range(3):
             for parameters in asked:
                 wanted = [dict(row) for row in raw.execute(statement, parameters).mappings()]
