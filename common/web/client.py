@@ -32,7 +32,11 @@ def service_client(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> httpx.AsyncClient:
     """A client of one service; close it with `aclose` or `async with`."""
-    headers = {"User-Agent": "tacit", "Accept": "application/json"}
+    headers = {
+        "User-Agent": "tacit",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+    }
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     return _Client(

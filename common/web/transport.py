@@ -22,6 +22,8 @@ PART_BYTES: Final = 1 << 16
 """Of a large body: what is handed to the connection at a time, and has the write timeout."""
 HEAD_BYTES: Final = 1 << 16
 """The longest head of an answer."""
+BODY_BYTES: Final = 512 * 1024 * 1024
+"""The longest body of one: twice the longest request that a service reads unless told otherwise."""
 _PORTS: Final = {"http": 80, "https": 443}
 _NOT_IN_A_LINE: Final = re.compile(rb"[\0\r\n]")
 _LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -137,7 +139,7 @@ class _Connection(asyncio.Protocol):
     def _begin(self) -> None:
         """Nothing of an answer has come."""
         self._reason, self._headers, self._head_bytes = b"", list[tuple[bytes, bytes]](), 0
-        self._body = list[bytes]()
+        self._body, self._body_bytes = list[bytes](), 0
         self._head_ended = self._body_ends_with_the_connection = False
 
     async def asked(
@@ -267,6 +269,9 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_ended = True
+        for name, value in self._headers:
+            if name.lower() == b"content-encoding" and value.lower() != b"identity":
+                raise ValueError("it is packed")  # a few bytes may expand to gigabytes
         if not self._parser.should_keep_alive():
             self.usable = False
             named = {name.lower() for name, _ in self._headers}
@@ -274,6 +279,9 @@ class _Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
+        self._body_bytes += len(body)
+        if self._body_bytes > BODY_BYTES:
+            raise ValueError("its body is too long")
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
