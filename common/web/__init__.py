@@ -7,5 +7,5 @@ bodies, body_limit                request bodies within limits of size and time
 wire, paging, idempotency         content types, pages, repeated POSTs
 problems                          domain errors as RFC 9457 documents
 docs                              OpenAPI
-client, probe                     how one service calls another; readiness from outside
+client, transport, probe          how one service calls another; readiness from outside
 """

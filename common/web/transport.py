@@ -23,7 +23,7 @@ PART_BYTES: Final = 1 << 16
 HEAD_BYTES: Final = 1 << 16
 """The longest head of an answer."""
 BODY_BYTES: Final = 512 * 1024 * 1024
-"""The longest body of one: twice the longest request that a service reads unless told otherwise."""
+"""The longest body of one: twice the longest request that a service reads by default."""
 _PORTS: Final = {"http": 80, "https": 443}
 _NOT_IN_A_LINE: Final = re.compile(rb"[\0\r\n]")
 _LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
