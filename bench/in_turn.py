@@ -84,6 +84,8 @@ def main() -> None:
         return
     if asked.checkout is None or asked.rounds < 2:
         parser.error("a checkout to compare with, and two rounds at least")
+    if not (asked.checkout / ".venv/bin/python").exists():
+        parser.error(f"{asked.checkout} has no .venv")
     pairs = []
     with ExitStack() as stack:
         old = stack.enter_context(deployed(asked.checkout, asked.curators))

@@ -1,9 +1,9 @@
 """How a request of a service travels: HTTP/1.1 on the event loop's connections, behind httpx.
 
 httpx stays what services see, with its errors. Its own transport does the same with a parser and
-five layers of streams in Python, a third of the CPU time of a service that asks others; here llhttp
-parses (httptools, as in the server). A request is made once: its caller knows whether it may be
-repeated. No redirect is followed, no cookie is kept, and no proxy and no password of the
+five layers of streams in Python, two fifths of the CPU time of who asks others in a small round;
+here llhttp parses (httptools, as in the server). A request is made once: its caller knows whether
+it may be repeated. No redirect is followed, no cookie is kept, and no proxy and no password of the
 environment or of an address is used.
 """
 
@@ -139,7 +139,7 @@ class _Connection(asyncio.Protocol):
     def _begin(self) -> None:
         """Nothing of an answer has come."""
         self._reason, self._headers, self._head_bytes = b"", list[tuple[bytes, bytes]](), 0
-        self._body, self._body_bytes = list[bytes](), 0
+        self._body = bytearray()
         self._head_ended = self._body_ends_with_the_connection = False
 
     async def asked(
@@ -278,15 +278,14 @@ class _Connection(asyncio.Protocol):
             self._body_ends_with_the_connection = named.isdisjoint(_LENGTHS)
 
     def on_body(self, body: bytes) -> None:
-        self._body.append(body)
-        self._body_bytes += len(body)
-        if self._body_bytes > BODY_BYTES:
+        self._body += body  # one piece: a list of very small chunks would take twenty times as much
+        if len(self._body) > BODY_BYTES:
             raise ValueError("its body is too long")
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
         if status >= 200 and self._answer is not None and not self._answer.done():
-            self._answer.set_result((status, self._reason, self._headers, b"".join(self._body)))
+            self._answer.set_result((status, self._reason, self._headers, bytes(self._body)))
         self._begin()  # below 200 the answer follows
 
 

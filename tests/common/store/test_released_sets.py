@@ -94,3 +94,16 @@ async def test_rows_that_do_not_count_are_not_compared(store: Database) -> None:
     counted = ReleasedSets(table, table.c.which, (table.c.which != "first",))
     assert await refused(store, release("new", 9), window(0, 1)) == ["first"]
     assert await refused(store, release("new", 9), window(0, 1), kept=counted) == []
+
+
+async def test_equal_sets_are_one_with_the_largest_minimum(store: Database) -> None:
+    for name, minimum in (("a", 1), ("b", 3), ("c", 1)):
+        await keep(store, release(name, 10, minimum), window(0, 1))
+    assert await refused(store, release("new", 9, minimum=1), window(0, 1)) == ["a"]
+    assert await refused(store, release("new", 7, minimum=1), window(0, 1)) == []
+
+
+async def test_a_rounds_own_set_hides_no_equal_one(store: Database) -> None:
+    for name in ("a", "b"):
+        await keep(store, release(name, 10), window(0, 1))
+    assert await refused(store, release("a", 9), window(0, 1)) == ["b"]
