@@ -12,7 +12,6 @@ from fastapi import FastAPI
 
 from aggregator.audit.routes import add_audit
 from aggregator.context import Aggregator
-from aggregator.keys import Keyring
 from aggregator.meters import Meters
 from aggregator.pieces.flow import UploadCounts, add_flow
 from aggregator.pieces.intake import Intake
@@ -22,7 +21,7 @@ from aggregator.pieces.session_routes import add_sessions
 from aggregator.roster.identity_routes import add_identity
 from aggregator.roster.peer_routes import add_peers
 from aggregator.roster.routes import add_enrolment
-from aggregator.roster.senders import KeyWarmer, SenderDirectory
+from aggregator.roster.senders import SenderDirectory
 from aggregator.rounds import identity_ends, key_sweep, restoring, state_machine
 from aggregator.rounds.evaluating import Evaluations
 from aggregator.rounds.key_routes import add_key_rotation
@@ -69,9 +68,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        aggregator, intake, warmer, evaluations = await _start(
-            app, meters, settings, time, intake_type
-        )
+        aggregator, intake, evaluations = await _start(app, meters, settings, time, intake_type)
         counts = part_of(app, UploadCounts)
         sweeper = Sweeper(aggregator, intake, meters, counts)
         sweeper.start()
@@ -79,7 +76,6 @@ def create_app(
             yield
         finally:
             await sweeper.stop()
-            await warmer.stop()
             await evaluations.stop()
             await intake.stop()
             await counts.store()
@@ -134,46 +130,33 @@ async def _start(
     settings: AggregatorSettings,
     clock: Clock,
     intake_type: Callable[..., Intake],
-) -> tuple[Aggregator, Intake, KeyWarmer, Evaluations]:
+) -> tuple[Aggregator, Intake, Evaluations]:
     """Make and provide the parts; those that have to be stopped again are returned."""
     database = open_store(settings)
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
     await ensure_operator_token(database, tables.tokens, settings, clock)
-    own_identities = await OwnIdentities.of(
+    identities = await OwnIdentities.of(
         database, tables.identities, SerialFile(settings.data_dir / "identity.serial")
     )
-    keyring = Keyring(
-        database,
-        own_identities,
-        settings.aggregator_id,
-        clock,
-        epoch_s=settings.epoch_s,
-        grace_s=settings.epoch_grace_s,
-        capacity=settings.cached_senders,
-        minimum_suite=settings.minimum_suite,
-    )
-    if not (own_identities.revoked or await keyring.ended()):
-        await keyring.current()
-    seal_keyring = _seal_keyring(database, keyring, settings, clock)
+    seal_keyring = _seal_keyring(database, identities, settings, clock)
     await seal_keyring.claim()
     random = SecureRandom()
     passed = (await asyncio.to_thread(self_test, random)).passed
     erasure = Erasure(database)
     aggregator = Aggregator(
-        database, settings, clock, keyring, seal_keyring, random, erasure, passed
+        database, settings, clock, identities, seal_keyring, random, erasure, passed
     )
     intake = intake_type(aggregator, on_batch=lambda _items, _seconds: meters.commits.inc())
     directory = SenderDirectory(
         database, clock, ttl_s=settings.sender_ttl_s, capacity=settings.cached_senders
     )
-    warmer = KeyWarmer(aggregator)
     authenticator = Authenticator(database, tables.tokens, clock)
     counts = UploadCounts(database, clock, SETTLED_SWEEPS * settings.sweep_s)
     pieces = PieceParts(aggregator, intake, directory, meters, counts)
     evaluations = Evaluations()
     verifying = Verifying(aggregator, intake, evaluations)
-    steps = RoundSteps(aggregator, intake, warmer, verifying)
+    steps = RoundSteps(aggregator, intake, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, pieces, counts)
     install_authenticator(app, authenticator)
     await intake.start()
@@ -187,11 +170,11 @@ async def _start(
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
     add_readiness(app, "seal_keys", seal_keyring.readiness)
-    return aggregator, intake, warmer, evaluations
+    return aggregator, intake, evaluations
 
 
 def _seal_keyring(
-    database: Database, keyring: Keyring, settings: AggregatorSettings, clock: Clock
+    database: Database, identities: OwnIdentities, settings: AggregatorSettings, clock: Clock
 ) -> SealKeyring:
     periods = Periods(
         settings.seal_key_s,
@@ -201,7 +184,7 @@ def _seal_keyring(
     )
     return SealKeyring(
         database,
-        keyring.identities,
+        identities,
         settings.aggregator_id,
         clock,
         KeyDirectory(settings.key_dir or settings.data_dir / "keys"),

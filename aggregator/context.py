@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -22,12 +22,12 @@ from aggregator.errors import (
     SealKeyUnavailable,
     UnknownRound,
 )
-from aggregator.keys import EpochKeyGone, EpochSecret, Keyring
 from aggregator.sealing.seal_keys import SealKeyring, SealSecret
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.store.erasure import Erasure
+from common.store.own_identities import OwnIdentities
 from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sharing import Scheme
@@ -41,7 +41,6 @@ from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.words import Sharing
 from tacit.randomness import SecureRandom
 
-OwnKey: TypeAlias = EpochSecret | SealSecret
 _KEPT_ROUNDS = 1024
 """Contexts in memory: more than the rounds that a coordinator has under way together."""
 _SignedDescriptor = Signed[RoundDescriptor]
@@ -58,7 +57,7 @@ class RoundContext:
     digest: bytes
     index: int
     dimension: int
-    own_key: OwnKey | None
+    own_key: SealSecret | None
     invited: bytes | None = None
     proofs: ProofPlan | None = None
     """Of a proved round."""
@@ -78,17 +77,10 @@ class RoundContext:
         return self.descriptor.round
 
     @property
-    def epoch_secret(self) -> EpochSecret:
-        """The own key of a round of format 1; it outlives every live round."""
-        assert isinstance(self.own_key, EpochSecret)
-        return self.own_key
-
-    @property
     def seal_secret(self) -> SealSecret:
-        """The own key of a round of format 2. Raises SealKeyGone or SealKeyUnavailable."""
+        """The own key of the round. Raises SealKeyGone or SealKeyUnavailable."""
         if self.own_key is None:
             raise SealKeyUnavailable if self.elsewhere else SealKeyGone
-        assert isinstance(self.own_key, SealSecret)
         return self.own_key
 
     @property
@@ -115,7 +107,7 @@ class Aggregator:
     database: Database
     settings: AggregatorSettings
     clock: Clock
-    keyring: Keyring
+    identities: OwnIdentities
     seal_keyring: SealKeyring
     random: SecureRandom
     erasure: Erasure
@@ -163,14 +155,11 @@ class Aggregator:
             signed = await store.document(transaction, row.key, "descriptor")
         descriptor = _SignedDescriptor.model_validate_json(signed or "").statement
         await self.know(descriptor.aggregators[descriptor.index_of(self.id)].identity_key)
-        own_key: OwnKey | None = None
+        own_key: SealSecret | None = None
         elsewhere = False
         try:
-            if row.seal_key is None:
-                own_key = await self.keyring.of(row.own_epoch)
-            else:
-                own_key = await self.seal_keyring.of(row.seal_key)
-        except (EpochKeyGone, SealKeyGone):
+            own_key = await self.seal_keyring.of(row.seal_key)
+        except SealKeyGone:
             pass
         except SealKeyUnavailable:
             elsewhere = True
@@ -179,11 +168,11 @@ class Aggregator:
 
     async def know(self, identity_key: bytes) -> None:
         """Look whether another process has made this identity the one of now."""
-        if identity_key not in self.keyring.identities.public_keys:
-            await self.keyring.identities.load()
+        if identity_key not in self.identities.public_keys:
+            await self.identities.load()
 
     def remember(
-        self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: OwnKey
+        self, key: int, descriptor: RoundDescriptor, digest: bytes, own_key: SealSecret
     ) -> RoundContext:
         """Make and keep the context of a new round."""
         return self._kept(self._context(key, descriptor, digest, own_key, elsewhere=False))
@@ -193,7 +182,7 @@ class Aggregator:
         key: int,
         descriptor: RoundDescriptor,
         digest: bytes,
-        own_key: OwnKey | None,
+        own_key: SealSecret | None,
         elsewhere: bool,
     ) -> RoundContext:
         query, plan = descriptor.query, None
@@ -210,7 +199,7 @@ class Aggregator:
             descriptor.invited_bitmap(),
             plan,
             elsewhere,
-            self.keyring.identities.signer(descriptor.aggregators[index].identity_key),
+            self.identities.signer(descriptor.aggregators[index].identity_key),
         )
 
     def _kept(self, context: RoundContext) -> RoundContext:

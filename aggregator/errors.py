@@ -78,21 +78,6 @@ class TooManySessions(TooMany):
     retryable_by_default = False
 
 
-class EpochKeysEnded(Gone):
-    name = "epoch_keys_ended"
-    title = "This aggregator seals in suite 2 and signs no epoch key any more"
-
-
-class SuiteDowngraded(Forbidden):
-    name = "suite_downgraded"
-    title = "This aggregator takes part in rounds of format 2 only"
-
-
-class SuiteRefused(Malformed):
-    name = "suite_refused"
-    title = "It is not sealed in the way of the round's format"
-
-
 class PeerNotAnchored(Forbidden):
     name = "peer_not_anchored"
     title = "The round names an aggregator that is not pinned here"
@@ -210,16 +195,6 @@ class NotInRound(Conflict):
 class NotInGroup(Conflict):
     name = "not_in_group"
     title = "The round sums a group that the sender, or one of its curators, is not in"
-
-
-class UnknownEpochKey(Conflict):
-    name = "unknown_epoch_key"
-    title = "The sender announced no key for this epoch"
-
-
-class EpochKeyConflict(Conflict):
-    name = "epoch_key_conflict"
-    title = "Another key was announced for this epoch"
 
 
 class TooManyPieces(TooLarge):

@@ -32,28 +32,11 @@ class AggregatorSettings(ServiceSettings):
         max_length=128,
         description="Who runs this aggregator. Two aggregators of one operator are one aggregator.",
     )
-    epoch_s: int = Field(
-        default=86_400,
-        ge=60,
-        description="Length of a key epoch: pieces sealed in one epoch have no forward secrecy.",
-    )
-    epoch_grace_s: int = Field(
-        default=600,
-        ge=0,
-        description="How long after its epoch a key may still open a new round.",
-    )
-    minimum_suite: int = Field(
-        default=1,
-        ge=1,
-        le=2,
-        description="Open rounds of this suite or later: 2 signs no epoch key any more. After a "
-        "first round of suite 2 it is 2, whatever is set here.",
-    )
     seal_key_s: int = Field(
         default=3600,
         ge=60,
         le=86_400,
-        description="Length of the period for which a seal key is used (rounds of format 2).",
+        description="Length of the period for which a seal key is used.",
     )
     seal_key_grace_s: int = Field(
         default=600,

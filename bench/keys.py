@@ -1,12 +1,11 @@
-"""What sealing costs in rounds of format 1 (X25519) and format 2 (X-Wing, sessions), side by side.
+"""What sealing costs: X-Wing, and sessions under it.
 
     python -m bench.keys [--curators 10000] [--clients 64] [--rounds 3]
 
 First the primitives, in microseconds of one core, and what documents weigh. Then lone curators
-against real aggregator processes, one for each format, as in `bench.uploads`: in each format the
-first round of a key, with what it needs once (in format 2 the announcements of all sessions), then
-rounds of both formats in turns, and one after a kill -9. Rates depend on what else the machine
-does; CPU of the server for each piece can be compared.
+against a real aggregator process, as in `bench.uploads`: the first round of a key, with the
+announcements of all sessions, further rounds, and one after a kill -9. Rates depend on what else
+the machine does; CPU of the server for each piece can be compared.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import BaseModel
 
 from bench.uploads import Load, closed_loop, raw_request
 from common.web.wire import CBOR, encode
 from tacit.crypto.hybrid_signing import HybridIdentity, verify_hybrid
 from tacit.crypto.seal_keys import SealKey, SealPublicKey
-from tacit.crypto.sealing import Direction, Ends, agree_key, open_octets, seal_octets
+from tacit.crypto.sealing import Direction, open_octets, seal_octets
 from tacit.crypto.signing import Identity, verify_once
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey, Grant, JoinToken, PartyKind
+from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
 from tacit.protocol.identities import IDENTITY_LABEL, IdentityDocument, Role
 from tacit.protocol.sessions import (
     SEAL_KEY_LABEL,
@@ -40,7 +38,6 @@ from tacit.protocol.sessions import (
     begin_session,
     open_session,
 )
-from tacit.protocol.suites import SUITES_LABEL, Suites
 from tests.aggregator.direct import enrol_directly
 from tests.aggregator.double import Federation, Sender, query
 from tests.aggregator.process import Process
@@ -70,57 +67,44 @@ def primitives() -> None:
         Direction.CURATOR_TO_AGGREGATOR,
     )
     own = begin_session(party, ends, key.public)
-    one, other = X25519PrivateKey.generate(), X25519PrivateKey.generate()
-    agreed = Ends(
-        "party",
-        "north",
-        one.public_key().public_bytes_raw(),
-        other.public_key().public_bytes_raw(),
-        7,
-        Direction.CURATOR_TO_AGGREGATOR,
-    )
     secret = os.urandom(32)
     sealed = key.public.seal(secret, b"info")
     nonce, piece = seal_octets(secret, bytes(8), b"context")
     raw = key.public.raw
-    rows: list[tuple[str, Work | None, Work | None]] = [
-        ("new key", X25519PrivateKey.generate, lambda: SealKey(SealKey.new_seed())),
-        ("parse a public key", None, lambda: SealPublicKey(raw)),
-        ("agree, or seal 32 bytes", lambda: agree_key(one, agreed), lambda: _seal(key, secret)),
-        (
-            "agree, or open them",
-            lambda: agree_key(other, agreed),
-            lambda: key.open(sealed, b"info"),
-        ),
-        ("begin a session, signed", None, lambda: begin_session(party, ends, key.public)),
-        ("take a session", None, lambda: open_session(own.announce, ends, key)),
-        ("seal a piece", lambda: seal_octets(secret, bytes(8), b"context"), None),
-        ("open a piece", lambda: open_octets(secret, nonce, piece, b"context"), None),
+    rows: list[tuple[str, Work]] = [
+        ("new key", lambda: SealKey(SealKey.new_seed())),
+        ("parse a public key", lambda: SealPublicKey(raw)),
+        ("seal 32 bytes", lambda: key.public.seal(secret, b"info")),
+        ("open them", lambda: key.open(sealed, b"info")),
+        ("begin a session, signed", lambda: begin_session(party, ends, key.public)),
+        ("open a session", lambda: open_session(own.announce, ends, key)),
+        ("seal a piece", lambda: seal_octets(secret, bytes(8), b"context")),
+        ("open a piece", lambda: open_octets(secret, nonce, piece, b"context")),
     ]
-    print(f"{'us of CPU':28}{'format 1':>10}{'format 2':>10}")
-    for name, first, second in rows:
-        if name.endswith("a piece"):
-            second = first
-        shown = ["-" if work is None else f"{microseconds(work):.1f}" for work in (first, second)]
-        print(f"{name:28}{shown[0]:>10}{shown[1]:>10}", flush=True)
+    print("us of CPU")
+    for name, work in rows:
+        print(f"{name:28}{microseconds(work):>10.1f}", flush=True)
 
 
 def signatures() -> None:
     """Ed25519 alone, and together with ML-DSA-65 as identity documents are signed."""
     pair, party = HybridIdentity.generate(), Identity.generate()
-    said = Suites(party="meter-17", suites=(1, 2), software="tacit 0.1.0")
-    one, both = party.sign(SUITES_LABEL, said), pair.sign(SUITES_LABEL, said)
+    now = datetime.now(UTC).replace(microsecond=0)
+    said = SealKeyStatement(
+        party="north", number=17, public_key_hash=bytes(32), made=now, until=now
+    )
+    one, both = party.sign(SEAL_KEY_LABEL, said), pair.sign(SEAL_KEY_LABEL, said)
     rows: list[tuple[str, Work, Work]] = [
         ("new identity", Identity.generate, HybridIdentity.generate),
         (
             "sign a statement",
-            lambda: party.sign(SUITES_LABEL, said),
-            lambda: pair.sign(SUITES_LABEL, said),
+            lambda: party.sign(SEAL_KEY_LABEL, said),
+            lambda: pair.sign(SEAL_KEY_LABEL, said),
         ),
         (
             "verify it",
-            lambda: verify_once(SUITES_LABEL, one, party.public_key),
-            lambda: verify_hybrid(SUITES_LABEL, both, pair.public),
+            lambda: verify_once(SEAL_KEY_LABEL, one, party.public_key),
+            lambda: verify_hybrid(SEAL_KEY_LABEL, both, pair.public),
         ),
     ]
     print(f"{'us of CPU':28}{'Ed25519':>10}{'+ML-DSA-65':>12}")
@@ -142,7 +126,6 @@ def sizes() -> None:
         Direction.CURATOR_TO_AGGREGATOR,
     )
     announce = begin_session(party, ends, key.public).announce
-    epoch_key = EpochKey(party="north", epoch=20_000, public_key=os.urandom(32))
     seal_key = SealKeyStatement(
         party="north", number=17, public_key_hash=key.public.hash, made=now, until=now
     )
@@ -153,42 +136,33 @@ def sizes() -> None:
         serial=1,
         ed25519=pair.public.ed25519,
         mldsa65=pair.public.mldsa65,
-        suites=(1, 2),
         next=bytes(32),
     )
     cbor = len(encode(announce.model_dump(exclude_none=True), CBOR))
     rows = [
-        ("public key to seal to", 32, len(key.public.raw)),
-        ("secret for a session", 0, len(key.public.seal(bytes(32), b""))),
-        ("a party's key; session", _json(party.sign(EPOCH_KEY_LABEL, epoch_key)), _json(announce)),
-        ("the session in CBOR", "-", cbor),
-        (
-            "signed key in a descriptor",
-            _json(north.sign(EPOCH_KEY_LABEL, epoch_key)),
-            _json(north.sign(SEAL_KEY_LABEL, seal_key)),
-        ),
-        ("identity document, signed", "-", _json(pair.sign(IDENTITY_LABEL, document))),
+        ("public key to seal to", len(key.public.raw)),
+        ("secret for a session", len(key.public.seal(bytes(32), b""))),
+        ("a party's session", _json(announce)),
+        ("the session in CBOR", cbor),
+        ("signed key in a descriptor", _json(north.sign(SEAL_KEY_LABEL, seal_key))),
+        ("identity document, signed", _json(pair.sign(IDENTITY_LABEL, document))),
     ]
-    rows += [
-        (f"join token, {each} aggregators", _token(each, 1), _token(each, 2)) for each in (3, 5, 16)
-    ]
-    print(f"{'bytes':28}{'format 1':>10}{'format 2':>10}")
-    for name, first, second in rows:
-        print(f"{name:28}{first:>10}{second:>10}", flush=True)
+    rows += [(f"join token, {count} aggregators", _token(count)) for count in (3, 5, 16)]
+    print("bytes")
+    for name, size in rows:
+        print(f"{name:28}{size:>10}", flush=True)
 
 
 def _json(model: BaseModel) -> int:
     return len(model.model_dump_json(exclude_none=True))
 
 
-def _token(aggregators: int, suite: int) -> int:
+def _token(aggregators: int) -> int:
     def grant(party: str) -> Grant:
         url, secret = f"https://{party}.example.org", "s" * 43
         return Grant(party=party, url=url, fingerprint=os.urandom(32), secret=secret)
 
     token = JoinToken(
-        format="tacit.join/1" if suite == 1 else "tacit.join/2",
-        minimum_suite=None if suite == 1 else suite,
         party="meter-17",
         kind=PartyKind.CURATOR,
         max_curators=1,
@@ -199,22 +173,16 @@ def _token(aggregators: int, suite: int) -> int:
     return len(token.to_text())
 
 
-def _seal(key: SealKey, secret: bytes) -> bytes:
-    return key.public.seal(secret, b"info")
-
-
 async def one_round(
     process: Process,
     federation: Federation,
     senders: list[Sender],
     clients: int,
     *,
-    sessions: bool,
     warm_s: float = 0.0,
 ) -> Load:
     """A round of lone curators, until it is revealed. `warm_s`: a pause before the pieces, for what
     the server does by itself."""
-    federation.sessions = sessions
     now = datetime.now(UTC).replace(microsecond=0)
     current = await federation.open(query(), opened=now, deadline=now + timedelta(seconds=600))
     words = current.split(np.ones((len(senders), 1), np.int64))[0]
@@ -225,7 +193,7 @@ async def one_round(
     ]
     await asyncio.sleep(warm_s)
     load = await closed_loop(process.port, requests, clients, process.pid)
-    federation.acknowledged.update(piece.session for piece in pieces if piece.session is not None)
+    federation.acknowledged.update(piece.session for piece in pieces)
     assert load.statuses == {201: len(senders)}, load.statuses
     total, manifest = await current.release()
     assert (manifest.count, int(total[0])) == (len(senders), len(senders))
@@ -233,52 +201,34 @@ async def one_round(
 
 
 async def run(options: argparse.Namespace) -> None:
-    """All of it. Each format has an aggregator of its own: one that opened format 2 ends its epoch
-    keys."""
+    """All of it."""
     primitives()
     signatures()
     sizes()
     async with AsyncExitStack() as stack:
-        served = [await aggregator(stack, options.curators) for _ in range(2)]
-        cpu: dict[bool, list[float]] = {False: [], True: []}
+        process, federation, senders = await aggregator(stack, options.curators)
+        cpu_us = []
         for number in range(options.rounds + 1):
-            for sessions, (process, federation, senders) in enumerate(served):
-                load = await one_round(
-                    process,
-                    federation,
-                    senders,
-                    options.clients,
-                    sessions=bool(sessions),
-                    warm_s=0 if number else options.warm_s,
-                )
-                cpu[bool(sessions)].append(load.cpu_s / len(senders) * 1e6)
-                kind = "first round of the key" if number == 0 else f"round {number + 1}"
-                print(f"format {1 + sessions}, {kind}: {load}", flush=True)
-        again = [await after_restart(stack, each, options.clients) for each in served]
-    known = {sessions: float(np.median(found[1:])) for sessions, found in cpu.items()}
-    ratio = np.median(np.array(cpu[True][1:]) / np.array(cpu[False][1:]))
-    print(f"a session at its first piece: {cpu[True][0] - known[True]:.0f} us of CPU")
-    first, second = (cpu_us - known[bool(each)] for each, cpu_us in enumerate(again))
-    print(f"what is known, once more after a restart: {first:.0f} and {second:.0f} us of CPU")
-    print(
-        f"a piece with what is known: {known[False]:.0f} and {known[True]:.0f} us of CPU, "
-        f"format 2 / format 1 = {ratio:.3f} (medians)"
-    )
-
-
-async def after_restart(
-    stack: AsyncExitStack, served: tuple[Process, Federation, list[Sender]], clients: int
-) -> float:
-    """CPU of a piece, in microseconds, in the first round after the aggregator was killed: it finds
-    keys and sessions in its store."""
-    process, federation, senders = served
-    sessions = federation.sessions
-    process.kill()
-    client = federation.peers[0].client = await process.start()
-    stack.push_async_callback(client.aclose)
-    load = await one_round(process, federation, senders, clients, sessions=sessions)
-    print(f"format {1 + sessions}, after a restart: {load}", flush=True)
-    return load.cpu_s / len(senders) * 1e6
+            load = await one_round(
+                process,
+                federation,
+                senders,
+                options.clients,
+                warm_s=0 if number else options.warm_s,
+            )
+            cpu_us.append(load.cpu_s / len(senders) * 1e6)
+            kind = "first round of the key" if number == 0 else f"round {number + 1}"
+            print(f"{kind}: {load}", flush=True)
+        process.kill()  # it finds keys and sessions in its store
+        client = federation.peers[0].client = await process.start()
+        stack.push_async_callback(client.aclose)
+        load = await one_round(process, federation, senders, options.clients)
+        print(f"after a restart: {load}", flush=True)
+        restarted_us = load.cpu_s / len(senders) * 1e6
+    known_us = float(np.median(cpu_us[1:]))
+    print(f"a session at its first piece: {cpu_us[0] - known_us:.0f} us of CPU")
+    print(f"what is known, once more after a restart: {restarted_us - known_us:.0f} us of CPU")
+    print(f"a piece under a known session: {known_us:.0f} us of CPU (median)")
 
 
 async def aggregator(

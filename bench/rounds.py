@@ -45,7 +45,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final
@@ -260,10 +259,9 @@ def history(directory: Path, options: Options) -> dict[str, float]:
         }
         service = it.deployment.coordinator
         _end(it, service)
-        if find_spec("coordinator.store.expiry"):  # an earlier version drops nothing
-            expired = asyncio.run(_expire(Path(service.directory) / "coordinator.db"))
-            dropped = after["coordinator"] - _bytes_used(it.deployment)["coordinator"]
-            found["bytes a round that expiry drops"] = dropped / expired
+        expired = asyncio.run(_expire(Path(service.directory) / "coordinator.db"))
+        dropped = after["coordinator"] - _bytes_used(it.deployment)["coordinator"]
+        found["bytes a round that expiry drops"] = dropped / expired
         asyncio.run(_lengthen(Path(service.directory) / "coordinator.db", options.events))
         found["seconds to ready, no checkpoint"] = _start(it, service)
         time.sleep(20)  # the checkpoint is written

@@ -3,7 +3,7 @@
     python -m bench.seeds
 
 One process, one thread; no HTTP, no store: what a curator or a host splits and seals for all
-aggregators of a round of format 2, and what these open and add up. Each figure is the fastest of
+aggregators of a round, and what these open and add up. Each figure is the fastest of
 some repetitions. Below the limit (`SHORT` words) a lone curator sends words, so both are the same.
 Spec: federated-counting, section 9.
 """

@@ -28,7 +28,6 @@ from cli.archives.archive import DATABASE, Manifest
 from cli.archives.envelope import (
     BackupRefused,
     Holder,
-    HybridRecipient,
     Passphrase,
     Recipient,
 )
@@ -43,9 +42,8 @@ from common.store.database import open_store
 from common.store.restored_identity import continue_by
 from tacit import Client
 from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, SealKey, SealPublicKey
+from tacit.crypto.seal_keys import SealPublicKey
 from tacit.errors import DomainError
-from tacit.paths.sealed import public_key
 from tacit.protocol.identities import IdentityChain
 from tacit.wire import format_instant, parse_binary
 
@@ -63,7 +61,7 @@ _BY_HAND: Final = {
         "Parties that enrolled since then enrol again, after they left at every aggregator.",
     ),
     "aggregator": (
-        "The next start aborts every round that is not released, and makes a new epoch key.",
+        "The next start aborts every round that is not released, and makes a new seal key.",
         "Parties that enrolled since {since} enrol again; those that left since then are removed "
         "again.",
         "Sums opened since then are not in its comparison of member sets any more.",
@@ -85,16 +83,13 @@ def backup(
         str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
     ] = None,
     passphrase_file: PassphraseFile = None,
-    classical: Annotated[
-        bool, typer.Option(help="Seal to an X25519 key of an earlier version, too.")
-    ] = False,
 ) -> Answer:
     """Back up a service, running or not, into one sealed file. TACIT_... as the service has it.
 
     Its private keys are in it: who can open it can act as the service.
     """
     settings = _settings(service)
-    holder = sealing_holder(recipient, passphrase_file, classical=classical)
+    holder = sealing_holder(recipient, passphrase_file)
     manifest, count = asyncio.run(_back_up(settings, out, holder))
     said = {"file": str(out), "members": count, **manifest.model_dump(mode="json")}
     return Answer(said, lambda: typer.echo(f"{out}: {_summary(manifest, count)}"))
@@ -325,19 +320,18 @@ def _name(settings: ServiceSettings) -> str:
     return str(getattr(settings, names[settings.service])) if settings.service in names else ""
 
 
-def sealing_holder(
-    recipient: str | None, passphrase_file: Path | None, *, classical: bool
-) -> Holder:
+def sealing_holder(recipient: str | None, passphrase_file: Path | None) -> Holder:
     """Who may open what is sealed now. Raises BackupRefused unless one of both is given."""
     if recipient is not None and passphrase_file is None:
-        return _recipient(recipient, classical=classical)
+        return _recipient(recipient)
     return _one(recipient, passphrase_file)
 
 
 def opening_holder(key: Path | None, passphrase_file: Path | None) -> Holder:
     """Who opens what was sealed. Raises BackupRefused unless one of both is given."""
     if key is not None and passphrase_file is None:
-        return _private(key)
+        found = private_key(key)
+        return Recipient(found.public, found)
     return _one(key, passphrase_file)
 
 
@@ -350,27 +344,11 @@ def _one(other: object, passphrase_file: Path | None) -> Passphrase:
     return Passphrase(text)
 
 
-def _recipient(text: str, *, classical: bool) -> Holder:
+def _recipient(text: str) -> Holder:
     try:
-        raw = parse_binary(text.strip())
-        if len(raw) == PUBLIC_KEY_BYTES:
-            return HybridRecipient(SealPublicKey(raw))
-        holder = Recipient(public_key(raw))
+        return Recipient(SealPublicKey(parse_binary(text.strip())))
     except ValueError:
         raise BackupRefused("the recipient is no public key in base64url") from None
-    if not classical:
-        raise BackupRefused(
-            "whoever records the backup and breaks X25519 later opens it: make another key with "
-            "`tacit recipient-key`, or say --classical"
-        )
-    return holder
-
-
-def _private(path: Path) -> Holder:
-    found = private_key(path)
-    if isinstance(found, SealKey):
-        return HybridRecipient(found.public, found)
-    return Recipient(found.public_key(), found)
 
 
 def _since(manifest: Manifest) -> str:

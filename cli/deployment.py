@@ -277,7 +277,6 @@ def join_token(
     kind: PartyKind,
     max_curators: int,
     valid_s: int,
-    minimum_suite: int = 1,
     *,
     replaces: bool = False,
 ) -> JoinToken:
@@ -291,7 +290,7 @@ def join_token(
         with service.client() as client:
             return ask_grant(client, request)
 
-    return assemble(request, [grant(service) for service in services], minimum_suite)
+    return assemble(request, [grant(service) for service in services])
 
 
 def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
@@ -299,18 +298,10 @@ def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
     return GrantAnswer.model_validate(client.post("/v1/grants", request.model_dump(mode="json")))
 
 
-def assemble(
-    request: GrantRequest, answers: Sequence[GrantAnswer], minimum_suite: int = 1
-) -> JoinToken:
-    """A join token from the coordinator's grant and, after it, those of the aggregators.
-
-    `minimum_suite`: of the rounds that the party takes part in. A token of 1 says nothing of it, so
-    that software of an earlier release reads it.
-    """
+def assemble(request: GrantRequest, answers: Sequence[GrantAnswer]) -> JoinToken:
+    """A join token from the coordinator's grant and, after it, those of the aggregators."""
     coordinator, *aggregators = (answer.grant for answer in answers)
     return JoinToken(
-        format="tacit.join/1" if minimum_suite == 1 else "tacit.join/2",
-        minimum_suite=None if minimum_suite == 1 else minimum_suite,
         party=request.party,
         kind=request.kind,
         max_curators=request.max_curators,

@@ -29,14 +29,6 @@ app = typer.Typer(no_args_is_help=True, help="Join tokens, and enrolling with th
 
 Party = Annotated[str, typer.Argument(help="Id of the curator or host.")]
 Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most this many curators.")]
-MinimumSuite = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        max=2,
-        help="It takes part in rounds of this suite or later; 2 needs this release of curators.",
-    ),
-]
 Replaces = Annotated[
     bool,
     typer.Option(
@@ -52,16 +44,13 @@ def token(
     party: Party,
     curators: Curators = None,
     valid_s: ValidS = 86_400,
-    minimum_suite: MinimumSuite = 1,
     replaces: Replaces = False,
     home: Home = DEFAULT_HOME,
 ) -> Answer:
     """Make a one-time join token: one grant from each service. Hand it over out of band."""
     asked = _request(party, curators, valid_s)
     deployment, count = Target(home).deployment(), asked.max_curators
-    made = join_token(
-        deployment, party, asked.kind, count, valid_s, minimum_suite, replaces=replaces
-    )
+    made = join_token(deployment, party, asked.kind, count, valid_s, replaces=replaces)
     document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
     return Answer(document, lambda: typer.echo(document["token"]))
 
@@ -126,13 +115,12 @@ def join(
         list[Path], typer.Argument(help="Files of `enroll grant`: the coordinator's first.")
     ],
     curators: Curators = None,
-    minimum_suite: MinimumSuite = 1,
 ) -> None:
     """Put the grants of several operators together to one join token."""
     with plain_errors():
         answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
         asked = _request(party, curators, 86_400)
-        typer.echo(assemble(asked, answers, minimum_suite).to_text())
+        typer.echo(assemble(asked, answers).to_text())
 
 
 def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:

@@ -214,7 +214,7 @@ def _made(file: Path, recipient: str | None, passphrase_file: Path | None) -> Hy
     if file.exists() or beside.exists():
         found = file if file.exists() else beside
         raise ValueError(f"{found}: one of two files; nobody knows this pair: remove it")
-    holder = sealing_holder(recipient, passphrase_file, classical=False)
+    holder = sealing_holder(recipient, passphrase_file)
     pair, sealed = HybridIdentity.generate(), io.BytesIO()
     sealer = Sealer(sealed, holder)
     sealer.write(CONTENT + pair.to_bytes())

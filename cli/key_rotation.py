@@ -41,9 +41,9 @@ def storage(
     return Answer(found, lambda: typer.echo(_done(found)))
 
 
-@app.command("epoch")
+@app.command("seal-key")
 @at_target
-def epoch(
+def seal_key(
     target: Target,
     aggregator: Annotated[
         str | None,

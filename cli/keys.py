@@ -13,13 +13,11 @@ from cli.context import (
     Answer,
     Home,
     Target,
-    at_coordinator,
     plain_errors,
     printed,
     say,
     tabled,
 )
-from tacit import Client
 
 app = typer.Typer(
     no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
@@ -51,33 +49,6 @@ def listing(home: Home = DEFAULT_HOME) -> Answer:
         [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"] for item in found
     ]
     return tabled(found, "Identities", ["service", "fingerprint", "paired"], rows)
-
-
-@app.command("status")
-@at_coordinator
-def status(coordinator: Client) -> Answer:
-    """Which suites the parties can do, the format of the next round, and who holds it back."""
-    found = coordinator.suites()
-    rows = [
-        [
-            str(each["suite"]),
-            str(each["parties"]),
-            str(each["curators"]),
-            each["last_delivered"] or "never",
-        ]
-        for each in found["suites"]
-    ]
-    title = f"Parties by suite; rounds are opened in format {found['next_format']}"
-    columns = ["suite", "parties", "curators", "last delivered"]
-
-    def show() -> None:
-        tabled(found, title, columns, rows).human()
-        for each in found["needs_upgrade"]:
-            software = each["software"] or "software of an earlier release"
-            seen = each["last_delivered"] or "never"
-            say(f"needs an upgrade: {each['id']} ({software}, last delivered {seen})", markup=False)
-
-    return Answer(found, show)
 
 
 @app.command("dev-ca")

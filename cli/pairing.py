@@ -57,7 +57,7 @@ def identity(url: Address) -> Answer:
     tls_pq: whether its TLS library offers X25519MLKEM768, a key agreement that lasts.
     """
     found = {**_ask(url), "tls_pq": _post_quantum(url)}
-    rows = [[key, _text(value)] for key, value in found.items() if key != "epoch_key"]
+    rows = [[key, _text(value)] for key, value in found.items()]
     return tabled(found, f"Identity at {url}", ["", ""], rows)
 
 

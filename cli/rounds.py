@@ -167,8 +167,7 @@ def verify(
         trust = DEFAULT_FILE
     with target.coordinator() as client:
         checked = client.verify(round_id, trust=None if trust is None else read_trust(trust))
-    pinned = checked["anchored"] and checked["participants_bound"]
-    code = 1 if not checked["matches"] else 0 if pinned else 3
+    code = 1 if not checked["matches"] else 0 if checked["anchored"] else 3
     return Answer(checked, lambda: _print_verdict(checked), code)
 
 
@@ -197,13 +196,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         f"{len(checked['aggregators'])} commitments checked; the recombined sum {words} "
         f"the published result. Coordinator {checked['coordinator_fingerprint'][:16]}..."
     ]
-    if checked["participants_bound"]:
-        lines.append(f"The aggregators committed to {checked['participants']} participants.")
-    else:
-        lines.append(
-            f"Nothing binds the number of participants ({checked['participants']}): the transcript "
-            "is in format 1, of an earlier version, or a coordinator that hides what was bound."
-        )
+    lines.append(f"The aggregators committed to {checked['participants']} participants.")
     if not checked["anchored"]:
         lines.append(
             "Not pinned: any identity. The coordinator alone vouches for these aggregators, and "

@@ -48,9 +48,7 @@ from coordinator.registry.identity_routes import add_identity
 from coordinator.registry.peers import Peers
 from coordinator.registry.renewals import Renewals
 from coordinator.registry.routes import add_registry
-from coordinator.registry.seal_keys import SealKeyMirror
-from coordinator.registry.suite_routes import add_suites
-from coordinator.registry.suites import Formats
+from coordinator.registry.seal_keys import SealKeyMirror, add_seal_keys
 from coordinator.resealing.passes import Resealing
 from coordinator.resealing.routes import add_storage_key
 from coordinator.rounds.changes import Changes
@@ -106,7 +104,6 @@ def create_app(
         ledger_seals = LedgerSeals(database, own, settings.deployment, time)
         add_meters(app.state.metrics, ledger)
         add_work_meters(app.state.metrics, database, time)
-        formats = Formats(settings.round_format, settings.seal_key_per_round)
         mirror = SealKeyMirror(database, peers)
         identities = Identities(
             database, peers, time, settings.deployment, own, settings.confirmed_keys
@@ -120,7 +117,7 @@ def create_app(
             time,
             settings.patience_s,
             ledger,
-            formats,
+            settings.seal_key_per_round,
             mirror,
             identities,
             settings.lasting_seals,
@@ -154,7 +151,6 @@ def create_app(
             peers,
             HealthLooks(peers, time),
             ReceivingLooks(conduct),
-            formats,
             mirror,
             identities,
             erasure,
@@ -236,7 +232,7 @@ def create_app(
     add_identity(app, settings)
     add_registry(app, settings, time)
     add_groups(app)
-    add_suites(app)
+    add_seal_keys(app)
     add_queries(app, settings)
     add_rounds(app)
     add_flow(app)

@@ -30,12 +30,7 @@ class UnknownSealKey(NotFound):
 
 class SealKeysMissing(Unavailable):
     name = "seal_keys_missing"
-    title = "An aggregator shows no seal key, which rounds of format 2 need"
-
-
-class SuitesRefused(Invalid):
-    name = "suites_refused"
-    title = "What a party says of its suites is not its own"
+    title = "An aggregator shows no seal key, which rounds need"
 
 
 class NotReleased(Conflict):

@@ -41,16 +41,10 @@ class CoordinatorSettings(ServiceSettings):
     aggregator_timeout_s: float = Field(
         default=10.0, gt=0, description="Time for one request to an aggregator."
     )
-    round_format: Literal["1", "2", "auto"] = Field(
-        default="auto",
-        description="Format of new rounds: 1 seals with X25519, 2 with X25519 and ML-KEM-768 "
-        "together. `auto` takes 2 as soon as every party that delivered or enrolled in the last 30 "
-        "days can do it, and never goes back; 2 leaves the others out.",
-    )
     seal_key_per_round: bool = Field(
         default=False,
-        description="Ask each aggregator for a seal key of its own for every round of format 2, "
-        "which it destroys at the round's end. Recommended where hosts deliver; each lone curator "
+        description="Ask each aggregator for a seal key of its own for every round, which "
+        "it destroys at the round's end. Recommended where hosts deliver; each lone curator "
         "then begins a session every round.",
     )
     lasting_seals: bool = Field(

@@ -72,8 +72,7 @@ def create_app(
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await ensure_operator_token(database, token_table, settings, time)
-        software = f"tacit-curator {VERSION}"
-        parts = await build(database, settings, time, app.state.metrics, transports, software)
+        parts = await build(database, settings, time, app.state.metrics, transports)
         provide(app, *parts)
         participation = part_of(app, Participation)
         authenticator = Authenticator(database, token_table, time)

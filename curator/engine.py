@@ -30,7 +30,6 @@ from tacit.crypto.sealing import (
     BatchHeader,
     PartHeader,
     Span,
-    piece_context,
     seal_batch,
     seal_octets,
     seal_part,
@@ -72,7 +71,7 @@ OCTETS: Final = "application/octet-stream"
 @dataclass(frozen=True)
 class Body:
     """Sealed bytes for one aggregator, ready to be stored and sent. `session`: under which they are
-    sealed, in a round of format 2."""
+    sealed."""
 
     aggregator: str
     media_type: str
@@ -158,7 +157,7 @@ class Terms:
     proofs: ProofPlan | None
     """What contributions are proved to be, in a proved round."""
     seal_keys: tuple[SealPublicKey, ...] = ()
-    """Of all aggregators, in a round of format 2, once they were fetched."""
+    """Of all aggregators, once they were fetched."""
 
     @classmethod
     def of(cls, descriptor: RoundDescriptor) -> Terms:
@@ -235,7 +234,7 @@ class Engine:
                 part=part,
                 span=span,
                 dimension=terms.dimension,
-                sealed_under=seal.name,
+                sealed_under=seal.session,
                 presence=presence,
             )
             words = share.astype(np.uint64, copy=False)
@@ -252,7 +251,7 @@ class Engine:
             part=place.part,
             span=place.span,
             plaintext_bytes=len(plain),
-            sealed_under=seal.name,
+            sealed_under=seal.session,
             presence=place.presence,
         )
         sealed = seal_part(seal.key, header, plain)
@@ -278,15 +277,12 @@ class Engine:
         place = (terms.digest, party, entry.id, index, length)
         if terms.proofs is not None:
             context = proved_pieces.piece_context(*place)
-        elif seal.session is not None:
-            context = sessions.piece_context(*place)
         else:
-            context = piece_context(*place)
+            context = sessions.piece_context(*place)
         plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
         nonce, sealed = seal_octets(seal.key, plain, context)
         piece = Piece(
             sender=party,
-            key_epoch=seal.key_epoch,
             session=seal.session,
             nonce=nonce,
             sealed=sealed,
@@ -295,8 +291,7 @@ class Engine:
         return _body(entry, CBOR, content, seal)
 
     def _seal(self, terms: Terms, index: int) -> Seal:
-        seal_key = terms.seal_keys[index] if terms.seal_keys else None
-        return self.sealer.seal(terms.descriptor, index, seal_key)
+        return self.sealer.seal(terms.descriptor, index, terms.seal_keys[index])
 
 
 def _body(entry: AggregatorEntry, media_type: str, content: bytes, seal: Seal) -> Body:

@@ -182,11 +182,6 @@ class WindowContributed(RoundRefused):
     title = "This window was contributed under the same query before"
 
 
-class SuiteDowngraded(RoundRefused):
-    name = "suite_downgraded"
-    title = "The round seals with an older suite than this curator's deployment uses by now"
-
-
 class SealKeyUnusable(RoundRefused):
     name = "seal_key_malformed"
     title = "What an aggregator signed as its seal key is no such key"

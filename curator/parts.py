@@ -25,9 +25,7 @@ from curator.participation.noisy_reports import Reporting
 from curator.participation.refusals import Refusing
 from curator.participation.restoring import find_restore
 from curator.participation.settlement import Settling
-from curator.participation.suites import Ratchet
 from curator.parties.anchors import Anchors
-from curator.parties.capabilities import Capabilities
 from curator.parties.coordinators import Coordinators
 from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
@@ -45,7 +43,6 @@ async def build(
     clock: Clock,
     metrics: ServiceMetrics,
     transports: Mapping[str, httpx.AsyncBaseTransport] | None,
-    software: str,
 ) -> tuple[object, ...]:
     """All parts that a route, the composition or a test needs; the store is migrated."""
     restore = await find_restore(database, settings, clock)
@@ -59,18 +56,16 @@ async def build(
     intake = Intake(database, clock, settings)
     async with database.reading() as transaction:
         await intake.hosted.load(transaction)
-    capabilities = Capabilities(database, peers, software)
-    enroller = Enroller(database, peers, clock, capabilities, settings.confirmed_keys)
+    enroller = Enroller(database, peers, clock, settings.confirmed_keys)
     coordinators = Coordinators(database, peers, clock, settings.confirmed_keys)
     identities = Identities(database, peers, clock, settings.confirmed_keys)
-    keyring = Keyring(database, peers, clock, settings.key_epoch_s)
+    keyring = Keyring()
     contributor = Contributor(
         database,
         keyring,
         clock,
         policies.current,
         restore,
-        Ratchet(database, settings.minimum_suite),
         SealKeys(peers, database if settings.require_pq_signatures else None),
         identities,
         lambda outcome: contributed.labels(outcome).inc(),
@@ -95,12 +90,10 @@ async def build(
         peers,
         clock,
         settings,
-        keyring,
         contributor,
         delivery,
         Settling(database, peers, clock),
         enroller,
-        capabilities,
         reporting,
         Refusing(database, peers, clock),
         coordinators,

@@ -82,30 +82,16 @@ class CuratorSettings(ServiceSettings):
     requests_per_aggregator: int = Field(
         default=2, ge=1, le=16, description="Uploads in flight to one aggregator."
     )
-    key_epoch_s: int = Field(
-        default=86_400,
-        ge=60,
-        description="Age at which a party's sealing key is replaced by a new one, in a deployment "
-        "of suite 1. One of suite 2 has none.",
-    )
-    minimum_suite: int = Field(
-        default=1,
-        ge=1,
-        le=2,
-        description="Refuse rounds of an older suite: 1 seals with X25519, 2 with X25519 and "
-        "ML-KEM-768 together. After a first round of suite 2 it is 2 for that deployment, whatever "
-        "is set here.",
-    )
     require_pq_signatures: bool = Field(
         default=False,
         description="Refuse rounds whose seal keys are not signed with ML-DSA-65 beside Ed25519, "
-        "by identities that committed to a next pair (`tacit keys next`), and rounds of suite 1.",
+        "by identities that committed to a next pair (`tacit keys next`).",
     )
     restore_quiet_s: float = Field(
         default=172_800,
         ge=0,
         description="How long a store that was restored from a backup takes part in nothing: it "
-        "may have answered what it does not know of. A round of suite 2 only needs seal keys that "
+        "may have answered what it does not know of. A round only needs seal keys that "
         "were made after the restore. 0 also takes every clock to be right: for rehearsals.",
     )
     future_tolerance_s: float = Field(

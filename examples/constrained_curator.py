@@ -10,8 +10,8 @@ run it again until all services know the new one. Where the key may be stolen, `
 token of grants with `replaces`, over the same state: what was spent stays spent.
 
 It needs Python 3.11, `cryptography` 50, and for proofs `pycryptodome` (TurboSHAKE128; all else of a
-proof is integers). It seals with X25519 and ML-KEM-768 together (rounds of format 2) and in no
-other way. It takes part in rounds of `sum` and `count`, declared or proved, with additive sharing
+proof is integers). It seals with X25519 and ML-KEM-768 together and in no other
+way. It takes part in rounds of `sum` and `count`, declared or proved, with additive sharing
 whose noise the aggregators add (`distributed`, layer `aggregator`), within a lifetime budget of its
 own (EPSILON). It refuses all others, and says which member of the query or the descriptor made it
 do so. The wire is described in docs/reference/protocol.md.
@@ -32,7 +32,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PublicKey, Suite
@@ -57,7 +57,6 @@ PRIME = 2**64 - 2**32 + 1  # of proofs; 7^((PRIME - 1) / n) has order n, for n =
 MEASUREMENT_SHARE, PROOF_SHARE, PROVE_RANDOMNESS = 1, 2, 4  # what a seed is expanded for
 ONE_PROOF = b"\1"
 X_WING = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)  # it only encapsulates
-SOFTWARE = "tacit-constrained-curator 0.1.0"
 
 
 def b64(data):
@@ -153,19 +152,19 @@ def leads_on(link, document, deployment):
     signers = [(link["signature"], new)]
     if said["reason"] == "planned":
         signers.append((link.get("old_signature", ""), document))
-    committed = prefixed(b"tacit next identity v2", unb64(new["ed25519"]), unb64(new["mldsa65"]))
+    committed = prefixed(b"tacit next identity v1", unb64(new["ed25519"]), unb64(new["mldsa65"]))
     return (
         {name: said[name] for name in own} | {"deployment": said["deployment"]}
         == own | {"deployment": deployment}
         and {name: new.get(name) for name in after} == after
         and b64(hashlib.sha256(committed).digest()) == document.get("next")
         and datetime.fromisoformat(said["effective"]) <= datetime.now(UTC) + SKEW
-        and all(both_signed("tacit succession v2", said, unb64(s), keys) for s, keys in signers)
+        and all(both_signed("tacit succession v1", said, unb64(s), keys) for s, keys in signers)
     )
 
 
 def document_hash(document):
-    return b64(hashlib.sha256(b"tacit identity v2\0" + canonical(document)).digest())
+    return b64(hashlib.sha256(b"tacit identity v1\0" + canonical(document)).digest())
 
 
 def follow(state, grant):
@@ -181,7 +180,7 @@ def follow(state, grant):
         document = signed["statement"]
         signature = unb64(signed["signature"])
         demand(
-            both_signed("tacit identity v2", document, signature, document),
+            both_signed("tacit identity v1", document, signature, document),
             "a document is unsigned",
         )
         if document["ed25519"] == (known or {"ed25519": grant["identity_key"]})["ed25519"]:
@@ -293,9 +292,7 @@ def enrol(path, text):
         state = {**new_state(token), "spent": state["spent"], "rounds": past}
     save(path, state)  # keys are durable before anybody hears of them
     identity = Ed25519PrivateKey.from_private_bytes(unb64(state["identity"]))
-    # An enrolment names a key of suite 1; this client seals nothing under it, and forgets it.
-    key, me = X25519PrivateKey.generate(), state["party"]
-    epoch_key = {"party": me, "epoch": 0, "public_key": b64(key.public_key().public_bytes_raw())}
+    me = state["party"]
     for grant in [state["coordinator"], *state["aggregators"].values()]:
         if "token" in grant:
             continue  # done when this ran before
@@ -308,10 +305,6 @@ def enrol(path, text):
             "party": me,
             "kind": "curator",
             "identity_key": b64(identity.public_key().public_bytes_raw()),
-            "epoch_key": epoch_key,
-            "epoch_key_signature": b64(
-                identity.sign(b"tacit epoch key v1\0" + canonical(epoch_key))
-            ),
             "curators": [me],
             "first": state["first"],
         }
@@ -321,13 +314,6 @@ def enrol(path, text):
         grant["identity_key"], grant["token"] = shown, answer["token"]
         state["first"] = answer["first"]
         save(path, state)
-    said = {"party": me, "suites": [2], "software": SOFTWARE}
-    body = {
-        "statement": said,
-        "signature": b64(identity.sign(b"tacit suites v2\0" + canonical(said))),
-    }
-    coordinator = state["coordinator"]
-    ask(f"{coordinator['url']}/v1/parties/{me}/suites", body, coordinator["token"], "PUT")
 
 
 def rotate(path):
@@ -339,7 +325,7 @@ def rotate(path):
         new_public, old_public = (b64(key.public_key().public_bytes_raw()) for key in keys)
         now = datetime.now(UTC)
         statement = {
-            "format": "tacit.party-succession/2",
+            "format": "tacit.party-succession/1",
             "deployment": state["coordinator"]["party"],
             "party": state["party"],
             "from": fingerprint_of(old_public),
@@ -347,7 +333,7 @@ def rotate(path):
             "effective": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "overlap_until": f"{now + OVERLAP:%Y-%m-%dT%H:%M:%SZ}",
         }
-        message = b"tacit party succession v2\0" + canonical(statement)
+        message = b"tacit party succession v1\0" + canonical(statement)
         signature, old_signature = (b64(key.sign(message)) for key in keys)
         link = {"statement": statement, "signature": signature, "old_signature": old_signature}
         state["links"] = [*state.get("links", []), link]
@@ -445,7 +431,7 @@ def public_key(state, grant, wanted):
             raw = ask(f"{url}/v1/seal-keys/{wanted}")
         except OSError:
             continue
-        if hashlib.sha256(prefixed(b"tacit seal key v2", b"2", raw)).digest() == unb64(wanted):
+        if hashlib.sha256(prefixed(b"tacit seal key v1", b"1", raw)).digest() == unb64(wanted):
             break
     else:
         demand(False, f"nobody has the seal key of {grant['party']}")
@@ -457,8 +443,8 @@ def seal_key(state, descriptor, entry):
     """What an aggregator signed as its seal key, for this round if for one only."""
     grant = state["aggregators"].get(entry["id"])
     demand(grant and anchored(entry["identity_key"], grant), "an aggregator's key was substituted")
-    theirs = check("tacit seal key v2", entry["seal_key"], unb64(entry["identity_key"]))
-    demand((theirs["party"], theirs["suite"]) == (entry["id"], 2), "another's seal key")
+    theirs = check("tacit seal key v1", entry["seal_key"], unb64(entry["identity_key"]))
+    demand((theirs["party"], theirs["suite"]) == (entry["id"], 1), "another's seal key")
     demand(theirs.get("round") in (None, descriptor["round"]), "a seal key for another round")
     return theirs
 
@@ -481,8 +467,8 @@ def session_with(state, descriptor, entry):
         for key in (identity.public_key().public_bytes_raw(), unb64(entry["identity_key"]))
     ]
     info = prefixed(
-        b"tacit session v2",
-        b"2",
+        b"tacit session v1",
+        b"1",
         deployment.encode(),
         names[0],
         prints[0],
@@ -494,7 +480,7 @@ def session_with(state, descriptor, entry):
     )
     sealed = X_WING.encrypt(secret, public_key(state, grant, wanted), info)
     statement = {
-        "format": "tacit.session/2",
+        "format": "tacit.session/1",
         "deployment": deployment,
         "party": me,
         "aggregator": entry["id"],
@@ -503,8 +489,8 @@ def session_with(state, descriptor, entry):
         "session": b64(session),
         "sealed": b64(sealed),
     }
-    text = b"tacit session v2\0" + canonical(statement)
-    derived = HKDF(SHA256(), 32, b"tacit sealed piece v2", hashlib.sha256(text).digest())
+    text = b"tacit session v1\0" + canonical(statement)
+    derived = HKDF(SHA256(), 32, b"tacit sealed piece v1", hashlib.sha256(text).digest())
     until = datetime.fromisoformat(theirs["until"]).timestamp()
     made = {
         "statement": statement,
@@ -536,8 +522,8 @@ def seal(state, descriptor, index, plain, label, size):
 def refusal(state, descriptor):
     """The member for which we take no part in this round, or None."""
     query, now = descriptor["query"], datetime.now(UTC)
-    if descriptor["format"] != "tacit.round/2":
-        return "format"  # never sealed to X25519 alone
+    if descriptor["format"] != "tacit.round/1":
+        return "format"
     for name, known in TAKEN.items():
         if query.get(name) not in known:
             return name
@@ -587,7 +573,7 @@ def prepare(state, signed, moment, value):
         places = [(b"tacit proved piece v1", len(plain)) for plain in plains]
     else:
         plains = declared_shares(number, len(entries))
-        places = [(b"tacit sealed piece v2", 1)] * len(plains)
+        places = [(b"tacit sealed piece v1", 1)] * len(plains)
     made = []
     for index, (entry, plain) in enumerate(zip(entries, plains, strict=True)):
         piece = seal(state, descriptor, index, plain, *places[index])

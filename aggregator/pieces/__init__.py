@@ -2,7 +2,7 @@
 
 intake       what happens when pieces arrive
 pieces       the wire form of pieces and batches
-sessions     what they are sealed under, in rounds of format 2
+sessions     what they are sealed under
 unsealing    opening of the seals, off the event loop
 peer_seals   what aggregators seal to each other
 verify_keys  the verify key of a proved round

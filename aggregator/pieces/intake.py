@@ -264,7 +264,7 @@ class Intake:
         earlier = state.lone.get(number) or await self._stored(transaction, state, number, piece)
         if state.state is not RoundState.OPEN:
             return _closed(state, earlier is not None and earlier.tag == piece.tag)
-        if state.context.descriptor.sessions and state.context.own_key is None:
+        if state.context.own_key is None:
             return SealKeyGone()
         if earlier is not None and not self._is_same(state.context, earlier, piece):
             return PieceConflict()
@@ -323,7 +323,7 @@ class Intake:
         same = next((part for part in parts if part.row.part == header.part), None)
         if state.state is not RoundState.OPEN:
             raise _closed(state, same is not None and same.row.tag == item.tag)
-        if item.context.descriptor.sessions and item.context.own_key is None:
+        if item.context.own_key is None:
             raise SealKeyGone
         if same is not None:
             if not await self._same_content(transaction, item, same):
@@ -365,7 +365,7 @@ class Intake:
             return False
 
         def opened(sealed: bytes) -> bytes:
-            return batch_content(self._aggregator, item.context, item.sender, sealed)
+            return batch_content(item.context, item.sender, sealed)
 
         def compare() -> bool:
             return opened(body) == opened(item.body)

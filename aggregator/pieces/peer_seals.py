@@ -1,9 +1,8 @@
 """What the aggregators of a round seal to each other: shares of noise, and of a verify key.
 
-In a round of format 1 two aggregators agree on a key by their epoch keys. In one of format 2 the
-sender begins a session and announces it with what it seals; the receiver keeps that as it came, and
-opens it with its seal key. An aggregator sends no requests: the coordinator brings the public seal
-keys of the others, which are checked by the hashes that they signed. Spec: keys, section 2.2.
+The sender begins a session and announces it with what it seals; the receiver keeps it as received,
+and opens it with its seal key. An aggregator sends no requests: the coordinator brings the others'
+public seal keys, which are checked by the hashes that they signed. Spec: keys, section 2.2.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
-from aggregator.context import Aggregator, OwnKey, RoundContext
+from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import PeerKeyMissing, SealKeyMalformed, TooManySealKeys
-from aggregator.keys import EpochSecret
+from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import seal_keys as store
 from common.store.database import exclusive
 from tacit.crypto import seal_keys
 from tacit.crypto.seal_keys import SealPublicKey
-from tacit.crypto.sealing import Direction, Ends, SealBroken, agree_key
+from tacit.crypto.sealing import Direction, SealBroken
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.agreement import DescriptorRefused
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
@@ -45,15 +44,15 @@ PublicKeys = Mapping[bytes, SealPublicKey]
 
 @dataclass(frozen=True)
 class Outgoing:
-    """With what an aggregator seals to another. `announce`: in a round of format 2."""
+    """With what an aggregator seals to another."""
 
     key: bytes
-    announce: Signed[Session] | None = None
+    announce: Signed[Session]
 
     @property
-    def session(self) -> bytes | None:
+    def session(self) -> bytes:
         """The session's id."""
-        return None if self.announce is None else self.announce.statement.session
+        return self.announce.statement.session
 
 
 async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) -> bool:
@@ -73,10 +72,7 @@ async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) ->
 
 
 async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> PublicKeys:
-    """The seal keys of a round's other aggregators; none in one of format 1. Raises
-    PeerKeyMissing."""
-    if not descriptor.sessions:
-        return {}
+    """The seal keys of a round's other aggregators. Raises PeerKeyMissing."""
     others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
     wanted = [entry.seal.public_key_hash for entry in others]
     async with aggregator.database.reading() as transaction:
@@ -94,17 +90,15 @@ _public_key = lru_cache(maxsize=256)(SealPublicKey)
 def outgoing(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
-    own: OwnKey,
+    own: SealSecret,
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
     """With what this aggregator seals to one of the round, which may be itself. Raises
     DescriptorRefused for a key with which nobody can agree."""
     try:
-        if isinstance(own, EpochSecret):
-            return Outgoing(agree_key(own.private_key, _ends(aggregator.id, own, receiver)))
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
-        identity = aggregator.keyring.identities.signer(own_entry.identity_key)
+        identity = aggregator.identities.signer(own_entry.identity_key)
         if identity is None:
             raise DescriptorRefused("the identity of this aggregator is not in use")
         ends = SessionEnds(
@@ -123,11 +117,6 @@ def outgoing(
     return Outgoing(begun.key, begun.announce)
 
 
-def _ends(sender: str, own: EpochSecret, receiver: AggregatorEntry) -> Ends:
-    epoch = receiver.epoch
-    return Ends(sender, receiver.id, own.public_key, epoch.public_key, epoch.epoch, _DIRECTION)
-
-
 def incoming_key(
     aggregator: Aggregator,
     context: RoundContext,
@@ -136,10 +125,6 @@ def incoming_key(
 ) -> bytes:
     """With what an aggregator of the round sealed to this one. Raises SealBroken, or SealKeyGone
     after the own key's end."""
-    if not context.descriptor.sessions:
-        return aggregator.keyring.seal_key(
-            context.epoch_secret, sender.id, sender.epoch.public_key, _DIRECTION
-        )
     own = context.seal_secret
     if announce is None:
         raise SealBroken("it announces no session")

@@ -18,10 +18,8 @@ from aggregator.pieces.unsealing import (
     open_lone,
     open_sealed_batch,
     read_batch,
-    session_of,
 )
 from aggregator.pieces.verify_keys import demand_key
-from aggregator.sealing.sessions import HeldSession
 from aggregator.store.roster import Party
 from tacit.errors import DomainError
 from tacit.protocol.round.pieces import Piece
@@ -48,15 +46,10 @@ async def open_batch(
     """One batch as it will be stored; raises its problem."""
     await demand_key(aggregator, context)
     batch = read_batch(context, sender, body)
-    session = None
-    if context.descriptor.sessions:
-        named = session_of(context, batch)
-        session = await session_for(aggregator, context, sender, named, None)
+    session = await session_for(aggregator, context, sender, batch.header.sealed_under, None)
     if len(body) > _INLINE_BYTES:
-        return await asyncio.to_thread(
-            open_sealed_batch, aggregator, context, sender, batch, session
-        )
-    return open_sealed_batch(aggregator, context, sender, batch, session)
+        return await asyncio.to_thread(open_sealed_batch, context, sender, batch, session)
+    return open_sealed_batch(context, sender, batch, session)
 
 
 async def accept_pieces(
@@ -76,7 +69,7 @@ async def accept_pieces(
             await asyncio.sleep(0)
         try:
             check_lone(context, sender, piece)
-            session = await _session(aggregator, context, sender, piece)
+            session = await session_for(aggregator, context, sender, piece.session, piece.announce)
             opened.append(open_lone(aggregator, context, sender, piece, session))
             answers.append(None)
             work += _OF_A_SESSION if session is not None and session.fresh else 1
@@ -85,12 +78,3 @@ async def accept_pieces(
             work += 1 if piece.announce is None else _OF_A_SESSION
     stored = iter(await intake.submit(PiecesItem(context, tuple(opened))) if opened else ())
     return [next(stored) if answer is None else answer for answer in answers]
-
-
-async def _session(
-    aggregator: Aggregator, context: RoundContext, sender: Party, piece: Piece
-) -> HeldSession | None:
-    """What a lone piece is sealed under, in a round of format 2."""
-    if not context.descriptor.sessions or piece.session is None:
-        return None
-    return await session_for(aggregator, context, sender, piece.session, piece.announce)

@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from aggregator import examples
 from aggregator.context import Aggregator, RoundContext
-from aggregator.errors import TooManyPieces, UnknownEpochKey, UnknownRound, UnknownSender
+from aggregator.errors import TooManyPieces, UnknownRound, UnknownSender
 from aggregator.meters import Meters
 from aggregator.pieces import pieces
 from aggregator.pieces.flow import UploadCounts
@@ -103,12 +103,7 @@ async def _counted(
     """Answer an upload and count its outcome; once more if the sender has a new key."""
     parts = part_of(request.app, PieceParts)
     try:
-        sender = await _sender(request, parts)
-        try:
-            return await take(request, parts, sender)
-        except UnknownEpochKey:
-            sender = await _sender(request, parts, fresh=True)
-            return await take(request, parts, sender)
+        return await take(request, parts, await _sender(request, parts))
     except DomainError as error:
         parts.refused(form, error)
         raise
@@ -247,11 +242,7 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
             context = await _round_of(request, parts, batch)
             open_batch = partial(pieces.open_batch, parts.aggregator, context)
             own = sender if batch.token is None else await _sender(request, parts, batch.token)
-            try:
-                return await open_batch(own, batch.body)
-            except UnknownEpochKey:
-                own = await _sender(request, parts, batch.token, fresh=True)
-                return await open_batch(own, batch.body)
+            return await open_batch(own, batch.body)
         except DomainError as error:
             return error
 
@@ -317,8 +308,6 @@ async def _carried(
         context = await _round_of(request, parts, piece)
         if piece.token is not None:
             sender = await _sender(request, parts, piece.token)
-        if piece.key_epoch is not None and piece.key_epoch not in sender.keys:
-            sender = await _sender(request, parts, piece.token, fresh=True)
     except DomainError as error:
         return error
     return _Carried(sender, piece, context)

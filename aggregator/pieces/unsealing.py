@@ -1,15 +1,14 @@
 """Opens what curators and hosts sealed: checks the header, and reads the words inside.
 
 An opened word is checked (its length, its range) and forgotten; nothing here logs or repeats one.
-A round of format 1 names the epoch of its sender's key in every record, one of format 2 puts the
-session's key before it, wrapped: what is stored opens with the own key of the round alone.
+Before every record is its session's key, wrapped: only the round's own key opens what is stored.
 Spec: aggregation, section 6, step 4; validity, sections 8 and 9; keys, section 2.4.
 """
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,6 @@ from aggregator.errors import (
     NotYourPiece,
     OutOfField,
     SealBrokenHere,
-    SuiteRefused,
-    UnknownEpochKey,
     UnknownSender,
     WrongLength,
     WrongRound,
@@ -34,15 +31,11 @@ from tacit.crypto.sealing import (
     NONCE_BYTES,
     TAG_BYTES,
     BatchHeader,
-    Direction,
     PartHeader,
     SealBroken,
-    epoch_of,
-    of_other_format,
     open_batch,
     open_octets,
     open_part,
-    piece_context,
     read_batch_header,
     read_part_header,
     span_within,
@@ -55,13 +48,11 @@ from tacit.randomness import SEED_BYTES
 
 Words = NDArray[np.uint64]
 
-_EPOCH = struct.Struct("<I")
-
 
 @dataclass(frozen=True, slots=True)
 class LonePiece:
     """A piece that was opened: its record for the store, and its owner. `session`: what it is
-    sealed under, in a round of format 2."""
+    sealed under."""
 
     sender: Party
     tag: bytes
@@ -96,27 +87,14 @@ class BatchItem:
         return self.body[-TAG_BYTES:]
 
 
-def record_prefix(context: RoundContext) -> int:
-    """Bytes of a lone piece's record before its ciphertext."""
-    return _key_bytes(context) + NONCE_BYTES
-
-
-def _key_bytes(context: RoundContext) -> int:
-    """Bytes of a record that say what opens it."""
-    return WRAPPED_BYTES if context.descriptor.sessions else _EPOCH.size
-
-
-def check_suite(context: RoundContext, session: bytes | None) -> None:
-    """Raise SuiteRefused for a session in a round of format 1, or none in one of format 2."""
-    if context.descriptor.sessions != (session is not None):
-        raise SuiteRefused
+LONE_PREFIX_BYTES: Final = WRAPPED_BYTES + NONCE_BYTES
+"""Bytes of a lone piece's record before its ciphertext."""
 
 
 def check_lone(context: RoundContext, sender: Party, piece: Piece) -> None:
     """Raise unless a piece is its sender's own, and of this round's format, roster and length."""
     if piece.sender != sender.id:
         raise NotYourPiece
-    check_suite(context, piece.session)
     if sender.kind is not PartyKind.CURATOR:
         raise UnknownSender("a host sends sealed batches, not lone pieces")
     if sender.first >= context.descriptor.roster_size:
@@ -135,18 +113,13 @@ def open_lone(
     session: HeldSession | None,
 ) -> LonePiece:
     """A checked piece as it will be stored, if it opens here and is valid; raises its problem.
-    `session`: what it is sealed under; None in a round of format 1, or whose key is destroyed."""
+    `session`: what it is sealed under; None if its key is destroyed."""
     opener = b"" if session is None else session.wrapped
-    if piece.key_epoch is not None:
-        opener = _EPOCH.pack(piece.key_epoch)
     body = b"".join((opener, piece.nonce, memoryview(piece.sealed)[:-TAG_BYTES]))
     lone = LonePiece(sender, piece.sealed[-TAG_BYTES:], body, session)
-    if context.own_key is None:  # it is not stored: the round takes nothing more
+    if session is None:  # it is not stored: the round takes nothing more
         return lone
-    if session is None:
-        content = content_of(aggregator, context, sender, lone.body, lone.tag)
-    else:
-        content = _opened(session.key, piece.nonce, piece.sealed, aggregator, context, sender)
+    content = _opened(session.key, piece.nonce, piece.sealed, aggregator, context, sender)
     check_content(context, content)
     return lone
 
@@ -176,8 +149,8 @@ def content_of(
     aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes, tag: bytes
 ) -> bytes:
     """What is inside a lone piece's record: little-endian words, or a share with its proof."""
-    start, prefix = _key_bytes(context), record_prefix(context)
-    seal_key = _record_key(aggregator, context, sender, body[:start])
+    start, prefix = WRAPPED_BYTES, LONE_PREFIX_BYTES
+    seal_key = _record_key(context, sender, body[:start])
     nonce, sealed = body[start:prefix], body[prefix:] + tag
     return _opened(seal_key, nonce, sealed, aggregator, context, sender)
 
@@ -202,8 +175,7 @@ def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> byte
     if context.proofs is not None:
         length = _lone_bytes(context)
         return proved_pieces.piece_context(digest, sender.id, aggregator.id, index, length)
-    placed = sessions.piece_context if context.descriptor.sessions else piece_context
-    return placed(digest, sender.id, aggregator.id, index, context.dimension)
+    return sessions.piece_context(digest, sender.id, aggregator.id, index, context.dimension)
 
 
 def words_of(
@@ -216,14 +188,13 @@ def words_of(
 
 
 def batch_words(
-    aggregator: Aggregator,
     context: RoundContext,
     sender: Party,
     record: bytes,
     header: BatchHeader | PartHeader,
 ) -> Words:
     """The words of a stored batch (count, d), whose header was read."""
-    content = batch_content(aggregator, context, sender, record)
+    content = batch_content(context, sender, record)
     return context.declared.opened(context.index, content, header.count, hosted=True)
 
 
@@ -234,41 +205,27 @@ def read_batch(context: RoundContext, sender: Party, body: bytes) -> ReadBatch:
     return batch
 
 
-def session_of(context: RoundContext, batch: ReadBatch) -> bytes:
-    """The session that a batch of a round of format 2 names. Raises SuiteRefused."""
-    named = batch.header.sealed_under
-    check_suite(context, None if epoch_of(named) is not None else named)
-    return named
-
-
 def open_sealed_batch(
-    aggregator: Aggregator,
     context: RoundContext,
     sender: Party,
     batch: ReadBatch,
     session: HeldSession | None,
 ) -> BatchItem:
     """The batch as it will be stored, if it opens here and is valid; raises its problem."""
-    if context.own_key is not None:
-        if session is None:
-            seal_key = _batch_key(aggregator, context, sender, batch.header)
-        else:
-            seal_key = session.key
-        check_content(context, _batch_plain(seal_key, batch), batch.header.count)
-    record = batch.body if session is None else session.wrapped + batch.body
-    return BatchItem(context, sender, batch.header, record)
+    if session is None:  # it is not stored: the round takes nothing more
+        return BatchItem(context, sender, batch.header, batch.body)
+    check_content(context, _batch_plain(session.key, batch), batch.header.count)
+    return BatchItem(context, sender, batch.header, session.wrapped + batch.body)
 
 
-def received(context: RoundContext, record: bytes) -> bytes:
+def received(record: bytes) -> bytes:
     """A stored batch as it was received."""
-    return record[WRAPPED_BYTES:] if context.descriptor.sessions else record
+    return record[WRAPPED_BYTES:]
 
 
 def header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHeader, int]:
     """The header of a batch, of a part where one plaintext is inside: a proved share or a seed; and
     where the ciphertext begins."""
-    if context.proofs is None and of_other_format(body, context.descriptor.sessions):
-        raise SuiteRefused
     try:
         if context.proofs is None and not context.declared.seeded(context.index, hosted=True):
             return read_batch_header(body)
@@ -277,27 +234,11 @@ def header_of(context: RoundContext, body: bytes) -> tuple[BatchHeader | PartHea
         raise SealBrokenHere(str(error)) from None
 
 
-def batch_content(
-    aggregator: Aggregator, context: RoundContext, sender: Party, record: bytes
-) -> bytes:
+def batch_content(context: RoundContext, sender: Party, record: bytes) -> bytes:
     """What is inside a stored batch or part: little-endian words, or one share with its proof."""
-    body = received(context, record)
+    body = received(record)
     batch = ReadBatch(body, *header_of(context, body))
-    if context.descriptor.sessions:
-        seal_key = _record_key(aggregator, context, sender, record[:WRAPPED_BYTES])
-    else:
-        seal_key = _batch_key(aggregator, context, sender, batch.header)
-    return _batch_plain(seal_key, batch)
-
-
-def _batch_key(
-    aggregator: Aggregator, context: RoundContext, sender: Party, header: BatchHeader | PartHeader
-) -> bytes:
-    """The key of a batch of a round of format 1, whose header names the epoch."""
-    epoch = epoch_of(header.sealed_under)
-    if epoch is None:
-        raise SuiteRefused
-    return _seal_key(aggregator, context, sender, epoch)
+    return _batch_plain(_record_key(context, sender, record[:WRAPPED_BYTES]), batch)
 
 
 def _batch_plain(seal_key: bytes, batch: ReadBatch) -> bytes:
@@ -364,13 +305,8 @@ def check_words(context: RoundContext, words: Words) -> None:
         raise OutOfField
 
 
-def _record_key(
-    aggregator: Aggregator, context: RoundContext, sender: Party, opener: bytes
-) -> bytes:
+def _record_key(context: RoundContext, sender: Party, opener: bytes) -> bytes:
     """The key of a record, from what it begins with."""
-    if not context.descriptor.sessions:
-        (epoch,) = _EPOCH.unpack(opener)
-        return _seal_key(aggregator, context, sender, epoch)
     try:
         return context.seal_secret.wrapping.unwrap(session_name(sender.id), opener)
     except SealBroken:
@@ -380,15 +316,3 @@ def _record_key(
 def session_name(party: str) -> str:
     """Under which name the keys of a party's sessions are wrapped."""
     return f"session {party}"
-
-
-def _seal_key(aggregator: Aggregator, context: RoundContext, sender: Party, epoch: int) -> bytes:
-    public_key = sender.keys.get(epoch)
-    if public_key is None:
-        raise UnknownEpochKey(extra={"key_epoch": epoch})
-    try:
-        return aggregator.keyring.seal_key(
-            context.epoch_secret, sender.id, public_key, Direction.CURATOR_TO_AGGREGATOR
-        )
-    except SealBroken:
-        raise SealBrokenHere from None

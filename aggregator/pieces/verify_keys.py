@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from aggregator.context import Aggregator, OwnKey, RoundContext, stored_round
+from aggregator.context import Aggregator, RoundContext, stored_round
 from aggregator.errors import KeyShareRefused, RoundClosed, RoundNotKeyed, SealKeyUnavailable
 from aggregator.pieces.peer_seals import PublicKeys, incoming_key, outgoing
+from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import rounds as store
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
 from tacit.protocol.round.agreement import DescriptorRefused
@@ -92,12 +93,12 @@ def sealed_shares(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
     digest: bytes,
-    own: OwnKey,
+    own: SealSecret,
     public: PublicKeys,
 ) -> tuple[SealedKeyShare, ...]:
     """This aggregator's share of a round's verify key, sealed to each other aggregator."""
     if own.verification_secret is None:
-        raise DescriptorRefused("the epoch key is of an earlier version, which proves nothing")
+        raise DescriptorRefused("the seal key of this aggregator is not in use")
     content = key_share(own.verification_secret, digest, aggregator.id)
     shares = []
     for index, entry in enumerate(descriptor.aggregators):

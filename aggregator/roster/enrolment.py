@@ -28,7 +28,6 @@ from aggregator.context import Aggregator
 from aggregator.errors import (
     AlreadyPaired,
     CuratorEnrolled,
-    EpochKeyConflict,
     NotPaired,
     UnknownParty,
 )
@@ -41,14 +40,12 @@ from common.store.transactions import Transaction
 from common.web import grants
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
 from common.web.tokens import Scope, insert_token, mint, revoke_subject
-from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, verify
+from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import places_of
 from tacit.protocol.enrolment import (
-    EPOCH_KEY_LABEL,
     RUN_ALIGNMENT,
     Enrolment,
     EnrolmentAnswer,
-    EpochKey,
     GrantAnswer,
     GrantRequest,
     PartyKind,
@@ -158,7 +155,7 @@ async def issue_grant(aggregator: Aggregator, request: GrantRequest) -> GrantAns
             aggregator.clock.now(),
             service=aggregator.id,
             url=aggregator.url,
-            fingerprint=aggregator.keyring.identity.fingerprint,
+            fingerprint=aggregator.identities.current.fingerprint,
         )
 
 
@@ -213,27 +210,6 @@ async def enrol(aggregator: Aggregator, signed: Signed[Enrolment]) -> tuple[Enro
     return answer, granted.used is None
 
 
-async def announce_key(aggregator: Aggregator, party: str, signed: Signed[EpochKey]) -> bool:
-    """Keep a party's key of a new epoch; whether it is new. Raises EpochKeyConflict."""
-    async with aggregator.database.begin() as transaction:
-        await exclusive(transaction, ROSTER)
-        known = await roster.active_party(transaction, party)
-        if known is None:
-            raise UnknownParty
-        try:
-            key = verify(EPOCH_KEY_LABEL, signed, known.identity_key)
-        except SignatureBroken as error:
-            raise EnrolmentRefused(str(error), pointer="/signature") from None
-        if key.party != party:
-            raise EnrolmentRefused("the epoch key names another party", pointer="/statement/party")
-        held = known.keys.get(key.epoch)
-        if held is not None and held != key.public_key:
-            raise EpochKeyConflict
-        if held is None:
-            await roster.add_party_key(transaction, known.key, key.epoch, key.public_key)
-        return held is None
-
-
 async def revoke(aggregator: Aggregator, party: str) -> None:
     """Take a party off the roster and end its tokens. Its numbers are never given again."""
     now = aggregator.clock.now()
@@ -259,10 +235,8 @@ async def _check_same(
     known = await roster.active_party(transaction, request.party)
     if known is None:
         raise JoinTokenUsed
-    epoch_key = request.epoch_key
     same = (
         known.identity_key == request.identity_key
-        and known.keys.get(epoch_key.epoch) == epoch_key.public_key
         and await roster.enrolled_at(transaction, known.key) == granted.used
         and await _has_the_same_curators(transaction, known, request, hosted)
     )
@@ -326,10 +300,9 @@ async def _add(
 ) -> None:
     """Store the party."""
     party = Party(
-        0, request.party, request.kind, request.identity_key, first, len(request.curators), None, {}
+        0, request.party, request.kind, request.identity_key, first, len(request.curators), None
     )
-    epoch_key = request.epoch_key
-    key = await roster.add_party(transaction, party, epoch_key.epoch, epoch_key.public_key, now)
+    key = await roster.add_party(transaction, party, now)
     if hosted is not None:
         await roster.add_hosted(
             transaction, key, hosted.hashes.astype("<u8").tobytes(), hosted.compressed
@@ -350,9 +323,6 @@ async def _replace(
     if await roster.has_identity(transaction, request.identity_key):
         raise CuratorEnrolled("the identity is enrolled", pointer="/identity_key")
     await roster.set_identity(transaction, known.key, request.identity_key, enrolled=now)
-    await roster.drop_party_keys(transaction, known.key)
-    epoch_key = request.epoch_key
-    await roster.add_party_key(transaction, known.key, epoch_key.epoch, epoch_key.public_key)
     await forget_replaced(transaction, tables.replaced_keys, request.party)
     await revoke_subject(transaction, tables.tokens, request.party, now)
 

@@ -23,8 +23,7 @@ from common.web.parts import part
 from common.web.wire import CBOR, answer, etag_response, read_body
 from tacit.answers.aggregators import AggregatorIdentity
 from tacit.crypto.hybrid_signing import HybridPublicKey
-from tacit.crypto.signing import Signed, fingerprint
-from tacit.protocol.enrolment import EpochKey
+from tacit.crypto.signing import fingerprint
 from tacit.protocol.identities import CoordinatorRenewal, IdentityChain, Role
 from tacit.wire import encode_binary
 
@@ -47,18 +46,13 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="Who this is",
     )
     async def get_identity(aggregator: AggregatorPart) -> dict[str, Any]:
-        keyring = aggregator.keyring
-        ended = keyring.identities.revoked or await keyring.ended()
-        current = None if ended else await keyring.current()
-        key = keyring.identities.public_keys[0]
+        key = aggregator.identities.public_keys[0]
         return {
             "id": settings.aggregator_id,
             "operator": settings.operator,
             "identity_key": encode_binary(key),
             "fingerprint": fingerprint(key).hex(),
             "fingerprint_base64url": encode_binary(fingerprint(key)),
-            "epoch_s": settings.epoch_s,
-            "epoch_key": None if current is None else current.signed.model_dump(mode="json"),
             "policy": {
                 "min_participants": settings.policy_min_participants,
                 "max_curators": settings.policy_max_curators,
@@ -79,7 +73,7 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         summary="The chain of its identities: documents, and the links between them",
     )
     async def get_identity_chain(request: Request, aggregator: AggregatorPart) -> Response:
-        found = await own_identity.shown(aggregator.keyring.identities)
+        found = await own_identity.shown(aggregator.identities)
         return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
     @app.put(
@@ -93,19 +87,9 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
         request: Request, aggregator: AggregatorPart, _: Operator
     ) -> Response:
         following = await read_body(request, HybridPublicKey)
-        own = aggregator.keyring.identities
+        own = aggregator.identities
         done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
         return answer(request, done)
-
-    @app.get(
-        "/v1/keys/current",
-        **gives(Signed[EpochKey]),
-        tags=["identity"],
-        summary="The signed key of this epoch",
-    )
-    async def get_current_key(request: Request, aggregator: AggregatorPart) -> Response:
-        current = await aggregator.keyring.current()
-        return etag_response(request, current.signed.model_dump_json().encode())
 
     @app.get(
         "/v1/coordinator",

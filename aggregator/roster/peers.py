@@ -65,7 +65,7 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) 
     """Pin an aggregator; the same again changes nothing. Raises PeerPinned, Invalid."""
     if request.id == aggregator.id:
         raise Invalid("is this aggregator's own name", pointer="/id")
-    if request.fingerprint == aggregator.keyring.identity.fingerprint:
+    if request.fingerprint == aggregator.identities.current.fingerprint:
         raise Invalid("is this aggregator's own", pointer="/fingerprint")
     pin = Pin(fingerprint=request.fingerprint)
     row = PeerRow(request.id, request.operator, pin, aggregator.clock.now())

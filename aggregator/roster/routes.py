@@ -18,19 +18,18 @@ from aggregator.web import Curator, Operator
 from common.web import renewals
 from common.web.auth import Authenticator
 from common.web.bodies import gives, takes
-from common.web.grants import EnrolmentRefused, answer_enrolment
+from common.web.grants import answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
-from tacit.answers.aggregators import AnnouncedKey, PartiesOfRoster
+from tacit.answers.aggregators import PartiesOfRoster
 from tacit.answers.registry import FollowedIdentity
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
     GRANT_HEADER,
     Enrolment,
     EnrolmentAnswer,
-    EpochKey,
     GrantAnswer,
     GrantRequest,
     TokenRenewal,
@@ -82,24 +81,6 @@ def add_enrolment(app: FastAPI) -> None:
 
         limit = await enrolment.largest_body(aggregator, request.headers.get(GRANT_HEADER))
         return await answer_enrolment(request, limit, large, enrolled)
-
-    @app.put(
-        "/v1/parties/{party}/keys/{epoch}",
-        **gives(AnnouncedKey, 200, 201, also=[CBOR]),
-        tags=["roster"],
-        summary="Announce a party's key of a new epoch",
-        openapi_extra=takes(Signed[EpochKey]),
-    )
-    async def announce_party_keys(
-        request: Request, party: str, epoch: int, aggregator: AggregatorPart, caller: Curator
-    ) -> Response:
-        if caller.subject != party:
-            raise NotYourParty
-        body = await read_body(request, Signed[EpochKey])
-        if body.statement.epoch != epoch:
-            raise EnrolmentRefused("another epoch than the path's", pointer="/statement/epoch")
-        new = await enrolment.announce_key(aggregator, party, body)
-        return answer(request, {"party": party, "epoch": epoch}, status=201 if new else 200)
 
     @app.put(
         "/v1/parties/{party}/identity",

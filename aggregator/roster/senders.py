@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from aggregator.context import Aggregator, RoundContext
-from aggregator.keys import EpochSecret
 from aggregator.store import roster as store
 from aggregator.store.roster import Party
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import TokenExpired
 from common.web.tokens import MAX_CHARACTERS, hash_token
-from tacit.crypto.sealing import Direction, SealBroken
 
 _MOST = 500
-_PAGE = 400
-_STEP = 8
-_PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,49 +101,3 @@ class SenderDirectory:
             waiting.set_result(found)
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
-
-
-class KeyWarmer:
-    """Derives the keys of lone curators ahead of their pieces, in the pauses of the loop, in rounds
-    of format 1. Sessions begin with the pieces themselves."""
-
-    def __init__(self, aggregator: Aggregator) -> None:
-        self._aggregator = aggregator
-        self._warmed: set[int] = set()
-        self._task: asyncio.Task[None] | None = None
-
-    def warm(self, context: RoundContext) -> None:
-        """Begin with the senders of a round, once for each of our epochs."""
-        own = context.own_key
-        busy = self._task is not None and not self._task.done()
-        if not isinstance(own, EpochSecret) or own.epoch in self._warmed or busy:
-            return
-        self._warmed.add(own.epoch)
-        self._task = asyncio.create_task(self._derive(own), name="tacit-keys")
-
-    async def stop(self) -> None:
-        """Leave the rest to the pieces themselves."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _derive(self, own: EpochSecret) -> None:
-        after, derived = -1, 0
-        while derived < self._aggregator.settings.cached_senders:
-            async with self._aggregator.database.reading() as transaction:
-                page = await store.lone_page(transaction, after, _PAGE)
-            if not page:
-                return
-            after = page[-1].first
-            for start in range(0, len(page), _STEP):
-                for party in page[start : start + _STEP]:
-                    self._derive_one(own, party)
-                await asyncio.sleep(_PAUSE_S)
-            derived += len(page)
-
-    def _derive_one(self, own: EpochSecret, party: Party) -> None:
-        newest = party.keys[max(party.keys)]
-        with suppress(SealBroken):  # its pieces will say so
-            self._aggregator.keyring.seal_key(
-                own, party.id, newest, Direction.CURATOR_TO_AGGREGATOR
-            )

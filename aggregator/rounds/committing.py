@@ -140,9 +140,9 @@ def _checked_proved(
     made, need not come again."""
     if fixed is None or verdict is None:
         raise RoundNotVerified
-    salt, verdicts = _salt_of(request), request.verdicts
-    if salt is None or verdicts is None:
-        raise ManifestRefused("without a salt and all verdicts it is no manifest of a proved round")
+    salt, verdicts = request.salt, request.verdicts
+    if verdicts is None:
+        raise ManifestRefused("without all verdicts it is no manifest of a proved round")
     if request.accepted:
         if candidates_of(context.descriptor, request.accepted).hash != fixed.hash:
             raise ManifestRefused("the signed sets are not those whose candidates were verified")
@@ -154,14 +154,10 @@ def _checked_proved(
     return _agreed(request, proved_manifest_of(context.descriptor, fixed, checked, salt))
 
 
-def _salt_of(request: ManifestRequest) -> bytes | None:
-    return request.salt if request.manifest is None else request.manifest.salt
-
-
 def _agreed(request: ManifestRequest, manifest: Manifest) -> tuple[Manifest, bytes]:
     """The manifest that this aggregator made, with its hash, if the coordinator made the same."""
     digest = manifest_hash(manifest)
-    if request.manifest not in (None, manifest) or request.manifest_hash not in (None, digest):
+    if request.manifest_hash != digest:
         raise ManifestRefused
     return manifest, digest
 
@@ -190,7 +186,7 @@ def _checked_manifest(
     context: RoundContext, accepted: str | None, request: ManifestRequest
 ) -> tuple[Manifest, bytes]:
     """The manifest with its hash, made from all signed sets; refused unless everything agrees."""
-    salt = _salt_of(request)
+    salt = request.salt
     if salt is None:
         raise ManifestRefused("without a salt nobody could check how many took part")
     manifest, digest = _agreed(request, manifest_of(context.descriptor, request.accepted, salt))

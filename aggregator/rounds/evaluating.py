@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import StillVerifying
-from aggregator.pieces.unsealing import batch_content, content_of, record_prefix
+from aggregator.pieces.unsealing import LONE_PREFIX_BYTES, batch_content, content_of
 from aggregator.pieces.verify_keys import verify_key
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
@@ -192,7 +192,7 @@ class Evaluation:
                 for row, held in await piece_store.piece_numbers(transaction, context.key, 0)
                 if (place_of[np.frombuffer(held, "<u4")] >= 0).any()
             ]
-        record = record_prefix(context) + self._plan.of(1).share_bytes(context.index)
+        record = LONE_PREFIX_BYTES + self._plan.of(1).share_bytes(context.index)
 
         def size(row: tuple[int, int]) -> int:
             return row[1] * record
@@ -277,10 +277,7 @@ class Evaluation:
         curators each."""
         verified = []
         for group in alike:
-            plain = [
-                batch_content(self._aggregator, self._context, host, body)
-                for _, _, host, body in group
-            ]
+            plain = [batch_content(self._context, host, body) for _, _, host, body in group]
             done = self._verify(self._plan.of(group[0][1]), plain, found)
             at = np.array([place for place, *_ in group])
             found.seeds[at] = done.seeds

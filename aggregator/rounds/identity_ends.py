@@ -76,7 +76,7 @@ async def end(
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:
     """Destroy every replaced identity that nothing needs any more; how many. Learn what another
     process replaced."""
-    own = aggregator.keyring.identities
+    own = aggregator.identities
     await own.load()
     destroyed = 0
     for old in own.replaced():

@@ -10,8 +10,6 @@ _logger = get_logger("tacit.aggregator.keys")
 
 async def end_round(aggregator: Aggregator, context: RoundContext) -> None:
     """The round is over: destroy the key that was made for it. If that fails, a sweep does it."""
-    if not context.descriptor.sessions:
-        return
     seal = context.descriptor.aggregators[context.index].seal
     if seal.round is None:
         return

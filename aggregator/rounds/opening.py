@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import RootModel
 
-from aggregator.context import Aggregator, OwnKey, RoundContext, refuse_expired, wire_json
+from aggregator.context import Aggregator, RoundContext, refuse_expired, wire_json
 from aggregator.errors import (
     ContributionRefused,
     NotPaired,
@@ -25,10 +25,8 @@ from aggregator.errors import (
     RoundClosed,
     RoundConflict,
     SealKeyGone,
-    SuiteDowngraded,
     WrongLength,
 )
-from aggregator.keys import EpochKeyGone, EpochSecret, end_epoch_keys
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys
 from aggregator.pieces.unsealing import check_words
@@ -40,15 +38,14 @@ from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store import seal_keys as key_store
 from aggregator.store.admission import CoordinatorRow
-from aggregator.store.rounds import NO_EPOCH, ContributionRow, RoundRow
+from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
-from tacit.crypto.sealing import TAG_BYTES, piece_context, seal_words
+from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
-from tacit.protocol import sessions
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
@@ -58,6 +55,7 @@ from tacit.protocol.round.descriptor import (
 )
 from tacit.protocol.round.pieces import Contribution, Piece
 from tacit.protocol.round.verdicts import SealedKeyShare
+from tacit.protocol.sessions import piece_context
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan
@@ -145,37 +143,17 @@ def _opening(
     )
 
 
-async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> OwnKey:
+async def _own_entry(aggregator: Aggregator, descriptor: RoundDescriptor) -> SealSecret:
     """The key that the descriptor names, if the entry is this aggregator's own."""
     try:
         entry: AggregatorEntry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
     except KeyError:
         raise DescriptorRefused("this aggregator is not one of the round") from None
     await aggregator.know(entry.identity_key)
-    own_identities, now = aggregator.keyring.identities, aggregator.clock.now()
+    own_identities, now = aggregator.identities, aggregator.clock.now()
     is_own = own_identities.may_open(entry.identity_key, now)
     if not is_own or entry.operator != aggregator.settings.operator:
         raise DescriptorRefused("the entry of this aggregator is not its own")
-    if descriptor.sessions:
-        return await _own_seal_key(aggregator, descriptor, entry)
-    if await aggregator.keyring.ended():
-        raise SuiteDowngraded
-    try:
-        own = await aggregator.keyring.of(entry.epoch.epoch)
-    except EpochKeyGone:
-        raise DescriptorRefused("the epoch key of this aggregator is not in use") from None
-    if own.signed.statement != entry.epoch:
-        raise DescriptorRefused("the epoch key of this aggregator is not its own")
-    settings = aggregator.settings
-    ends = (own.epoch + 1) * settings.epoch_s + settings.epoch_grace_s
-    if aggregator.clock.now().timestamp() >= ends:
-        raise DescriptorRefused("the epoch key of this aggregator has expired")
-    return own
-
-
-async def _own_seal_key(
-    aggregator: Aggregator, descriptor: RoundDescriptor, entry: AggregatorEntry
-) -> SealSecret:
     try:
         own = await aggregator.seal_keyring.of(entry.seal.number)
     except SealKeyGone:
@@ -245,7 +223,7 @@ async def _check_promise_once(aggregator: Aggregator, descriptor: RoundDescripto
 
 
 async def _open(
-    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: OwnKey
+    aggregator: Aggregator, signed: Signed[RoundDescriptor], digest: bytes, own: SealSecret
 ) -> tuple[str, bool]:
     descriptor = signed.statement
     shares, key_shares = None, None
@@ -263,16 +241,13 @@ async def _open(
         if known is not None:
             return await _opened_before(transaction, known, digest)
         await refuse_expired(transaction, descriptor.round)
-        if isinstance(own, SealSecret):
-            await _demand_published(transaction, own)
-            await end_epoch_keys(transaction)
+        await _demand_published(transaction, own)
         key = await round_store.add_round(
             transaction,
             descriptor.round,
             digest,
             signed.model_dump_json(),
-            NO_EPOCH if isinstance(own, SealSecret) else own.epoch,
-            own.number if isinstance(own, SealSecret) else None,
+            own.number,
             descriptor.deadline,
             None if shares is None else wire_json(shares),
             None if key_shares is None else wire_json(KeyShares(key_shares)),
@@ -301,7 +276,7 @@ def _share_noise(
     aggregator: Aggregator,
     descriptor: RoundDescriptor,
     digest: bytes,
-    own: OwnKey,
+    own: SealSecret,
     public: PublicKeys,
 ) -> Contribution:
     """This aggregator's noise, drawn once, split and sealed for every aggregator of the round."""
@@ -310,17 +285,14 @@ def _share_noise(
     assert plan is not None
     noise = draw(plan, aggregator.random, 1)[0]
     shares = scheme(query).split(noise, aggregator.random)
-    placed = sessions.piece_context if descriptor.sessions else piece_context
-    epoch = own.epoch if isinstance(own, EpochSecret) else None
     pieces = []
     for index, (entry, words) in enumerate(zip(descriptor.aggregators, shares, strict=True)):
         to = outgoing(aggregator, descriptor, own, entry, public)
-        place = placed(digest, aggregator.id, entry.id, index, noise.size)
+        place = piece_context(digest, aggregator.id, entry.id, index, noise.size)
         nonce, sealed = seal_words(to.key, words, place)
         pieces.append(
             Piece(
                 sender=aggregator.id,
-                key_epoch=epoch,
                 session=to.session,
                 nonce=nonce,
                 sealed=sealed,
@@ -331,9 +303,9 @@ def _share_noise(
 
 
 def _contribution_row(position: int, piece: Piece) -> ContributionRow:
-    epoch = NO_EPOCH if piece.key_epoch is None else piece.key_epoch
-    announce = None if piece.announce is None else piece.announce.model_dump_json()
-    return ContributionRow(position, epoch, piece.nonce, piece.sealed, announce)
+    if piece.announce is None:
+        raise ContributionRefused("the share announces no session")
+    return ContributionRow(position, piece.nonce, piece.sealed, piece.announce.model_dump_json())
 
 
 # --- contributions of noise ----------------------------------------------------------------------
@@ -382,11 +354,6 @@ def _checked_contribution(
         raise ContributionRefused("the aggregator is not one of the round") from None
     if index == context.index or piece.sender != item.aggregator:
         raise ContributionRefused("the share is not another aggregator's")
-    if descriptor.sessions:
-        if piece.announce is None:
-            raise ContributionRefused("the share announces no session")
-    elif piece.key_epoch != descriptor.aggregators[index].epoch.epoch:
-        raise ContributionRefused("the share was sealed with another epoch key")
     if len(piece.sealed) != 8 * context.dimension + TAG_BYTES:
         raise WrongLength(extra={"dimension": context.dimension})
     row = _contribution_row(index, piece)

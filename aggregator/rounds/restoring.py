@@ -2,7 +2,7 @@
 
 To restore a backup, an operator stops all processes of the aggregator, restores the database, and
 puts a file `<data_dir>/restored` there (any content). The next start aborts every round that is not
-released, destroys all private epoch keys and seal keys and makes new ones; then it removes the
+released, destroys all seal keys and makes new ones; then it removes the
 file. If that start is interrupted, the next one repeats it. It states "never frozen" for none of
 the rounds that it aborts: the round may have been frozen, or released, after the backup.
 
@@ -38,7 +38,6 @@ async def recover(aggregator: Aggregator, intake: Intake) -> bool:
     if not marker.exists() and not await aggregator.seal_keyring.rolled_back():
         return False
     aborted = await state_machine.abort_unreleased(aggregator, intake, REASON)
-    await aggregator.keyring.renew()
     await aggregator.seal_keyring.renew()
     await aggregator.erasure.erase()
     aggregator.forget_rounds()

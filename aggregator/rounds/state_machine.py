@@ -85,8 +85,7 @@ async def _sign_accepted(
         return accepted
     if context.proofs is not None and row.key_check is None:
         raise RoundNotKeyed
-    # An earlier version closed the round first, and may have ended before it signed.
-    if row.state not in (RoundState.OPEN, RoundState.FROZEN):
+    if row.state is not RoundState.OPEN:
         raise RoundClosed(extra={"included": False, "state": row.state.value})
     proved = context.proofs is not None
     parts = await _parts(transaction, context) if proved else None
@@ -169,7 +168,7 @@ async def abort(
             round=context.id,
             descriptor_hash=context.digest,
             aggregator=aggregator.id,
-            frozen=_frozen(context, row.state, may_have_frozen),
+            frozen=_frozen(row.state, may_have_frozen),
             reason=request.reason,
         )
         signed = wire_json(context.identity.sign(ABORT_LABEL, statement))
@@ -194,12 +193,9 @@ async def abort(
     return answer
 
 
-def _frozen(context: RoundContext, state: RoundState, may_have: bool) -> bool | Frozen:
-    """What an abort statement says, in the words of the round's format."""
-    has = state is not RoundState.OPEN
-    if not context.descriptor.sessions:
-        return may_have or has
-    if has:
+def _frozen(state: RoundState, may_have: bool) -> Frozen:
+    """What an abort statement says."""
+    if state is not RoundState.OPEN:
         return Frozen.YES
     return Frozen.MAYBE if may_have else Frozen.NEVER
 
@@ -289,7 +285,7 @@ def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:
-    """Abort abandoned rounds, delete old ones, make and destroy epoch keys, erase; how many rounds
+    """Abort abandoned rounds, delete old ones, erase; how many rounds
     were deleted."""
     settings, now = aggregator.settings, aggregator.clock.now()
     async with aggregator.database.reading() as transaction:
@@ -302,9 +298,7 @@ async def sweep(aggregator: Aggregator, intake: Intake) -> int:
     forgotten = await _forget_rounds(aggregator, before)
     async with aggregator.database.begin() as transaction:
         await forget_grants(transaction, grants, before)
-    if not await aggregator.keyring.ended():
-        await aggregator.keyring.current()
-    if await aggregator.keyring.destroy_idle() or forgotten:
+    if forgotten:
         aggregator.forget_rounds()
     if not await aggregator.erasure.erase():
         _logger.warning("log_not_emptied")

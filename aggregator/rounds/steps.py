@@ -16,7 +16,6 @@ from pydantic import BaseModel
 from aggregator.context import Aggregator
 from aggregator.errors import SamplersFailed
 from aggregator.pieces.intake import Intake
-from aggregator.roster.senders import KeyWarmer
 from aggregator.rounds import committing, keying, opening, state_machine
 from aggregator.rounds.opening import RelayedPieces
 from aggregator.rounds.state_machine import Awaited
@@ -48,7 +47,6 @@ class RoundSteps:
 
     aggregator: Aggregator
     intake: Intake
-    warmer: KeyWarmer
     verifying: Verifying
 
     async def open(self, signed: Signed[RoundDescriptor]) -> Done:
@@ -56,8 +54,6 @@ class RoundSteps:
         if not self.aggregator.samplers_passed:
             raise SamplersFailed
         answered, new = await opening.open_round(self.aggregator, signed)
-        if new:
-            self.warmer.warm(await self.aggregator.round(signed.statement.round))
         return Done(answered, 201 if new else 200)
 
     async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:

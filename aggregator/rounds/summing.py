@@ -33,7 +33,6 @@ from tacit.crypto.sealing import (
     TAG_BYTES,
     SealBroken,
     open_words,
-    piece_context,
 )
 from tacit.crypto.sharing import Words
 from tacit.crypto.signing import Signed
@@ -78,7 +77,7 @@ async def _add_batches(
         for block in batches(rows, words, _BLOCK_WORDS):
             bodies = await piece_store.batch_bodies(transaction, [row.id for row in block])
             sealed = [(hosts[row.host], bodies[row.id]) for row in block]
-            add = partial(_add_sealed, aggregator, context, sealed, listed, heard, total)
+            add = partial(_add_sealed, context, sealed, listed, heard, total)
             large = 8 * sum(map(words, block)) >= LARGE_BYTES
             total, added = await asyncio.to_thread(add) if large else add()
             count += added
@@ -86,7 +85,6 @@ async def _add_batches(
 
 
 def _add_sealed(
-    aggregator: Aggregator,
     context: RoundContext,
     sealed: Iterable[tuple[Party, bytes]],
     listed: sets.Bits,
@@ -95,13 +93,12 @@ def _add_sealed(
 ) -> tuple[Words, int]:
     count = 0
     for host, body in sealed:
-        total, added = _add_batch(aggregator, context, host, body, listed, heard, total)
+        total, added = _add_batch(context, host, body, listed, heard, total)
         count += added
     return total, count
 
 
 def _add_batch(
-    aggregator: Aggregator,
     context: RoundContext,
     host: Party,
     body: bytes,
@@ -109,13 +106,13 @@ def _add_batch(
     heard: Heard,
     total: Words,
 ) -> tuple[Words, int]:
-    header, _ = header_of(context, received(context, body))
+    header, _ = header_of(context, received(body))
     span = header.span
     present = sets.unpack(header.presence, span.length)
     chosen = listed[span.first : span.first + span.length][present]
     if not chosen.any():
         return total, 0
-    pieces = batch_words(aggregator, context, host, body, header)
+    pieces = batch_words(context, host, body, header)
     if not chosen.all():
         pieces = pieces[chosen]
     heard(span.first + np.flatnonzero(present)[chosen], pieces)
@@ -186,11 +183,10 @@ def opened_contribution(
 ) -> Words:
     """An aggregator's share of noise, opened. Raises SealBrokenHere."""
     entry = context.descriptor.aggregators[row.position]
-    placed = sessions.piece_context if context.descriptor.sessions else piece_context
-    place = placed(context.digest, entry.id, aggregator.id, context.index, context.dimension)
-    announce = None
-    if row.announce is not None:
-        announce = Signed[Session].model_validate_json(row.announce)
+    place = sessions.piece_context(
+        context.digest, entry.id, aggregator.id, context.index, context.dimension
+    )
+    announce = Signed[Session].model_validate_json(row.announce)
     try:
         key = incoming_key(aggregator, context, entry, announce)
         return open_words(key, row.nonce, row.sealed, place)

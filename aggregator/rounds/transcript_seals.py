@@ -49,7 +49,7 @@ async def seal(aggregator: Aggregator, round_id: str, transcript: Transcript) ->
     except (DomainError, ValueError) as error:
         raise TranscriptRefused(str(error)) from None
     entry = context.descriptor.aggregators[context.index]
-    found = aggregator.keyring.identities.pair(entry.identity_key)
+    found = aggregator.identities.pair(entry.identity_key)
     if found is None:
         raise NoIdentityDocument
     pair, document = found

@@ -1,4 +1,4 @@
-"""This aggregator's seal keys, which rounds of format 2 name in the place of epoch keys.
+"""This aggregator's seal keys, which rounds name.
 
 files        the directory of wrapping keys
 seal_keys    how keys are made, found and destroyed

@@ -18,7 +18,7 @@ from tacit.crypto.sealing import NONCE_BYTES, SealBroken, length_prefixed, seal_
 
 WRAPPED_BYTES: Final = 60
 """Nonce, key and tag of a wrapped key."""
-_LABEL: Final = b"tacit wrapped key v2"
+_LABEL: Final = b"tacit wrapped key v1"
 
 
 class Wrapping:

@@ -9,24 +9,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BindParameter, Row, bindparam, delete, insert, select, update
+from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 
-from aggregator.store.tables import hosted, parties, party_keys, tokens
+from aggregator.store.tables import hosted, parties, tokens
 from common.store.transactions import Transaction
 from common.web.tokens import Scope
 from tacit.protocol.enrolment import PartyKind
 
 _CHUNK = 500
 _PAGE = 10_000
-_KEY = (party_keys.c.epoch, party_keys.c.public_key)
 _LEFT = select(parties.c.first, parties.c.curators).where(
     parties.c.left.is_not(None), parties.c.first < bindparam("below")
 )
-_PARTIES = (
-    select(parties, *_KEY)
-    .join(party_keys, party_keys.c.party == parties.c.key)
-    .order_by(parties.c.key)
-)
+_PARTIES = select(parties).order_by(parties.c.key)
 # Asked in every round: made once, and so compiled once.
 _CHOSEN: BindParameter[Any] = bindparam("chosen", expanding=True)
 _BY_KEYS = _PARTIES.where(parties.c.key.in_(_CHOSEN))
@@ -35,7 +30,7 @@ _LONE = _PARTIES.where(parties.c.first.in_(_CHOSEN), parties.c.kind == PartyKind
 
 @dataclass(frozen=True)
 class Party:
-    """A sender on the roster, with the X25519 keys it announced, by epoch."""
+    """A sender on the roster."""
 
     key: int
     id: str
@@ -44,13 +39,10 @@ class Party:
     first: int
     curators: int
     left: datetime | None
-    keys: dict[int, bytes]
 
 
-async def add_party(
-    transaction: Transaction, party: Party, epoch: int, public_key: bytes, now: datetime
-) -> int:
-    """Put a party on the roster with its first epoch key; its key in the store."""
+async def add_party(transaction: Transaction, party: Party, now: datetime) -> int:
+    """Put a party on the roster; its key in the store."""
     done = await transaction.execute(
         insert(parties)
         .values(
@@ -63,9 +55,7 @@ async def add_party(
         )
         .returning(parties.c.key)
     )
-    key = int(done.scalar_one())
-    await add_party_key(transaction, key, epoch, public_key)
-    return key
+    return int(done.scalar_one())
 
 
 async def add_hosted(
@@ -140,11 +130,6 @@ async def set_identity(
     await transaction.execute(update(parties).where(parties.c.key == key).values(**values))
 
 
-async def drop_party_keys(transaction: Transaction, key: int) -> None:
-    """Forget the epoch keys that a party announced."""
-    await transaction.execute(delete(party_keys).where(party_keys.c.party == key))
-
-
 async def numbers_taken(transaction: Transaction, first: int, count: int) -> bool:
     """Whether any of these numbers was ever assigned. Numbers are never reused."""
     below = await transaction.execute(
@@ -155,15 +140,6 @@ async def numbers_taken(transaction: Transaction, first: int, count: int) -> boo
     )
     row = below.first()
     return row is not None and row.first + row.curators > first
-
-
-async def add_party_key(
-    transaction: Transaction, party: int, epoch: int, public_key: bytes
-) -> None:
-    """Keep an announced epoch key."""
-    await transaction.execute(
-        insert(party_keys).values(party=party, epoch=epoch, public_key=public_key)
-    )
 
 
 async def active_party(transaction: Transaction, party: str) -> Party | None:
@@ -205,22 +181,6 @@ async def left_runs(transaction: Transaction, below: int) -> list[tuple[int, int
     return [(int(row.first), int(row.curators)) for row in found]
 
 
-async def lone_page(transaction: Transaction, after: int, limit: int) -> list[Party]:
-    """Active lone curators in the order of their numbers, above `after`."""
-    found = await transaction.execute(
-        select(parties.c.key)
-        .where(
-            parties.c.left.is_(None),
-            parties.c.kind == PartyKind.CURATOR.value,
-            parties.c.first > after,
-        )
-        .order_by(parties.c.first)
-        .limit(limit)
-    )
-    by_key = await parties_by_key(transaction, list(found.scalars()))
-    return sorted(by_key.values(), key=lambda party: party.first)
-
-
 async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
     """Take a party off the roster; whether it was on it."""
     done = await transaction.execute(
@@ -240,9 +200,8 @@ async def list_parties(
 
 
 _SENDERS = (
-    select(tokens.c.hash, tokens.c.expires, parties, *_KEY)
+    select(tokens.c.hash, tokens.c.expires, parties)
     .join(parties, parties.c.id == tokens.c.subject)
-    .join(party_keys, party_keys.c.party == parties.c.key)
     .where(
         tokens.c.hash.in_(bindparam("hashes", expanding=True)),
         tokens.c.scopes == Scope.CURATOR.value,
@@ -257,13 +216,7 @@ async def senders(
 ) -> dict[str, tuple[Party, datetime | None]]:
     """The active party that each valid curator token belongs to, and when the token expires."""
     found = await transaction.execute(_SENDERS, {"hashes": token_hashes})
-    result: dict[str, tuple[Party, datetime | None]] = {}
-    for row in found:
-        known = result.get(row.hash)
-        if known is None:
-            known = result[row.hash] = (_party(row), row.expires)
-        known[0].keys[row.epoch] = row.public_key
-    return result
+    return {row.hash: (_party(row), row.expires) for row in found}
 
 
 async def _parties(transaction: Transaction, condition: Any) -> list[Party]:
@@ -271,12 +224,7 @@ async def _parties(transaction: Transaction, condition: Any) -> list[Party]:
 
 
 def _read(found: Iterable[Row[Any]]) -> list[Party]:
-    result: list[Party] = []
-    for row in found:
-        if not result or result[-1].key != row.key:
-            result.append(_party(row))
-        result[-1].keys[row.epoch] = row.public_key
-    return result
+    return [_party(row) for row in found]
 
 
 def _party(row: Row[Any]) -> Party:
@@ -288,5 +236,4 @@ def _party(row: Row[Any]) -> Party:
         row.first,
         row.curators,
         row.left,
-        {},
     )

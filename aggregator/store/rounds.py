@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import Row, Update, bindparam, delete, func, insert, select, update
 
@@ -42,8 +42,7 @@ class RoundRow:
     id: str
     state: RoundState
     descriptor_hash: bytes
-    own_epoch: int
-    seal_key: int | None
+    seal_key: int
     deadline: datetime
     received: int
     key_check: bytes | None
@@ -72,19 +71,14 @@ Document: TypeAlias = Literal[
 """What grows with the roster or the vector, and is read where it is needed: JSON texts."""
 
 
-NO_EPOCH: Final = -1
-"""Stands in the place of an epoch where there is a seal key, or a session."""
-
-
 @dataclass(frozen=True)
 class ContributionRow:
-    """`announce`: the session that it is sealed under, as JSON, in a round of format 2."""
+    """`announce`: the session that it is sealed under, as JSON."""
 
     position: int
-    key_epoch: int
     nonce: bytes
     sealed: bytes
-    announce: str | None = None
+    announce: str
 
 
 # Asked several times in every round: made once, and so compiled once.
@@ -140,19 +134,17 @@ async def add_round(
     round_id: str,
     descriptor_hash: bytes,
     descriptor: str,
-    own_epoch: int,
-    seal_key: int | None,
+    seal_key: int,
     deadline: datetime,
     noise_shares: str | None,
     key_shares: str | None,
 ) -> int:
-    """Keep a new round, open; its key in the store. `own_epoch`: NO_EPOCH in one of format 2."""
+    """Keep a new round, open; its key in the store."""
     values = {
         "id": round_id,
         "state": RoundState.OPEN.value,
         "descriptor_hash": descriptor_hash,
         "descriptor": descriptor,
-        "own_epoch": own_epoch,
         "seal_key": seal_key,
         "deadline": deadline,
         "received": 0,
@@ -281,7 +273,6 @@ async def add_contribution(transaction: Transaction, key: int, row: Contribution
         insert(contributions).values(
             round=key,
             position=row.position,
-            key_epoch=row.key_epoch,
             nonce=row.nonce,
             sealed=row.sealed,
             announce=row.announce,
@@ -300,8 +291,6 @@ async def held_contributions(transaction: Transaction, key: int) -> dict[int, Co
         select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
     )
     return {
-        row.position: ContributionRow(
-            row.position, row.key_epoch, row.nonce, row.sealed, row.announce
-        )
+        row.position: ContributionRow(row.position, row.nonce, row.sealed, row.announce)
         for row in found
     }

@@ -35,15 +35,6 @@ secrets = Table(
     Column("name", String(64), primary_key=True),
     Column("value", LargeBinary, nullable=False),
 )
-epoch_keys = Table(
-    "epoch_key",
-    metadata,
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("private_key", LargeBinary, nullable=True),
-    Column("verification_secret", LargeBinary, nullable=True),
-    Column("signed", Text, nullable=False),
-    Column("destroyed", Instant, nullable=True),
-)
 seal_keys = Table(
     "seal_key",
     metadata,
@@ -123,13 +114,6 @@ Index(
     sqlite_where=parties.c.left.is_(None),
     postgresql_where=parties.c.left.is_(None),
 )
-party_keys = Table(
-    "party_key",
-    metadata,
-    Column("party", Key, ForeignKey("party.key"), primary_key=True),
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("public_key", LargeBinary, nullable=False),
-)
 sessions = Table(
     "session",
     metadata,
@@ -154,8 +138,7 @@ rounds = Table(
     Column("state", String(16), nullable=False, index=True),
     Column("descriptor_hash", LargeBinary, nullable=False),
     Column("descriptor", Text, nullable=False),
-    Column("own_epoch", BigInteger, nullable=False),
-    Column("seal_key", BigInteger, nullable=True),
+    Column("seal_key", BigInteger, nullable=False),
     Column("deadline", Instant, nullable=False),
     Column("received", Integer, nullable=False),
     Column("noise_shares", Text, nullable=True),
@@ -204,8 +187,7 @@ contributions = Table(
     metadata,
     Column("round", Key, ForeignKey("round.key"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("key_epoch", BigInteger, nullable=False),
-    Column("announce", Text, nullable=True),
+    Column("announce", Text, nullable=False),
     Column("nonce", LargeBinary, nullable=False),
     Column("sealed", LargeBinary, nullable=False),
 )

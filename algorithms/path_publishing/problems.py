@@ -29,7 +29,7 @@ class EpsilonOutOfRange(Invalid):
 
 class BadRecipientKey(Invalid):
     name = "bad_recipient_key"
-    title = "A recipient's key is no public key of suite 2, nor of X25519"
+    title = "A recipient's key is no public key for seals"
 
 
 class ModeStanceMismatch(Invalid):

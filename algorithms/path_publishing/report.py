@@ -15,7 +15,6 @@ from algorithms.path_publishing import statements as say
 from algorithms.path_publishing.coins import epsilon_of, wrong_threshold
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
 from algorithms.path_publishing.relations import fake_probability
-from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES
 from tacit.report.builder import (
     NOTHING_HOLDS,
     OUTSIDE_BUDGET,
@@ -174,19 +173,8 @@ def _sealed(params: Parameters) -> PrivacyReport:
         ),
         voided_by=("a recipient's private key that gets out, at any time",),
         assumptions=(say.GENUINE_KEYS,),
-        caveats=("Trust lies in how the keys were distributed.", *_classical(params)),
+        caveats=("Trust lies in how the keys were distributed.",),
         error={"recovery": "exact", "direction": "exact"},
-    )
-
-
-def _classical(params: Parameters) -> tuple[str, ...]:
-    """What a recipient's key of X25519 alone leaves open."""
-    count = sum(len(raw) != PUBLIC_KEY_BYTES for raw in params.recipients)
-    if not count:
-        return ()
-    return (
-        f"{count} of {len(params.recipients)} recipients' keys are of X25519 alone: whoever keeps "
-        "the publication reads the path once X25519 is broken.",
     )
 
 

@@ -1,7 +1,6 @@
 """A consistent copy of a database in use, and its return: SQLite here, PostgreSQL by its own tools.
 
-An aggregator's private epoch keys do not travel: a restored aggregator destroys them anyway, and a
-copy of them would open recorded pieces long after the aggregator has destroyed its own.
+What opens an aggregator's seal keys lies in `TACIT_KEY_DIR` and does not travel.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cli.archives.envelope import BackupRefused
 from common.store.postgresql import open_postgresql
 
-LEFT_OUT: Final = {"aggregator": "epoch_key"}
-"""By service: the table whose rows stay behind."""
 _ASIDE: Final = "replaced_"
 _IN_USE: Final = "the service still uses its database: stop all its processes first"
 
@@ -64,9 +61,6 @@ def copy_sqlite(service: str, source: Path, target: Path) -> str:
         try:
             original.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")
-            if service in LEFT_OUT:
-                copy.execute("PRAGMA secure_delete=ON")
-                copy.execute(f"DELETE FROM {LEFT_OUT[service]}")  # noqa: S608, a constant
             (revision,) = copy.execute("SELECT version_num FROM alembic_version").fetchone()
         except (sqlite3.DatabaseError, TypeError):
             raise BackupRefused(f"{source} is no database of a {service}") from None
@@ -101,8 +95,6 @@ async def copy_postgres(service: str, url: str, target: Path) -> str:
             raise BackupRefused(f"the database is not one of a {service}") from None
     target.touch(0o600)
     options = [f"--exclude-schema={_ASIDE}*", f"--file={target}"]
-    if service in LEFT_OUT:
-        options.append(f"--exclude-table-data=public.{LEFT_OUT[service]}")
     _run("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", *options)
     return revision
 

@@ -3,7 +3,7 @@
 The content lies in chunks of 1 MiB under AES-256-GCM; a chunk's nonce is its number and whether it
 is the last, so that none can be moved, repeated or cut off unnoticed (the STREAM construction of
 Hoang, Reyhanitabar, Rogaway and Vizar, 2015). The key of the content is random and lies in the
-header: sealed by HPKE (RFC 9180) with X-Wing, or with X25519 alone (spec: keys, section 2.7), or
+header: sealed by HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or
 under a key that scrypt (RFC 7914) derives from the passphrase. The whole header is bound into the
 content. Memory does not grow with the content.
 """
@@ -17,10 +17,8 @@ from hashlib import sha256
 from typing import BinaryIO, Final, Protocol
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
@@ -36,13 +34,11 @@ _SEALED_BYTES: Final = CHUNK_BYTES + 16
 _MOST_WRAPPED: Final = 2048
 _NEEDED: Final = {
     b"p": "a passphrase",
-    b"r": "a private key of X25519",
-    b"x": "a private key of suite 2 (tctkey2_...)",
+    b"x": "a private key (tctkey_...)",
 }
 """By the header's byte."""
 _SCRYPT_N: Final = 2**17
 """With r = 8: 128 MiB and some tenths of a second for each guess."""
-_SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 class BackupRefused(ValueError):
@@ -84,24 +80,8 @@ class Passphrase:
 
 @dataclass(frozen=True, repr=False)
 class Recipient:
-    """Whoever has the private key; the public one is enough to seal."""
-
-    public: X25519PublicKey
-    private: X25519PrivateKey | None = None
-    kind: bytes = b"r"
-
-    def wrap(self, key: bytes, salt: bytes) -> bytes:
-        return _SUITE.encrypt(key, self.public, info=MAGIC + salt)
-
-    def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
-        if self.private is None:
-            raise ValueError("a public key opens nothing")
-        return _SUITE.decrypt(wrapped, self.private, info=MAGIC + salt)
-
-
-@dataclass(frozen=True, repr=False)
-class HybridRecipient:
-    """The same with a key of suite 2: it stays sealed while X25519 or ML-KEM-768 holds."""
+    """Whoever has the private key; the public one is enough to seal. It stays sealed while X25519
+    or ML-KEM-768 holds."""
 
     public: SealPublicKey
     private: SealKey | None = None

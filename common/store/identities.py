@@ -1,8 +1,8 @@
 """A service's own identities: the private keys of each, its document, and the link that led to it.
 
 Spec: keys, sections 5.1 and 5.2. One row per identity, numbered from 0; the highest is the one of
-now. An identity begins as an Ed25519 key alone (format 1, 32 secret bytes) and becomes a pair with
-a document (64 secret bytes) when its operator commits to the next pair. Each change is one
+now. An identity is a pair (64 secret bytes); it gets a document when its operator commits to the
+next pair. Each change is one
 transaction, so that a crash leaves the state before or after it, and the same request again gives
 the same answer. Private keys of the next pair are never here.
 """
@@ -54,7 +54,6 @@ from tacit.protocol.identities import (
 )
 
 LOCK: Final = "identity"
-_SUITES: Final = (1, 2)
 
 
 class NextKeyCommitted(Conflict):
@@ -137,12 +136,12 @@ def _all_of(table: Table) -> Select[Any]:
 
 
 async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIdentity, ...]:
-    """All of them; if there is none, a new one of format 1."""
+    """All of them; if there is none, a new one."""
     await exclusive(transaction, LOCK)
     held = await identities(transaction, table)
     if held:
         return held
-    secret = Identity.generate().to_bytes()
+    secret = HybridIdentity.generate().to_bytes()
     await transaction.execute(insert(table).values(serial=0, secret=secret))
     return await identities(transaction, table)
 
@@ -150,7 +149,7 @@ async def first_identity(transaction: Transaction, table: Table) -> tuple[OwnIde
 async def commit_next(
     transaction: Transaction, table: Table, role: Role, name: str, following: HybridPublicKey
 ) -> SignedDocument:
-    """Give an identity of format 1 its ML-DSA key and its document, which commits to the next pair.
+    """Give an identity its document, which commits to the next pair.
 
     The same pair again changes nothing. Raises NextKeyCommitted for another one,
     IdentitySuperseded once it is revoked.
@@ -163,12 +162,13 @@ async def commit_next(
         if current.document.statement.next != commitment(following):
             raise NextKeyCommitted
         return current.document
-    pair = HybridIdentity.extending(current.signer)
-    signed = _document(role, name, current.serial, pair, following)
+    if current.secret is None:
+        raise SecretGone(current.serial)
+    signed = _document(role, name, current.serial, HybridIdentity(current.secret), following)
     await transaction.execute(
         update(table)
         .where(table.c.serial == current.serial)
-        .values(secret=pair.to_bytes(), document=signed.model_dump_json())
+        .values(document=signed.model_dump_json())
     )
     return signed
 
@@ -292,7 +292,6 @@ def _document(
         serial=serial,
         ed25519=pair.public.ed25519,
         mldsa65=pair.public.mldsa65,
-        suites=_SUITES,
         next=commitment(following),
     )
     return pair.sign(IDENTITY_LABEL, statement)

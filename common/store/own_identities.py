@@ -81,8 +81,8 @@ class OwnIdentities:
         return None
 
     def pair(self, public_key: bytes) -> tuple[HybridIdentity, SignedDocument] | None:
-        """The pair with this Ed25519 key, and its document; None if it is not here, destroyed, or a
-        key alone."""
+        """The pair with this Ed25519 key, and its document; None if it is not here, destroyed,
+        or has no document yet."""
         for each in self._held:
             if each.secret is None or each.document is None:
                 continue

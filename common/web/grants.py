@@ -25,7 +25,6 @@ from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict, Gone, Invalid, NotFound, Unauthenticated
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
     GRANT_HEADER,
     Enrolment,
     Grant,
@@ -188,16 +187,12 @@ async def forget_grants(transaction: Transaction, table: Table, before: datetime
 
 
 def check_proof(signed: Signed[Enrolment]) -> None:
-    """Raise EnrolmentRefused unless the identity that an enrolment names signed it and its key."""
+    """Raise EnrolmentRefused unless the identity that an enrolment names signed it."""
     request = signed.statement
     try:
         verify(ENROLMENT_LABEL, signed, request.identity_key)
-        epoch_key = Signed(statement=request.epoch_key, signature=request.epoch_key_signature)
-        verify(EPOCH_KEY_LABEL, epoch_key, request.identity_key)
     except SignatureBroken as error:
         raise EnrolmentRefused(str(error), pointer="/signature") from None
-    if request.epoch_key.party != request.party:
-        raise EnrolmentRefused("the epoch key names another party", pointer="/epoch_key/party")
 
 
 def check_allowed(granted: GrantRow, request: Enrolment) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, RootModel
 from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.protocol.enrolment import PublicKey
 from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.pieces import Contribution, Piece
 from tacit.protocol.round.verdicts import SealedKeyShare
@@ -92,10 +92,8 @@ class AggregatorPolicy(BaseModel):
 
 
 class FullStatement(WellKnown):
-    """The same with what an operator may want to see; `epoch_key`: none where it seals in suite 2
-    only."""
+    """The same with what an operator may want to see."""
 
-    epoch_key: Signed[EpochKey] | None
     policy: AggregatorPolicy
 
 

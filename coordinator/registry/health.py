@@ -22,14 +22,13 @@ KEPT: Final = timedelta(seconds=10)
 
 class Health(WireModel):
     """What was seen of an aggregator when this coordinator looked last. `fingerprint_seen`, in hex:
-    of the identity that it shows, which may differ from the paired one; `epoch`: of its sealing
-    key, none where it seals in suite 2 only; `problem`: why it is not reachable."""
+    of the identity that it shows, which may differ from the paired one; `problem`: why it is not
+    reachable."""
 
     reachable: bool
     looked: Instant
     problem: str | None = None
     fingerprint_seen: str | None = None
-    epoch: int | None = None
     policy: AggregatorPolicy | None = None
 
 
@@ -67,6 +66,5 @@ class HealthLooks:
             reachable=True,
             looked=now,
             fingerprint_seen=fingerprint(said.identity_key).hex(),
-            epoch=None if said.epoch_key is None else said.epoch_key.statement.epoch,
             policy=said.policy,
         )

@@ -42,7 +42,6 @@ from coordinator.registry.step_queue import StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.flow import Flow
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
@@ -87,21 +86,6 @@ class Peer:
         self._shown = shown
         self._tracer = tracer
         self._renewed = renewed
-
-    async def epoch_key(self, now: datetime) -> Signed[EpochKey]:
-        """The current epoch key, verified, or the one shown within the last minute. Raises
-        AggregatorUnreachable."""
-        return await self._shown.epoch.current(now, self._current_epoch_key)
-
-    async def _current_epoch_key(self) -> Signed[EpochKey]:
-        try:
-            key: Signed[EpochKey] = await self._ask("GET", "/v1/keys/current", Signed[EpochKey])
-            verify(EPOCH_KEY_LABEL, key, self.row.identity_key)
-        except ProblemReceived as error:
-            raise AggregatorUnreachable(f"{self.id}: {error.name}") from None
-        except SignatureBroken:
-            raise AnotherIdentity(f"{self.id} shows a key of another identity") from None
-        return key
 
     async def seal_key(self, now: datetime) -> Signed[SealKeyStatement]:
         """The current seal key, as `epoch_key`. Raises SealKeysMissing for an aggregator that has

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Final
+
+from fastapi import Depends, FastAPI, Response
 
 from common.store.transactions import Database
+from common.web.bodies import gives_octets
+from common.web.parts import part
 from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable, UnknownSealKey
 from coordinator.registry.answers import gather
 from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
-from coordinator.store import suites as store
+from coordinator.store import seal_keys as store
 from tacit.crypto.seal_keys import PUBLIC_KEY_BYTES, key_hash
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.wire import parse_binary
+
+_CACHED_S: Final = 7 * 86_400
 
 
 @dataclass(frozen=True)
@@ -63,3 +71,24 @@ class SealKeyMirror:
             for name, content in contents.items()
             if name != peer.id and isinstance(content, bytes)
         )
+
+
+def add_seal_keys(app: FastAPI) -> None:
+    """Add the route of the mirror to the app."""
+
+    @app.get(
+        "/v1/seal-keys/{key_hash}",
+        **gives_octets(),
+        tags=["registry"],
+        summary="A public key that pieces are sealed to, by its hash",
+    )
+    async def get_seal_key(
+        key_hash: str, mirror: Annotated[SealKeyMirror, Depends(part(SealKeyMirror))]
+    ) -> Response:
+        try:
+            wanted = parse_binary(key_hash)
+        except ValueError:
+            raise UnknownSealKey from None
+        content = await mirror.key(wanted)
+        headers = {"Cache-Control": f"public, max-age={_CACHED_S}, immutable"}
+        return Response(content, media_type="application/octet-stream", headers=headers)

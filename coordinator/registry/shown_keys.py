@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, TypeVar
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import EpochKey
 from tacit.protocol.sessions import SealKeyStatement
 from tacit.wire import WireModel
 
@@ -44,7 +43,6 @@ class _ShownKey(Generic[Statement]):
 class ShownKeys:
     """The keys that an aggregator showed last; `handed`: those of others that it was given."""
 
-    epoch: _ShownKey[EpochKey] = field(default_factory=_ShownKey)
     seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
     handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
 
@@ -56,5 +54,5 @@ class ShownKeys:
 
     def forget(self) -> None:
         """Show and ask for them again."""
-        self.epoch.key = self.seal.key = None
+        self.seal.key = None
         self.handed.clear()

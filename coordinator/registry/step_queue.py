@@ -158,8 +158,6 @@ async def _answers(lot: Sequence[_Waiting]) -> Sequence[Answer]:
         return [await post(path_of(lot[0].step), lot[0].step.body)]
     together = Steps(steps=tuple(waiting.step for waiting in lot))
     answer = await post("/v1/rounds/steps", together.model_dump_json())
-    if answer.status_code in (404, 405):  # an earlier version takes them one by one
-        return [await post(path_of(waiting.step), waiting.step.body) for waiting in lot]
     if answer.status_code != 200:
         return [answer] * len(lot)
     try:

@@ -35,7 +35,7 @@ async def announce(conduct: Conduct, row: RoundRow) -> bool:
     signed = signed_descriptor(row)
     query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
     await conduct.identities.hand_over(peers)
-    if signed.statement.sessions and (shares_its_noise(query) or is_proved(query)):
+    if shares_its_noise(query) or is_proved(query):
         await conduct.mirror.hand_over(peers, signed.statement)
     answers = await gather(peer.open(signed) for peer in peers)
     needed = quorum.quorum_size(query)

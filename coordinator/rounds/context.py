@@ -24,7 +24,6 @@ from coordinator.registry.answers import refusal, silence
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peer, Peers
 from coordinator.registry.seal_keys import SealKeyMirror
-from coordinator.registry.suites import Formats
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.registry import AggregatorRow
@@ -60,7 +59,7 @@ class Conduct:
     clock: Clock
     patience_s: float
     ledger: Ledger
-    formats: Formats
+    key_per_round: bool
     mirror: SealKeyMirror
     identities: Identities
     lasting_seals: bool = False

@@ -25,7 +25,6 @@ from coordinator.budget.round_charges import Price
 from coordinator.errors import (
     NotEnoughAggregators,
     RosterTooLarge,
-    SealKeysMissing,
     UnknownAggregator,
     WindowFixed,
     WindowMissing,
@@ -34,14 +33,13 @@ from coordinator.registry import groups
 from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import Conduct
-from coordinator.store import registry, suites
+from coordinator.store import registry, seal_keys
 from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.accounting.guarantees import priced_text
 from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import EpochKey
 from tacit.protocol.round.agreement import check_descriptor, segment_size_of
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
@@ -106,22 +104,20 @@ async def prepare(
         else:
             enrolled = await registry.active_curators(transaction, size, now)
         seq, head = await conduct.ledger.head(transaction)
-        number = await conduct.formats.next(transaction, now)
     if enrolled > query.n_max:
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
     round_id, open_for = str(uuid7(conduct.clock)), request.deadline_s or query.deadline_s
     until = now + timedelta(seconds=open_for)
     peers = [conduct.peers.of(row) for row in await conduct.identities.followed(rows)]
     try:
-        entries = await _entries(conduct, peers, number, round_id, until)
+        entries = await _sealed(peers, now, round_id, until, own=conduct.key_per_round)
     except AnotherIdentity:  # replaced since the last look
         rows = await conduct.identities.followed(rows, again=True)
         peers = [conduct.peers.of(row) for row in rows]
-        entries = await _entries(conduct, peers, number, round_id, until)
+        entries = await _sealed(peers, now, round_id, until, own=conduct.key_per_round)
     now = conduct.clock.now()
     opened = now.replace(microsecond=now.microsecond // 1000 * 1000)
     descriptor = RoundDescriptor(
-        format="tacit.round/1" if entries[0].seal_key is None else "tacit.round/2",
         deployment=conduct.deployment,
         round=round_id,
         query_id=query_row.id,
@@ -161,8 +157,7 @@ async def add(
     state = await conduct.ledger.current(transaction)
     plan = charging.planned(state, descriptor, prepared.price)
     await differencing.forewarn(transaction, descriptor, plan.members)
-    if descriptor.sessions:
-        await _expect_seal_keys(transaction, descriptor)
+    await _expect_seal_keys(transaction, descriptor)
     event = charging.debit(state, descriptor, plan)
     await conduct.ledger.append(transaction, [event])
     await store.add(
@@ -216,23 +211,6 @@ def _chosen(count: int, request: OpenRequest, rows: Sequence[AggregatorRow]) -> 
     return chosen
 
 
-async def _entries(
-    conduct: Conduct, peers: Sequence[Peer], number: int, round_id: str, deadline: datetime
-) -> tuple[AggregatorEntry, ...]:
-    """The aggregators of a round of format `number`, with their keys. A format 1 that stands in for
-    a 2 says so in the keys."""
-    now = conduct.clock.now()
-    if number == 2:
-        try:
-            return await _sealed(peers, now, round_id, deadline, own=conduct.formats.key_per_round)
-        except SealKeysMissing:
-            async with conduct.database.reading() as transaction:
-                if not await conduct.formats.may_be_first(transaction):
-                    raise
-    keys = await asyncio.gather(*(peer.epoch_key(now) for peer in peers))
-    return tuple(_entry(peer, epoch_key=key) for peer, key in zip(peers, keys, strict=True))
-
-
 async def _sealed(
     peers: Sequence[Peer], now: datetime, round_id: str, deadline: datetime, *, own: bool
 ) -> tuple[AggregatorEntry, ...]:
@@ -241,30 +219,23 @@ async def _sealed(
     if not own:
         keys = await asyncio.gather(*(peer.seal_key(now) for peer in peers))
         if all(deadline < key.statement.until + LONG for key in keys):
-            return tuple(_entry(peer, seal_key=key) for peer, key in zip(peers, keys, strict=True))
+            return tuple(_entry(peer, key) for peer, key in zip(peers, keys, strict=True))
     keys = await asyncio.gather(*(peer.round_seal_key(round_id) for peer in peers))
-    return tuple(_entry(peer, seal_key=key) for peer, key in zip(peers, keys, strict=True))
+    return tuple(_entry(peer, key) for peer, key in zip(peers, keys, strict=True))
 
 
-def _entry(
-    peer: Peer,
-    *,
-    epoch_key: Signed[EpochKey] | None = None,
-    seal_key: Signed[SealKeyStatement] | None = None,
-) -> AggregatorEntry:
+def _entry(peer: Peer, seal_key: Signed[SealKeyStatement]) -> AggregatorEntry:
     return AggregatorEntry(
         id=peer.id,
         operator=peer.row.operator,
         url=peer.row.url,
         identity_key=peer.row.identity_key,
-        epoch_key=epoch_key,
         seal_key=seal_key,
     )
 
 
 async def _expect_seal_keys(transaction: Transaction, descriptor: RoundDescriptor) -> None:
-    """Curators may ask for the keys of a round, and the deployment does not go back."""
-    await suites.raise_format(transaction, 2)
-    await suites.forget_seal_keys(transaction, descriptor.opened)
+    """Curators may ask for the keys of a round."""
+    await seal_keys.forget_seal_keys(transaction, descriptor.opened)
     keys = [(entry.seal.public_key_hash, entry.id) for entry in descriptor.aggregators]
-    await suites.expect_seal_keys(transaction, keys, descriptor.deadline + KEYS_KEPT)
+    await seal_keys.expect_seal_keys(transaction, keys, descriptor.deadline + KEYS_KEPT)

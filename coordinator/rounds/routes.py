@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -11,9 +10,7 @@ from fastapi import Query as Parameter
 from pydantic import Field
 from starlette.responses import JSONResponse
 
-from common.store.transactions import Database
 from common.web import idempotency
-from common.web.auth import Principal
 from common.web.bodies import gives, takes
 from common.web.load import Wait
 from common.web.paging import PageQuery, next_link
@@ -26,7 +23,7 @@ from coordinator.rounds.changes import Changes, ended
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.store import lasting_seals, suites
+from coordinator.store import lasting_seals
 from coordinator.store import refusals as refusal_store
 from coordinator.store.rounds import Filter
 from coordinator.web import (
@@ -69,7 +66,6 @@ ConductorPart = Annotated[Conductor, Depends(part(Conductor))]
 ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
 """Rounds that are opened together are shown together."""
-SECOND_FORMAT = b'"tacit.round/2"'
 
 
 class SealList(WireModel):
@@ -129,7 +125,7 @@ def _add_following(app: FastAPI) -> None:
         page: PageQuery,
         database: DatabasePart,
         changes: ChangesPart,
-        caller: Reader,
+        _: Reader,
         conduct: ConductPart,
         state: RoundState | None = None,
         query_id: str | None = None,
@@ -150,8 +146,6 @@ def _add_following(app: FastAPI) -> None:
             body = b'{"rounds":[' + b",".join(shown) + b"]"
             # A change behind a full page changes its tag too.
             body += b"" if newest is None else b',"newest":' + encode(newest)
-            if await _left_out(database, caller, shown):
-                body += b',"upgrade_needed":true'
             body += b"}"
             headers = next_link(request, ids[-1]) if newest is not None else {}
             answer = etag_response(request, body, headers=headers)
@@ -395,11 +389,3 @@ def _add_ending(app: FastAPI) -> None:
             return JSONResponse(views.head(row), 200 if done else 202), not done
 
         return await changes.poll(look, ABORT_WAIT_S, key=round_id)
-
-
-async def _left_out(database: Database, caller: Principal, shown: Sequence[bytes]) -> bool:
-    """Whether a descriptor is of a format that this party cannot read."""
-    if caller.subject is None or not any(SECOND_FORMAT in each for each in shown):
-        return False
-    async with database.reading() as transaction:
-        return await suites.suite_of(transaction, caller.subject) == 1

@@ -30,7 +30,6 @@ from coordinator.errors import (
     AggregatorUnreachable,
 )
 from coordinator.models.budget_events import Draft
-from coordinator.registry import suites
 from coordinator.registry.answers import answered, gather, refuses
 from coordinator.registry.peers import Peer
 from coordinator.rounds import differencing, hosts, quorum, transcript_seals
@@ -192,7 +191,7 @@ async def commit(conduct: Conduct, row: RoundRow) -> None:
     descriptor = signed_descriptor(row).statement
     manifest = _manifest(row)
     # as it is stored: neither read nor written again; who verified has all of the sets that counts
-    digest, salt = manifest_hash(manifest), encode_binary(manifest.salt or b"")
+    digest, salt = manifest_hash(manifest), encode_binary(manifest.salt)
     sets_or_verdicts = (
         f'"accepted":{row.accepted or "[]"}'
         if row.verdicts is None
@@ -255,7 +254,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     total = await asyncio.to_thread(add_up) if large else add_up()
     transcript = Transcript(
         descriptor=signed,
-        **_manifest_fields(manifest),
+        members_hash=members_hash(manifest.salt, manifest.members, manifest.parts),
         quorum=manifest.quorum,
         participants=manifest.count,
         contributions=manifest.contributions,
@@ -276,7 +275,6 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
 
     async def run(transaction: Transaction) -> None:
         await _conclude(conduct, transaction, row, event, **values)
-        await suites.note_delivered(transaction, manifest.members, descriptor.roster_size, now)
 
     await conduct.changes.submit(run)
     if conduct.lasting_seals:
@@ -324,13 +322,6 @@ async def _conclude(
 def _shown(statement: Signed[AbortStatement]) -> dict[str, Any]:
     shown: dict[str, Any] = statement.model_dump(mode="json")
     return shown
-
-
-def _manifest_fields(manifest: Manifest) -> dict[str, Any]:
-    """A transcript's manifest fields other than figures; format 1 for an earlier version."""
-    if manifest.salt is None:
-        return {"format": "tacit.transcript/1", "manifest_hash": manifest_hash(manifest)}
-    return {"members_hash": members_hash(manifest.salt, manifest.members, manifest.parts)}
 
 
 def _manifest(row: RoundRow) -> Manifest:

@@ -118,7 +118,7 @@ async def result(database: Database, round_id: str) -> dict[str, Any]:
 
 
 def _steps(row: RoundHead) -> list[dict[str, Any]]:
-    """The steps that are done, each with its time; null where an earlier release did not keep it.
+    """The steps that are done, each with its time.
     `released` or `aborted` is the last."""
     done: list[tuple[str, datetime | None]] = [("opened", row.opened)]
     if row.announced:

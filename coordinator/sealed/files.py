@@ -3,8 +3,7 @@
 A file is a header (magic, the key's generation in 4 bytes, 32 random bytes) and chunks of 1 MiB,
 each with its tag. The file's key is derived from the storage key, the purpose and the random bytes;
 a chunk's nonce is its number and whether it is the last, so that no chunk can be moved, repeated or
-cut off unnoticed (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizar, 2015). A file
-of an earlier version has no generation in its header: it is of the first (spec: keys, section 5.4).
+cut off unnoticed (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizar, 2015).
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from coordinator.sealed.keys import GENERATION_BYTES, StorageKeys
 
 CHUNK_BYTES: Final = 1 << 20
 TAG_BYTES: Final = 16
-_MAGIC: Final = b"tacit sealed 2\n"
-_MAGIC_BEFORE: Final = b"tacit sealed 1\n"
+_MAGIC: Final = b"tacit sealed 1\n"
 _SALT_BYTES: Final = 32
-_FIRST: Final = 1
 _SEALED_BYTES: Final = CHUNK_BYTES + TAG_BYTES
 
 
@@ -41,12 +38,10 @@ class Header:
 
 def read_header(file: BinaryIO) -> Header:
     """That of an open file, from its beginning. Raises StorageKeyWrong."""
-    magic, generation, size = file.read(len(_MAGIC)), _FIRST, len(_MAGIC) + _SALT_BYTES
-    if magic == _MAGIC:
-        generation = int.from_bytes(file.read(GENERATION_BYTES), "big")
-        size += GENERATION_BYTES
+    magic, size = file.read(len(_MAGIC)), len(_MAGIC) + GENERATION_BYTES + _SALT_BYTES
+    generation = int.from_bytes(file.read(GENERATION_BYTES), "big")
     salt = file.read(_SALT_BYTES)
-    if magic not in (_MAGIC, _MAGIC_BEFORE) or len(salt) != _SALT_BYTES:
+    if magic != _MAGIC or len(salt) != _SALT_BYTES:
         raise StorageKeyWrong("not a sealed file")
     return Header(generation, salt, size)
 

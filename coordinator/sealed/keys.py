@@ -1,6 +1,6 @@
 """The storage keys of a process, by generation: the newest seals, and each opens its own.
 
-Spec: keys, section 5.4. A value is "TS2", its generation in 4 bytes, nonce and ciphertext; one
+Spec: keys, section 5.4. A value is "TS1", its generation in 4 bytes, nonce and ciphertext; one
 without that prefix is of generation 1. A rotation makes the next generation; until it has ended,
 the key of the one before still opens what was not sealed anew.
 """
@@ -23,7 +23,7 @@ CONTENT: Final = "dataset content"
 LOCK: Final = "storage key"
 GENERATION_BYTES: Final = 4
 PROOF: Final = "storage_key_proof"
-_MAGIC: Final = b"TS2"
+_MAGIC: Final = b"TS1"
 _PREFIX_BYTES: Final = len(_MAGIC) + GENERATION_BYTES
 _FIRST: Final = 1
 

@@ -52,7 +52,6 @@ roster = Table(
     Column("id", Integer, primary_key=True),
     Column("version", Integer, nullable=False),
     Column("next_number", BigInteger, nullable=False),
-    Column("round_format", Integer, nullable=False, server_default="1"),
 )
 parties = Table(
     "party",
@@ -64,10 +63,6 @@ parties = Table(
     Column("curators", Integer, nullable=False),
     Column("enrolled", Instant, nullable=False),
     Column("left", Instant, nullable=True),
-    Column("suite", Integer, nullable=False, server_default="1"),
-    Column("software", String(64), nullable=True),
-    Column("suites_told", Instant, nullable=True),
-    Column("delivered", Instant, nullable=True),
 )
 seal_keys = Table(
     "seal_key",

@@ -88,13 +88,11 @@ async def _list(
         rows = await store.list_parties(transaction, after=after, limit=ROWS)
         items: list[dict[str, Any]] = []
         for row in rows:
-            keys = await store.list_epoch_keys(transaction, row.id)
             key = row.coordinator_key
             items.append(
                 {
                     "row": row,
                     "coordinator": None if key is None else fingerprint(key).hex(),
-                    "key": max((each for each in keys if each.active), default=None, key=_epoch),
                 }
             )
     return pages.show(
@@ -109,7 +107,3 @@ async def _list(
         error=error,
         said=SAID.get(request.query_params.get("said", "")),
     )
-
-
-def _epoch(key: store.EpochRow) -> int:
-    return key.epoch

@@ -103,7 +103,7 @@ def check_round(
         raise DeadlinePassed
     if row.first is None or row.first + row.curators > descriptor.roster_size:
         raise NotInRound(extra={"roster_version": descriptor.roster_version})
-    restore.check_round(descriptor, now)
+    restore.check_round(descriptor)
 
 
 async def consent(

@@ -53,7 +53,6 @@ from curator.participation.grouping import (
 )
 from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
-from curator.participation.suites import Ratchet
 from curator.participation.windows import ReadingSource, WindowReadings, Windows
 from curator.parties.identities import Identities
 from curator.parties.keyring import Keyring
@@ -162,13 +161,12 @@ class Contributor:
         clock: Clock,
         policy: Callable[[], Awaitable[Policy]],
         restore: Restore,
-        ratchet: Ratchet,
         seal_keys: SealKeys,
         identities: Identities,
         counted: Callable[[str], None] = lambda _: None,
         steps: Steps | None = None,
     ) -> None:
-        self._steps, self._ratchet, self._seal_keys = steps, ratchet, seal_keys
+        self._steps, self._seal_keys = steps, seal_keys
         self._identities = identities
         self._store, self._keyring, self._clock = database, keyring, clock
         self._policy, self._restore, self._counted = policy, restore, counted
@@ -251,7 +249,7 @@ class Contributor:
     async def _sealed_to(
         self, descriptor: RoundDescriptor, tasks: Sequence[Task]
     ) -> tuple[SealPublicKey, ...] | None:
-        """The seal keys of a round of format 2; None while one cannot be fetched, and if one cannot
+        """The seal keys of a round; None while one cannot be fetched, and if one cannot
         be used."""
         try:
             return await self._seal_keys.of(descriptor, tasks[0].party)
@@ -297,8 +295,7 @@ class Contributor:
             return await source.load(transaction, keys)
 
     async def _check(self, round_row: RoundRow, party: PartyRow) -> Terms:
-        """The descriptor, by the pinned coordinator key and the anchors of the join token. One that
-        passes sets the least suite of later ones."""
+        """The descriptor, by the pinned coordinator key and the anchors of the join token."""
         if round_row.outcome is not None:
             raise DeadlinePassed("the round is over")
         now = self._clock.now()
@@ -309,10 +306,8 @@ class Contributor:
         if descriptor.query.every_record and not asks:
             raise StepRefused("readings of a register may be left out: no step tells of records")
         await self._identities.check(descriptor, party)
-        self._ratchet.check(descriptor, party)
         consent.check_round(party, descriptor, now, self._restore)
         _check_parts(terms, party)
-        await self._ratchet.turn(descriptor, party)
         return terms
 
     async def _refuse(self, task: Task, error: DomainError) -> None:
@@ -404,7 +399,7 @@ class Contributor:
         if work.debit is not None and not work.debit.pays:
             paid = await accounts.paid_for_job(transaction, party.id, work.debit.first_round, place)
             decision.refuse(~paid, StepMissed.name, StepMissed.title)
-        engine = await self._keyring.engine_of(transaction, party)
+        engine = self._keyring.engine_of(party)
         decided = [
             Decided(portion, decision.within(portion.within(first)), engine) for portion in run
         ]

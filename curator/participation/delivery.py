@@ -5,7 +5,7 @@ requests are in flight per aggregator; pieces that wait for it meanwhile share t
 which each has its own party's token, and so do batches. An answer 200 or 201 is final, as is a
 refusal that a retry cannot change; everything else is retried until the round is over.
 
-In a round of format 2 the announcement of the session goes with a piece, or ahead of a host's
+The announcement of the session goes with a piece, or ahead of a host's
 batches, until its aggregator has answered under it (spec: keys, section 2.3). It is kept in the
 outbox beside what was sealed: after a restart the same bytes are sent with the same announcement.
 """
@@ -13,7 +13,6 @@ outbox beside what was sealed: after a restart the same bytes are sent with the 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -310,10 +309,6 @@ class Delivery:
         if error.name == "round_closed":
             included = error.problem.get("included") is True
             return Answer(place, SENT) if included else Answer(place, MISSED, error.name)
-        if error.name == "unknown_epoch_key":
-            with contextlib.suppress(PeerUnavailable, ProblemReceived):
-                await self._keyring.announce_current(parcel.party)
-            return None
         if error.name == "unknown_session":
             self._keyring.unknown(*letter.session)
             return None

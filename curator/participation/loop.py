@@ -21,8 +21,6 @@ from common.runtime.memory import give_back
 from common.runtime.notice import Notice
 from common.store.erasure import Erasure
 from common.store.transactions import Database
-from common.web.problems import ProblemReceived
-from curator.errors import PeerUnavailable
 from curator.participation.contribution import Contributor
 from curator.participation.delivery import Delivery, Parcel
 from curator.participation.discovery import Discovery
@@ -31,9 +29,7 @@ from curator.participation.noisy_reports import Reporting
 from curator.participation.planning import Planning
 from curator.participation.refusals import Refusing
 from curator.participation.settlement import Settling
-from curator.parties.capabilities import Capabilities
 from curator.parties.coordinators import Coordinators
-from curator.parties.keyring import Keyring
 from curator.parties.parties import Enroller
 from curator.parties.peers import Peers
 from curator.parties.renewals import Renewals
@@ -53,7 +49,6 @@ WATCHERS_S = 10.0
 """Seconds between checks for coordinators of parties that another process on the store enrolled."""
 RESUME_S = 30.0
 ERASE_S = 30.0
-ROTATE_S = 60.0
 
 _logger = get_logger("tacit.curator.participation")
 
@@ -68,12 +63,10 @@ class Participation:
         peers: Peers,
         clock: Clock,
         settings: CuratorSettings,
-        keyring: Keyring,
         contributor: Contributor,
         delivery: Delivery,
         settling: Settling,
         enroller: Enroller,
-        capabilities: Capabilities,
         reporting: Reporting,
         refusing: Refusing,
         coordinators: Coordinators,
@@ -81,9 +74,8 @@ class Participation:
         renewals: Renewals,
     ) -> None:
         self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
-        self._keyring, self._contributor, self._delivery = keyring, contributor, delivery
+        self._contributor, self._delivery = contributor, delivery
         self._settling, self._enroller = settling, enroller
-        self._capabilities = capabilities
         self._successions, self._renewals = successions, renewals
         self._reporting, self._refusing = reporting, refusing
         self._planning = Planning(database, clock, settings.send_window_share)
@@ -110,8 +102,6 @@ class Participation:
         self._spawn(self._forever(self._look_after_watchers, 0.0))
         self._spawn(self._forever(self._work, 0.0))
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
-        self._spawn(self._forever(self.rotate_keys, ROTATE_S))
-        self._spawn(self._forever(self._capabilities.tell_all, ROTATE_S))
         self._spawn(self._forever(self._replace_identities, SWEEP_S))
         self._spawn(self._forever(self._renew_tokens, SWEEP_S))
         self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
@@ -383,14 +373,3 @@ class Participation:
 
     async def _renew_tokens(self) -> None:
         await self._renewals.sweep()
-
-    async def rotate_keys(self) -> None:
-        """Replace sealing keys older than an epoch, or destroy those that no round needs."""
-        before = self._clock.now() - timedelta(seconds=self._settings.key_epoch_s)
-        async with self._store.reading() as transaction:
-            old = await party_store.parties_with_old_keys(transaction, before)
-        for row in old:
-            try:
-                await self._keyring.rotate(row)
-            except (PeerUnavailable, ProblemReceived) as error:
-                _logger.warning("key_rotation_delayed", party=row.logged, **describe(error))

@@ -31,7 +31,6 @@ from curator.errors import (
     PolicyRefused,
     SealKeyUnusable,
     StepRefused,
-    SuiteDowngraded,
 )
 from curator.parties.peers import Peers
 from curator.store import history
@@ -60,7 +59,6 @@ GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
         IdentitySuperseded.name: RefusalGround.DESCRIPTOR,
         KeyChangeUnconfirmed.name: RefusalGround.DESCRIPTOR,
         SuccessionRefused.name: RefusalGround.DESCRIPTOR,
-        SuiteDowngraded.name: RefusalGround.DESCRIPTOR,
         SealKeyUnusable.name: RefusalGround.DESCRIPTOR,
     }
 )

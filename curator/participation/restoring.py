@@ -42,12 +42,9 @@ class Restore:
         if now < self.at + self.quiet:
             raise RestoredRecently(extra={"until": format_instant(self.at + self.quiet)})
 
-    def check_round(self, descriptor: RoundDescriptor, now: datetime) -> None:
-        """The same for a round. In format 2 no quiet time is needed: that a seal key was made after
-        the restore is its own aggregator's word, which no descriptor of before can have."""
-        if not descriptor.sessions:
-            self.check(descriptor.opened, now)
-            return
+    def check_round(self, descriptor: RoundDescriptor) -> None:
+        """The same for a round. No quiet time is needed: that a seal key was made after the restore
+        is its own aggregator's statement, which no descriptor from before can have."""
         for moment in (descriptor.opened, *(entry.seal.made for entry in descriptor.aggregators)):
             self.check_after(moment)
 

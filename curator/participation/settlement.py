@@ -103,7 +103,7 @@ class Settling:
                     except PeerUnavailable:
                         continue
                     except ProblemReceived:
-                        pass  # an earlier version, or the token: each alone
+                        pass  # the token: each alone
                 for round_id in some:
                     documents[round_id] = await self._document(url, token, round_id)
         return documents

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.store.erasure import to_erase
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import (
@@ -28,12 +29,10 @@ from curator.errors import (
     PeerRefused,
     UnknownParty,
 )
-from curator.parties.capabilities import Capabilities
-from curator.parties.keyring import new_key, sign_epoch_key
 from curator.parties.peers import Peers
 from curator.store import parties as store
-from curator.store import party_identities, suites
-from curator.store.parties import ACTIVE, ENROLLING, Anchor, EpochRow, PartyRow
+from curator.store import party_identities
+from curator.store.parties import ACTIVE, ENROLLING, Anchor, PartyRow
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import DomainError, places_of
 from tacit.protocol.enrolment import (
@@ -96,7 +95,6 @@ class Enroller:
     database: Database
     peers: Peers
     clock: Clock
-    capabilities: Capabilities
     confirmed: Collection[bytes] | None = None
     """Fingerprints of documents that a person compared, where every change has to be; else None."""
 
@@ -172,10 +170,9 @@ class Enroller:
             join_token=token.to_text(),
             created=now,
             enrolled=None,
-            minimum_suite=token.minimum_suite or suites.FIRST,
             anchors=_anchors(token),
         )
-        await store.add_party(transaction, row, ids, new_key(token.party, 0, now, active=True))
+        await store.add_party(transaction, row, ids)
 
     async def _begin_again(self, known: PartyRow, token: JoinToken, secret: bytes) -> None:
         """Have the coordinator take a new identity, and put it in place of the old one."""
@@ -183,15 +180,13 @@ class Enroller:
         if token.expires <= now:
             raise JoinTokenExpired
         await self._check_identities(token)
-        _, ids, newest = await self._load(known.id)
-        key = new_key(known.id, 0 if newest is None else newest.epoch + 1, now, active=True)
+        _, ids = await self._load(known.id)
         identity = Identity.from_bytes(secret)
-        answer = await self._ask(identity, token, token.coordinator, ids, key, None)
+        answer = await self._ask(identity, token, token.coordinator, ids, None)
         if known.first not in (None, answer.first):
             raise PeerRefused("the coordinator answered with other numbers than before")
         async with self.database.begin(large=True) as transaction:
-            await store.destroy_epoch_keys(transaction, known.id)  # and what else is overwritten
-            await store.add_epoch_key(transaction, key)
+            await to_erase(transaction)
             await store.put_fact(transaction, _replaced_with(token), _USED)
             await party_identities.forget(transaction, known.id)
             await store.change_party(
@@ -202,7 +197,6 @@ class Enroller:
                 coordinator_token=answer.token,
                 coordinator_url=token.coordinator.url.rstrip("/"),
                 join_token=token.to_text(),
-                minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
             )
             await store.put_anchors(transaction, known.id, _anchors(token))
 
@@ -216,21 +210,17 @@ class Enroller:
             join_token=token.to_text(),
             deployment=token.coordinator.party,
             coordinator_url=token.coordinator.url.rstrip("/"),
-            minimum_suite=max(known.minimum_suite, token.minimum_suite or suites.FIRST),
         )
         await store.put_anchors(transaction, known.id, _anchors(token))
 
     async def _finish(self, token: JoinToken) -> PartyRow:
-        row, ids, key = await self._load(token.party)
-        assert key is not None
+        row, ids = await self._load(token.party)
         coordinator_key = await self._check_identities(token)
         async with self.database.begin() as transaction:
             await store.change_party(transaction, row.id, coordinator_key=coordinator_key)
-            least = await suites.least_suite(transaction, coordinator_key, row.deployment)
-            await suites.raise_suite(transaction, coordinator_key, row.deployment, least)
         identity = Identity.from_bytes(row.identity)
         if row.coordinator_token is None or row.first is None:
-            answer = await self._ask(identity, token, token.coordinator, ids, key, None)
+            answer = await self._ask(identity, token, token.coordinator, ids, None)
             async with self.database.begin() as transaction:
                 await store.change_party(
                     transaction, row.id, first=answer.first, coordinator_token=answer.token
@@ -239,10 +229,9 @@ class Enroller:
         for grant in token.aggregators:
             if any(a.aggregator == grant.party and a.token is not None for a in row.anchors):
                 continue
-            answer = await self._ask(identity, token, grant, ids, key, row.first)
+            answer = await self._ask(identity, token, grant, ids, row.first)
             async with self.database.begin() as transaction:
                 await store.set_anchor_token(transaction, row.id, grant.party, answer.token)
-        await self.capabilities.tell((await self._load(row.id))[0])
         async with self.database.begin(large=True) as transaction:
             await store.change_party(
                 transaction, row.id, state=ACTIVE, join_token=None, enrolled=self.clock.now()
@@ -250,13 +239,12 @@ class Enroller:
         _logger.info("party_enrolled", party=row.logged, curators=row.curators)
         return (await self._load(row.id))[0]
 
-    async def _load(self, party: str) -> tuple[PartyRow, list[str], EpochRow | None]:
+    async def _load(self, party: str) -> tuple[PartyRow, list[str]]:
         async with self.database.reading(large=True) as transaction:
             row = await store.party(transaction, party)
             assert row is not None
             ids = await store.curator_ids(transaction, party)
-            keys = await store.list_epoch_keys(transaction, party)
-        return row, ids, keys[-1] if keys else None
+        return row, ids
 
     async def _check_identities(self, token: JoinToken) -> bytes:
         """Check every service's identity against the token before anything is sent. The
@@ -293,18 +281,14 @@ class Enroller:
         token: JoinToken,
         grant: Grant,
         ids: Sequence[str],
-        key: EpochRow,
         first: int | None,
     ) -> EnrolmentAnswer:
-        signed_key = sign_epoch_key(identity, key)
         request = Enrolment(
             service=grant.party,
             secret=grant.secret,
             party=token.party,
             kind=token.kind,
             identity_key=identity.public_key,
-            epoch_key=signed_key.statement,
-            epoch_key_signature=signed_key.signature,
             curators=tuple(ids),
             first=first,
         )

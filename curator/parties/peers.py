@@ -27,7 +27,6 @@ from tacit.protocol.enrolment import (
     GRANT_HEADER,
     Enrolment,
     EnrolmentAnswer,
-    EpochKey,
     TokenRenewal,
     grant_hash,
 )
@@ -37,7 +36,6 @@ from tacit.protocol.round.descriptor import Refusal
 from tacit.protocol.round.pieces import ItemAnswer
 from tacit.protocol.round.verdicts import ProofReason
 from tacit.protocol.sessions import SealKeyStatement
-from tacit.protocol.suites import Suites
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 PAGE: Final = 1000
@@ -172,15 +170,6 @@ class Peers:
         except ValidationError:
             raise PeerUnavailable("the answer to the enrolment is not understood") from None
 
-    async def announce_key(self, anchor: Anchor, party: str, signed: Signed[EpochKey]) -> None:
-        """Give an aggregator a party's key of one epoch."""
-        path = f"/v1/parties/{party}/keys/{signed.statement.epoch}"
-        body = _encoded(signed)
-        headers = {**_JSON, **_bearer(anchor.token)}
-        await self._patiently(
-            anchor.url, lambda client: client.put(path, content=body, headers=headers)
-        )
-
     async def seal_key(self, url: str, key_hash: bytes) -> bytes:
         """What a service holds for the seal key of this hash: not compared with it yet."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}"
@@ -204,12 +193,6 @@ class Peers:
         await self._call(
             anchor.url, lambda client: client.put(path, content=announce, headers=headers)
         )
-
-    async def announce_suites(self, url: str, token: str, signed: Signed[Suites]) -> None:
-        """Tell the coordinator which suites a party can do."""
-        path = f"/v1/parties/{signed.statement.party}/suites"
-        body, headers = _encoded(signed), {**_JSON, **_bearer(token)}
-        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
 
     async def show_party(self, url: str, token: str, party: str, chain: PartyChain) -> None:
         """Show a service the links of a party's identities."""

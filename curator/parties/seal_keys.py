@@ -27,7 +27,7 @@ KEPT: Final = 256
 
 
 class SealKeys:
-    """The public keys that rounds of format 2 seal to. `anchored`: where the documents of
+    """The public keys that rounds seal to. `anchored`: where the documents of
     aggregators are, if ML-DSA has to have signed every key, too."""
 
     def __init__(self, peers: Peers, anchored: Database | None = None) -> None:
@@ -37,15 +37,11 @@ class SealKeys:
         self._alone = asyncio.Lock()
 
     async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> tuple[SealPublicKey, ...]:
-        """Of all aggregators of a round, in their order; () in a round of format 1.
+        """Of all aggregators of a round, in their order.
 
         Raises SealKeyUnusable for what an aggregator signed and is no key, LastingSignatureMissing
         where ML-DSA has to have signed it and has not, PeerUnavailable if nobody serves it.
         """
-        if not descriptor.sessions:
-            if self._anchored is not None:
-                raise LastingSignatureMissing("a round of suite 1 has none")
-            return ()
         async with self._alone:  # parties of one round ask for the same keys
             if self._anchored is not None:
                 for entry in descriptor.aggregators:

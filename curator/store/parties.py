@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
 from common.store.database import exclusive
-from common.store.erasure import to_erase
 from common.store.transactions import Transaction
 from curator.store.pages import PAGE, columns
-from curator.store.tables import OWN_POLICY, anchors, curators, epoch_keys, facts, parties
+from curator.store.tables import OWN_POLICY, anchors, curators, facts, parties
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
@@ -97,7 +96,6 @@ class PartyRow:
     created: datetime
     enrolled: datetime | None
     anchors: tuple[Anchor, ...]
-    minimum_suite: int = 1
     software_told: str | None = None
     coordinator_pin: str | None = None
 
@@ -122,17 +120,6 @@ class Speaker:
     party: str
     url: str
     token: str
-
-
-@dataclass(frozen=True)
-class EpochRow:
-    """A sealing key of a party; the newest active one is used."""
-
-    party: str
-    epoch: int
-    secret: bytes
-    active: bool
-    created: datetime
 
 
 @dataclass(frozen=True)
@@ -275,22 +262,6 @@ async def enrolled_but(
     return list(rows.scalars())
 
 
-async def parties_with_old_keys(transaction: Transaction, before: datetime) -> list[PartyRow]:
-    """Enrolled parties whose newest sealing key was made before an instant, or waits for use."""
-    newest = (
-        select(epoch_keys.c.party)
-        .group_by(epoch_keys.c.party)
-        .having(
-            or_(
-                func.max(epoch_keys.c.created) < before,
-                func.count() > 1,
-            )
-        )
-    )
-    query = select(parties.c.id).where(parties.c.state == ACTIVE, parties.c.id.in_(newest))
-    return await _parties(transaction, list((await transaction.execute(query)).scalars()))
-
-
 async def parties_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, PartyRow]:
     """Some parties, by name."""
     return {row.id: row for row in await _parties(transaction, list(dict.fromkeys(ids)))}
@@ -315,10 +286,8 @@ def _party(row: Row[Any], found: tuple[Anchor, ...]) -> PartyRow:
     return PartyRow(**{**values, "kind": PartyKind(values["kind"])}, anchors=found)
 
 
-async def add_party(
-    transaction: Transaction, row: PartyRow, ids: Sequence[str], key: EpochRow
-) -> None:
-    """Store a party that begins to enrol, with its curators, anchors and first key."""
+async def add_party(transaction: Transaction, row: PartyRow, ids: Sequence[str]) -> None:
+    """Store a party that begins to enrol, with its curators and anchors."""
     values = {column.name: getattr(row, column.name) for column in parties.columns}
     await transaction.execute(insert(parties).values({**values, "kind": row.kind.value}))
     nothing = {"accepted": 0, "duplicates": 0, "conflicts": 0, "rejected": 0, "refreshed": 0}
@@ -327,7 +296,6 @@ async def add_party(
         values_of = [{"key": key, "id": name, "party": row.id, **nothing} for key, name in page]
         await transaction.execute(insert(curators), values_of)
     await put_anchors(transaction, row.id, row.anchors)
-    await add_epoch_key(transaction, key)
 
 
 async def next_curator_key(transaction: Transaction) -> int:
@@ -389,9 +357,6 @@ async def set_coordinator(
         .where(mine, parties.c.coordinator_key == held.key)
         .values(coordinator_key=key, coordinator_pin=pin.model_dump_json())
     )
-    same = mine & (parties.c.coordinator_key == key)
-    highest = select(func.max(parties.c.minimum_suite)).where(same).scalar_subquery()
-    await transaction.execute(update(parties).where(same).values(minimum_suite=highest))
 
 
 async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
@@ -439,46 +404,6 @@ def _pin_of(row: Any) -> Pin:
 @lru_cache(maxsize=64)  # parties of a service anchor the same aggregators
 def _pin(text: str) -> Pin:
     return Pin.model_validate_json(text)
-
-
-# --- epoch keys ----------------------------------------------------------------------------------
-
-
-async def list_epoch_keys(transaction: Transaction, party_id: str) -> list[EpochRow]:
-    """A party's keys, oldest first."""
-    rows = await transaction.execute(
-        select(epoch_keys).where(epoch_keys.c.party == party_id).order_by(epoch_keys.c.epoch)
-    )
-    return [EpochRow(**row._mapping) for row in rows]
-
-
-async def add_epoch_key(transaction: Transaction, key: EpochRow) -> None:
-    """Store a key before it is announced to anyone."""
-    await transaction.execute(
-        insert(epoch_keys).values(
-            party=key.party,
-            epoch=key.epoch,
-            secret=key.secret,
-            active=key.active,
-            created=key.created,
-        )
-    )
-
-
-async def activate_epoch_key(transaction: Transaction, party_id: str, epoch: int) -> None:
-    """Use a key from now on, and destroy the ones before it."""
-    mine = epoch_keys.c.party == party_id
-    await transaction.execute(
-        update(epoch_keys).where(mine, epoch_keys.c.epoch == epoch).values(active=True)
-    )
-    await to_erase(transaction)
-    await transaction.execute(delete(epoch_keys).where(mine, epoch_keys.c.epoch < epoch))
-
-
-async def destroy_epoch_keys(transaction: Transaction, party_id: str) -> None:
-    """Destroy all keys of a party that needs none any more."""
-    await to_erase(transaction)
-    await transaction.execute(delete(epoch_keys).where(epoch_keys.c.party == party_id))
 
 
 # --- curators ------------------------------------------------------------------------------------

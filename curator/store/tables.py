@@ -56,7 +56,6 @@ parties = Table(
     Column("join_token", Text, nullable=True),
     Column("created", Instant, nullable=False),
     Column("enrolled", Instant, nullable=True),
-    Column("minimum_suite", Integer, nullable=False, server_default="1"),
     Column("software_told", String(128), nullable=True),
     Column("coordinator_pin", Text, nullable=True),
 )
@@ -78,15 +77,6 @@ anchors = Table(
     Column("fingerprint", LargeBinary, nullable=False),
     Column("token", String(512), nullable=True),
     Column("pin", Text, nullable=True),
-)
-epoch_keys = Table(
-    "epoch_key",
-    metadata,
-    Column("party", String(128), ForeignKey("party.id"), primary_key=True),
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("secret", LargeBinary, nullable=False),
-    Column("active", Boolean, nullable=False),
-    Column("created", Instant, nullable=False),
 )
 curators = Table(
     "curator",

@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 from simulation.experiments.experiment import Basis, Effort, Experiment, Outcome, Row
 from simulation.plots import Plot, draw
 
-FORMAT: Final = "tacit.reproduction/2"
+FORMAT: Final = "tacit.reproduction/1"
 
 
 def write(

@@ -37,10 +37,9 @@ def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortState
     if needed is None:
         return False
     digest, believed = descriptor.digest(), set()
-    never = Frozen.NEVER if descriptor.sessions else False
     for signed in aborts:
         statement = signed.statement
-        if statement.frozen is not never or statement.round != descriptor.round:
+        if statement.frozen is not Frozen.NEVER or statement.round != descriptor.round:
             continue
         if statement.descriptor_hash != digest:
             continue

@@ -6,21 +6,16 @@ from typing import Literal
 
 from tacit.answers.base import Answer, Figure, Octets, Time
 from tacit.answers.registry import PolicyOfAggregator
-from tacit.crypto.signing import Signed
-from tacit.protocol.enrolment import EpochKey
 
 
 class AggregatorIdentity(Answer):
-    """Who an aggregator is. `epoch_key`: seals pieces of suite 1, of an epoch of `epoch_s` seconds;
-    null once its identity ended; `self_test`: of its noise samplers."""
+    """Who an aggregator is. `self_test`: of its noise samplers."""
 
     id: str
     operator: str
     identity_key: Octets
     fingerprint: str
     fingerprint_base64url: str
-    epoch_s: int
-    epoch_key: Signed[EpochKey] | None
     policy: PolicyOfAggregator
     self_test: Literal["passed", "failed"]
     version: str
@@ -43,13 +38,6 @@ class PartiesOfRoster(Answer):
     """A page of the roster, in the order of enrolment."""
 
     parties: list[KnownParty]
-
-
-class AnnouncedKey(Answer):
-    """The epoch whose key was announced."""
-
-    party: str
-    epoch: int
 
 
 class AnnouncedSession(Answer):

@@ -129,35 +129,6 @@ class SealsAsked(Answer):
     seals: int
 
 
-class SuiteReach(Answer):
-    """How many can do a suite, and when one of them delivered last."""
-
-    suite: int
-    parties: int
-    curators: int
-    last_delivered: Time | None
-
-
-class Laggard(Answer):
-    """A party whose software is too old for suite 2."""
-
-    id: str
-    kind: Literal["curator", "host"]
-    software: str | None
-    enrolled: Time
-    last_delivered: Time | None
-
-
-class SuitesInUse(Answer):
-    """Which suites parties can do. `next_format`: of the next round."""
-
-    setting: str
-    next_format: int
-    highest_format: int
-    suites: list[SuiteReach]
-    needs_upgrade: list[Laggard]
-
-
 class StorageKeyState(Answer):
     """Which storage key seals. `left`: rows that a rotation has still to seal anew."""
 

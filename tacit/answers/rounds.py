@@ -34,7 +34,7 @@ class Figures(Answer):
 
 
 class Step(Answer):
-    """A step that is done; `at` is null where an earlier release did not keep its time."""
+    """A step that is done, and when."""
 
     step: str
     at: Time | None
@@ -80,11 +80,10 @@ class RoundStates(Answer):
 
 class ListOfRounds(Answer):
     """A page of rounds: heads, or with `state=open` signed descriptors. `newest`: the newest id of
-    all, behind a full page; `upgrade_needed`: a round is of a format that the party cannot read."""
+    all, behind a full page"""
 
     rounds: list[RoundHead | Signed[RoundDescriptor]]
     newest: str | None = None
-    upgrade_needed: bool | None = None
 
 
 class RoundCompleteness(Answer):

@@ -62,11 +62,6 @@ def _curators(*, prefix: str | None = None) -> Stream[Json]:
     return pages("/v1/curators", "curators", {"prefix": prefix})
 
 
-def _suites() -> Steps[Json]:
-    """Which suites the parties can do, who needs an upgrade, and the next round's format."""
-    return json_of(get("/v1/suites"))
-
-
 def _console_code() -> Steps[Json]:
     """A code that signs one browser in to the console, within a minute."""
     return _posted("/v1/console/codes", {})
@@ -290,7 +285,6 @@ class Registry:
     enrol = operation(_enrol)
     parties = stream(_parties)
     curators = stream(_curators)
-    suites = operation(_suites)
     console_code = operation(_console_code)
     audit = stream(_audit)
     remove_party = operation(_remove_party)

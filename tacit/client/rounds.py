@@ -22,7 +22,6 @@ from tacit.client.exchange import (
     text_of,
 )
 from tacit.client.operation import operation, stream
-from tacit.client.problems import Problem
 from tacit.client.queries import create_query
 from tacit.client.watching import last, watch
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
@@ -225,7 +224,6 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
         "anchored": checked.anchored,
         "unknown_operators": list(checked.unknown_operators),
         "participants": transcript.participants,
-        "participants_bound": checked.participants_bound,
         "aggregators": [reveal.aggregator for reveal in transcript.reveals],
         "coordinator_fingerprint": fingerprint(signer).hex(),
         "sealed_by": sealed,
@@ -241,12 +239,7 @@ def _seals(round_id: str) -> Steps[list[Json]]:
 def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
     """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
     SealRefused for a seal that is not good."""
-    try:
-        shown = yield from _seals(round_id)
-    except Problem as problem:
-        if problem.status != 404:
-            raise
-        return {}  # a coordinator of an earlier release keeps none
+    shown = yield from _seals(round_id)
     found = [ShownSeal.model_validate_json(json.dumps(each)) for each in shown]
     return {each.aggregator: check_seal(transcript, each).hex() for each in found}
 

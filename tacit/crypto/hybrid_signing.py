@@ -58,11 +58,6 @@ class HybridIdentity:
         """A new pair from the operating system's randomness."""
         return cls(os.urandom(SECRET_BYTES))
 
-    @classmethod
-    def extending(cls, identity: Identity) -> HybridIdentity:
-        """A pair with the Ed25519 key of an identity of format 1, and a new ML-DSA key."""
-        return cls(identity.to_bytes() + os.urandom(SEED_BYTES))
-
     @property
     def classical(self) -> Identity:
         """The Ed25519 half, for statements that are believed for hours."""

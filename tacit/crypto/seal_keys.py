@@ -1,4 +1,4 @@
-"""Seal keys of suite 2: X-Wing, which is X25519 and ML-KEM-768 together, in the library's HPKE.
+"""Seal keys: X-Wing, which is X25519 and ML-KEM-768 together, in the library's HPKE.
 
 A secret sealed so stays secret while either half holds. The private half is a seed of 32 bytes:
 SHAKE256(seed, 96) gives ML-KEM's d and z (64 bytes) and the X25519 key (32). The public key is
@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.hpke import (
 
 from tacit.crypto.sealing import SealBroken, length_prefixed
 
-SUITE: Final = 2
+SUITE: Final = 1
 """The number of what is used here: another KEM, KDF or AEAD would be another number."""
 SEED_BYTES: Final = 32
 PUBLIC_KEY_BYTES: Final = 1216
@@ -34,12 +34,12 @@ ENCAPSULATION_BYTES: Final = 1120
 SEALED_OVERHEAD: Final = ENCAPSULATION_BYTES + 16
 """Bytes of an encapsulation and a tag: a sealed text is so much longer than its plaintext."""
 _MLKEM_BYTES: Final = 1184
-_LABEL: Final = b"tacit seal key v2"
+_LABEL: Final = b"tacit seal key v1"
 _SUITE: Final = Suite(KEM.MLKEM768_X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 
 
 class SealKeyMalformed(ValueError):
-    """Bytes that are no public key of suite 2."""
+    """Bytes that are no public key for seals."""
 
 
 class SealPublicKey:
@@ -47,7 +47,7 @@ class SealPublicKey:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != PUBLIC_KEY_BYTES:
-            raise SealKeyMalformed(f"a public key of suite 2 has {PUBLIC_KEY_BYTES} bytes")
+            raise SealKeyMalformed(f"a public key for seals has {PUBLIC_KEY_BYTES} bytes")
         try:
             self._key = MLKEM768X25519PublicKey(
                 MLKEM768PublicKey.from_public_bytes(raw[:_MLKEM_BYTES]),
@@ -68,7 +68,7 @@ class SealPublicKey:
 
 
 class SealKey:
-    """A private key of suite 2, by its seed. It never leaves its party."""
+    """A private key for seals, by its seed. It never leaves its party."""
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SEED_BYTES:

@@ -17,8 +17,7 @@ with header and presence as associated data. All fields of variable length are l
 *part* of a proved round is laid out alike, but holds one plaintext for all its curators, of which
 the header tells the length (spec: validity, section 9).
 
-The header says under which key its content is sealed, in 16 bytes: in rounds of format 2 a session
-(spec: keys, section 2.3), in those of format 1 the epoch of the sender's key (`epoch_name`).
+The header says under which session its content is sealed, in 16 bytes (spec: keys, section 2.3).
 """
 
 from __future__ import annotations
@@ -30,23 +29,14 @@ from enum import StrEnum
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from tacit import sets
 
-_LABEL = b"tacit sealed piece v1"
-_VERSION = b"1"
-_MAGIC = b"TCB2"
+_MAGIC = b"TCB1"
 _HEADER = struct.Struct("<4s32sBHIIIII16sB12s")
-_EPOCH_MAGIC = b"TCB1"
-_EPOCH_HEADER = struct.Struct("<4s32sBHIIIIIIB12s")
-"""Of batches under an epoch: it has the 4 bytes of the epoch in the place of the name's 16."""
-_EPOCH_PREFIX = bytes(12)
-_NAME_BYTES = len(_EPOCH_PREFIX) + 4
+_NAME_BYTES = 16
 NONCE_BYTES = 12
 TAG_BYTES = 16
 MAX_SEGMENT = 262_144
@@ -65,73 +55,9 @@ class Direction(StrEnum):
     AGGREGATOR_TO_AGGREGATOR = "aggregator>aggregator"
 
 
-@dataclass(frozen=True)
-class Ends:
-    """The two ends of a seal, by id and raw X25519 public key, and the receiver's key epoch."""
-
-    sender: str
-    receiver: str
-    sender_key: bytes
-    receiver_key: bytes
-    epoch: int
-    direction: Direction
-
-
-def epoch_name(epoch: int) -> bytes:
-    """The 16 bytes that name the epoch of a sender's key where a session's id could stand."""
-    return _EPOCH_PREFIX + epoch.to_bytes(4, "little")
-
-
-def epoch_of(name: bytes) -> int | None:
-    """The epoch that these 16 bytes name; None of a session. No session's id begins with 12 zero
-    bytes."""
-    if not name.startswith(_EPOCH_PREFIX):
-        return None
-    return int.from_bytes(name[len(_EPOCH_PREFIX) :], "little")
-
-
 def length_prefixed(*fields: bytes) -> bytes:
     """Fields joined so that no two sequences give the same bytes."""
     return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
-
-
-def agree_key(private_key: X25519PrivateKey, ends: Ends) -> bytes:
-    """The 32-byte key of these two ends; `private_key` belongs to either of them.
-
-    Raises SealBroken for a key of neither end, and for a public key that gives the all-zero secret.
-    """
-    own = private_key.public_key().public_bytes_raw()
-    if own not in (ends.sender_key, ends.receiver_key):
-        raise SealBroken("the private key belongs to neither end")
-    peer = ends.receiver_key if own == ends.sender_key else ends.sender_key
-    try:
-        shared = private_key.exchange(X25519PublicKey.from_public_bytes(peer))
-    except ValueError:
-        raise SealBroken("a public key of small order, or none at all") from None
-    info = length_prefixed(
-        _VERSION,
-        ends.sender.encode(),
-        ends.receiver.encode(),
-        ends.sender_key,
-        ends.receiver_key,
-        str(ends.epoch).encode(),
-        ends.direction.encode(),
-    )
-    return HKDF(algorithm=SHA256(), length=32, salt=_LABEL, info=info).derive(shared)
-
-
-def piece_context(
-    descriptor_hash: bytes, sender: str, aggregator: str, share_index: int, dimension: int
-) -> bytes:
-    """The associated data of a single piece: it opens in one place of one round only."""
-    return length_prefixed(
-        _LABEL,
-        descriptor_hash,
-        sender.encode(),
-        aggregator.encode(),
-        str(share_index).encode(),
-        str(dimension).encode(),
-    )
 
 
 def seal_octets(key: bytes, plain: bytes | memoryview, context: bytes) -> tuple[bytes, bytes]:
@@ -217,7 +143,7 @@ def span_within(run_first: int, run_length: int, size: int, segment: int) -> Spa
 @dataclass(frozen=True)
 class BatchHeader:
     """Where a batch belongs. `presence` tells which numbers of the span have a piece inside;
-    `sealed_under`: a session's id, or `epoch_name`."""
+    `sealed_under`: a session's id."""
 
     host: str
     descriptor_hash: bytes
@@ -239,10 +165,8 @@ def _pack(header: BatchHeader | PartHeader, size: int, nonce: bytes) -> bytes:
     if len(header.sealed_under) != _NAME_BYTES:
         raise ValueError(f"a session or epoch is named in {_NAME_BYTES} bytes")
     host = header.host.encode()
-    epoch = epoch_of(header.sealed_under) if isinstance(header, BatchHeader) else None
-    first = epoch is not None
-    packed = (_EPOCH_HEADER if first else _HEADER).pack(
-        _EPOCH_MAGIC if first else _MAGIC,
+    packed = _HEADER.pack(
+        _MAGIC,
         header.descriptor_hash,
         header.share_index,
         header.part,
@@ -251,26 +175,15 @@ def _pack(header: BatchHeader | PartHeader, size: int, nonce: bytes) -> bytes:
         header.span.length,
         header.count,
         size,
-        header.sealed_under if epoch is None else epoch,
+        header.sealed_under,
         len(host),
         nonce,
     )
     return packed + host + header.presence
 
 
-def _layout(body: bytes) -> struct.Struct:
-    """The fixed part of a header, by its magic."""
-    return _EPOCH_HEADER if body.startswith(_EPOCH_MAGIC) else _HEADER
-
-
-def of_other_format(body: bytes, sessions: bool) -> bool:
-    """Whether a body begins as batches do in rounds of the other format."""
-    return body.startswith(_EPOCH_MAGIC if sessions else _MAGIC)
-
-
 def _nonce(body: bytes) -> bytes:
-    size = _layout(body).size
-    return body[size - NONCE_BYTES : size]
+    return body[_HEADER.size - NONCE_BYTES : _HEADER.size]
 
 
 def seal_batch(key: bytes, header: BatchHeader, words: NDArray[np.uint64]) -> bytes:
@@ -284,26 +197,21 @@ def seal_batch(key: bytes, header: BatchHeader, words: NDArray[np.uint64]) -> by
 
 def read_batch_header(body: bytes) -> tuple[BatchHeader, int]:
     """The header and the offset of the ciphertext; raises SealBroken for a malformed body."""
-    layout = _layout(body)
-    if len(body) < layout.size:
+    if len(body) < _HEADER.size:
         raise SealBroken("shorter than a batch header")
     (magic, digest, share, part, segment, first, length, count, d, under, host_length, _) = (
-        layout.unpack_from(body)
+        _HEADER.unpack_from(body)
     )
-    offset = layout.size + host_length
+    offset = _HEADER.size + host_length
     end = offset + sets.byte_length(length)
-    if magic not in (_MAGIC, _EPOCH_MAGIC) or len(body) != end + 8 * count * d + TAG_BYTES:
+    if magic != _MAGIC or len(body) != end + 8 * count * d + TAG_BYTES:
         raise SealBroken("not a batch, or of the wrong length")
     presence = body[offset:end]
     try:
-        host = body[layout.size : offset].decode("ascii")
+        host = body[_HEADER.size : offset].decode("ascii")
         sets.unpack(presence, length)
     except ValueError:
         raise SealBroken("a malformed batch header") from None
-    if magic == _EPOCH_MAGIC:
-        under = epoch_name(under)
-    elif epoch_of(under) is not None:
-        raise SealBroken("a batch under an epoch has the shorter header")
     header = BatchHeader(
         host, digest, share, part, Span(segment, first, length), d, under, presence
     )

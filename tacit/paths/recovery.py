@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tacit.crypto.seal_keys import SealKey
 from tacit.errors import Invalid
 from tacit.paths.decoding import MOST_VERTICES, best_paths, map_weights
 from tacit.paths.levelled import Confidence, Rule, copy_order, path_of, sides, start
@@ -30,7 +31,7 @@ from tacit.paths.published import (
     SealedPath,
     read,
 )
-from tacit.paths.sealed import PrivateKey, opened
+from tacit.paths.sealed import opened
 from tacit.paths.walking import walked
 
 DEFAULT_RULE: Final[Rule] = "combined"
@@ -55,7 +56,7 @@ def recover(
     *,
     direction: Rule = DEFAULT_RULE,
     use_copy_order: bool = False,
-    private_key: PrivateKey | None = None,
+    private_key: SealKey | None = None,
 ) -> Recovered:
     """The path behind a publication, from the map it was made of. Nothing leaves this process.
 
@@ -114,9 +115,7 @@ def _randomized(network: NetworkMap, published: RandomizedLabels) -> Recovered:
     return Recovered(paths, confidence, best.count)
 
 
-def _sealed(
-    network: NetworkMap, published: SealedPath, private_key: PrivateKey | None
-) -> Recovered:
+def _sealed(network: NetworkMap, published: SealedPath, private_key: SealKey | None) -> Recovered:
     if private_key is None:
         raise NotARecipient("a sealed path needs a recipient's private key")
     ids = opened(published, private_key)

@@ -145,12 +145,10 @@ def _candidates_of(
 
 def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
     """A set's lone numbers: a bitmap over the roster. `covered`: those of its parts."""
-    if item.members is not None:
-        if not sets.is_subset(covered, item.members):
-            raise ManifestRefused("an accepted set lists parts of curators that are not in it")
-        return sets.difference(item.members, covered)
+    if item.lone is None:
+        raise ManifestRefused("an accepted set is that of a declared round")
     try:
-        lone = sets.decompressed(item.lone or b"", size)
+        lone = sets.decompressed(item.lone, size)
     except ValueError:
         raise ManifestRefused("an accepted set is malformed") from None
     if sets.difference(lone, covered) != lone:

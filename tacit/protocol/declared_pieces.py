@@ -1,9 +1,9 @@
 """What is inside the seals of a declared contribution: words, or a seed that stands for them.
 
-In a round of format 1 all pieces are words. In one of format 2 those aggregators whose pieces are
-uniform get seeds: what is inside follows from descriptor, share index and kind of sender alone. A
-host's batch is one seed for all its curators, so that its header is that of a part. A lone
-curator's piece of few words stays words: a seed would hardly be shorter, and has to be expanded.
+Aggregators whose pieces are uniform get seeds, the others words: what is inside follows from
+descriptor, share index and kind of sender alone. A host's batch is one seed for all its curators,
+so that its header is that of a part. A lone curator's piece of few words stays words: a seed would
+hardly be shorter, and has to be expanded.
 
 Spec: federated-counting, section 9; aggregation, section 5.
 """
@@ -44,8 +44,7 @@ class DeclaredForm:
         """That of a round whose contributions are not proved."""
         query = descriptor.query
         sharing, d = scheme(query), dimension(query)
-        seeds = sharing.uniform if descriptor.sessions else 0
-        return cls(sharing, d, seeds, seeds if d > SHORT else 0)
+        return cls(sharing, d, sharing.uniform, sharing.uniform if d > SHORT else 0)
 
     def seeded(self, index: int, *, hosted: bool) -> bool:
         """Whether an aggregator gets seeds; hosted: of hosts."""

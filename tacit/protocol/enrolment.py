@@ -13,10 +13,10 @@ import hashlib
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tacit.query.words import Identifier
-from tacit.wire import Binary, Instant, WireModel, encode_binary, require
+from tacit.wire import Binary, Instant, WireModel, encode_binary
 
 PublicKey = Annotated[Binary, Field(min_length=32, max_length=32)]
 Fingerprint = Annotated[Binary, Field(min_length=32, max_length=32)]
@@ -36,15 +36,6 @@ class PartyKind(StrEnum):
     HOST = "host"
 
 
-class EpochKey(WireModel):
-    """An X25519 key for one epoch; signed by its party's identity under `EPOCH_KEY_LABEL`."""
-
-    party: Identifier
-    epoch: Annotated[int, Field(ge=0, lt=2**32)]
-    public_key: PublicKey
-
-
-EPOCH_KEY_LABEL = "tacit epoch key v1"
 ENROLMENT_LABEL = "tacit enrolment v1"
 RENEWAL_LABEL = "tacit token renewal v1"
 
@@ -59,26 +50,15 @@ class Grant(WireModel):
 
 
 class JoinToken(WireModel):
-    """What an operator hands to a curator or host, out of band. Good once, until it expires.
+    """What an operator hands to a curator or host, out of band. Good once, until it expires."""
 
-    `minimum_suite`: the party takes part in no round of a lower one. Format 2 has it; format 1,
-    which earlier releases read, has not.
-    """
-
-    format: Literal["tacit.join/1", "tacit.join/2"] = "tacit.join/1"
+    format: Literal["tacit.join/1"] = "tacit.join/1"
     party: Identifier
     kind: PartyKind
     max_curators: Annotated[int, Field(ge=1, le=10_000_000)]
     coordinator: Grant
     aggregators: tuple[Grant, ...]
     expires: Instant
-    minimum_suite: Annotated[int, Field(ge=1, le=2)] | None = None
-
-    @model_validator(mode="after")
-    def _suite_of_the_format(self) -> JoinToken:
-        second = self.format == "tacit.join/2"
-        require(second == (self.minimum_suite is not None), None, "a minimum suite in format 2")
-        return self
 
     def to_text(self) -> str:
         """One word that survives mail and command lines."""
@@ -133,8 +113,6 @@ class Enrolment(WireModel):
     party: Identifier
     kind: PartyKind
     identity_key: PublicKey
-    epoch_key: EpochKey
-    epoch_key_signature: Binary
     curators: tuple[Identifier, ...]
     first: RosterNumber | None = None
 

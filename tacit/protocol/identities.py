@@ -32,9 +32,9 @@ from tacit.protocol.enrolment import Fingerprint, TokenRenewal
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
-IDENTITY_LABEL: Final = "tacit identity v2"
-SUCCESSION_LABEL: Final = "tacit succession v2"
-_NEXT_LABEL: Final = b"tacit next identity v2"
+IDENTITY_LABEL: Final = "tacit identity v1"
+SUCCESSION_LABEL: Final = "tacit succession v1"
+_NEXT_LABEL: Final = b"tacit next identity v1"
 LONGEST_OVERLAP: Final = timedelta(days=30)
 CLOCKS_DIFFER: Final = timedelta(seconds=300)
 """A succession may take effect so long after the clock of who reads it."""
@@ -86,15 +86,14 @@ class Reason(StrEnum):
 
 class IdentityDocument(WireModel):
     """A service's identity. `next`: what its next pair hashes to; without it no succession is
-    followed unless a person confirms it. `serial` counts from 0, the key of format 1."""
+    followed unless a person confirms it. `serial` counts from 0."""
 
-    format: Literal["tacit.identity/2"] = "tacit.identity/2"
+    format: Literal["tacit.identity/1"] = "tacit.identity/1"
     role: Role
     name: Identifier
     serial: Annotated[int, Field(ge=0, lt=2**31)]
     ed25519: Annotated[Binary, Field(min_length=32, max_length=32)]
     mldsa65: Annotated[Binary, Field(min_length=1952, max_length=1952)]
-    suites: tuple[int, ...]
     next: Fingerprint | None = None
 
     @property
@@ -112,7 +111,7 @@ class Succession(WireModel):
     """One link: the document of fingerprint `from` is replaced. Without `document` it is revoked;
     then `revoked_by` is the next pair, which no document shows."""
 
-    format: Literal["tacit.succession/2"] = "tacit.succession/2"
+    format: Literal["tacit.succession/1"] = "tacit.succession/1"
     deployment: Identifier
     role: Role
     name: Identifier

@@ -30,14 +30,14 @@ from tacit.protocol.identities import (
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
-PARTY_SUCCESSION_LABEL: Final = "tacit party succession v2"
+PARTY_SUCCESSION_LABEL: Final = "tacit party succession v1"
 
 
 class PartySuccession(WireModel):
     """The key of fingerprint `from` is replaced by `identity_key`. Sessions that the key before
     signed are accepted until `overlap_until`, at most 30 days after `effective`."""
 
-    format: Literal["tacit.party-succession/2"] = "tacit.party-succession/2"
+    format: Literal["tacit.party-succession/1"] = "tacit.party-succession/1"
     deployment: Identifier
     party: Identifier
     replaced: Fingerprint = Field(alias="from")

@@ -22,9 +22,9 @@ from tacit.protocol.sessions import SealKeyStatement
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, WireModel
 
-LASTING_SEAL_KEY_LABEL: Final = "tacit lasting seal key v2"
-TRANSCRIPT_SEAL_LABEL: Final = "tacit transcript seal v2"
-LEDGER_SEAL_LABEL: Final = "tacit ledger seal v2"
+LASTING_SEAL_KEY_LABEL: Final = "tacit lasting seal key v1"
+TRANSCRIPT_SEAL_LABEL: Final = "tacit transcript seal v1"
+LEDGER_SEAL_LABEL: Final = "tacit ledger seal v1"
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
 
@@ -37,7 +37,7 @@ class SealRefused(Forbidden):
 class TranscriptSeal(WireModel):
     """An aggregator of the quorum has recomputed the transcript with this hash, at this time."""
 
-    format: Literal["tacit.transcript-seal/2"] = "tacit.transcript-seal/2"
+    format: Literal["tacit.transcript-seal/1"] = "tacit.transcript-seal/1"
     round: str
     transcript: Hash
     time: Instant
@@ -54,7 +54,7 @@ class ShownSeal(WireModel):
 class LedgerSeal(WireModel):
     """A coordinator's ledger had this head, after this many rows, at this time."""
 
-    format: Literal["tacit.ledger-seal/2"] = "tacit.ledger-seal/2"
+    format: Literal["tacit.ledger-seal/1"] = "tacit.ledger-seal/1"
     deployment: Identifier
     rows: Annotated[int, Field(ge=0)]
     head: Hash

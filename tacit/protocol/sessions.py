@@ -1,4 +1,4 @@
-"""Sessions of suite 2: one encapsulation for each party, aggregator and seal key.
+"""Sessions: one encapsulation for each party, aggregator and seal key.
 
 The aggregator signs a seal key; a party that seals to it draws a secret, seals it to the key and
 signs that. Both ends derive the session's key K from secret and statement, and every piece under
@@ -20,17 +20,17 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import Field
 
 from tacit.crypto.seal_keys import SEALED_OVERHEAD, SUITE, SealKey, SealPublicKey
-from tacit.crypto.sealing import Direction, SealBroken, epoch_of, length_prefixed
+from tacit.crypto.sealing import Direction, SealBroken, length_prefixed
 from tacit.crypto.signing import Identity, SignatureBroken, Signed, fingerprint, verify_once
 from tacit.query.words import Identifier
 from tacit.wire import Binary, Instant, KeptModel, WireModel
 
-SEAL_KEY_LABEL: Final = "tacit seal key v2"
-SESSION_LABEL: Final = "tacit session v2"
+SEAL_KEY_LABEL: Final = "tacit seal key v1"
+SESSION_LABEL: Final = "tacit session v1"
 SECRET_BYTES: Final = 32
 SESSION_BYTES: Final = 16
 _SEALED_BYTES: Final = SECRET_BYTES + SEALED_OVERHEAD
-_PIECE = b"tacit sealed piece v2"
+_PIECE = b"tacit sealed piece v1"
 
 KeyHash = Annotated[Binary, Field(min_length=32, max_length=32)]
 SessionId = Annotated[Binary, Field(min_length=SESSION_BYTES, max_length=SESSION_BYTES)]
@@ -43,10 +43,10 @@ class SealKeyStatement(KeptModel):
     that serves one round. The key itself, 1,216 bytes, is fetched by its hash.
     """
 
-    format: Literal["tacit.seal-key/2"] = "tacit.seal-key/2"
+    format: Literal["tacit.seal-key/1"] = "tacit.seal-key/1"
     party: Identifier
     number: Annotated[int, Field(ge=1, lt=2**53)]
-    suite: Literal[2] = SUITE
+    suite: Literal[1] = SUITE
     public_key_hash: KeyHash
     made: Instant
     until: Instant
@@ -59,7 +59,7 @@ class Session(WireModel):
     `key`: the hash of the seal key; `sealed`: the session's secret under it, 1,168 bytes.
     """
 
-    format: Literal["tacit.session/2"] = "tacit.session/2"
+    format: Literal["tacit.session/1"] = "tacit.session/1"
     deployment: Identifier
     party: Identifier
     aggregator: Identifier
@@ -141,8 +141,6 @@ def open_session(signed: Signed[Session], ends: SessionEnds, seal_key: SealKey) 
     said = statement.deployment, statement.party, statement.aggregator, statement.direction
     if said != (ends.deployment, ends.party, ends.aggregator, ends.direction):
         raise SessionRefused("it is of other ends")
-    if epoch_of(statement.session) is not None:
-        raise SessionRefused("its id is the name of an epoch")
     key_hash = seal_key.public.hash
     if statement.key != key_hash:
         raise SessionRefused("it is for another seal key")

@@ -37,7 +37,7 @@ MOST_FINGERPRINTS = 64
 MOST_AGGREGATORS = 256
 
 
-_ANCHORS_LABEL = b"tacit anchors v2"
+_ANCHORS_LABEL = b"tacit anchors v1"
 _GROUPS, _GROUP_BYTES = 8, 2
 
 

@@ -17,11 +17,16 @@ from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict
 from tacit.protocol.candidates import Candidates
-from tacit.protocol.round.accepted import ProvedPart
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.manifests import ManifestRefused, check_count
 from tacit.protocol.round.transcript import Manifest
-from tacit.protocol.round.verdicts import VERIFICATION_LABEL, ProofReason, Verdict, Verification
+from tacit.protocol.round.verdicts import (
+    VERDICT_LABEL,
+    VERIFICATION_LABEL,
+    ProofReason,
+    Verdict,
+    Verification,
+)
 from tacit.query.proofs import ProofPlan
 from tacit.sets import Bits
 from tacit.validity.prio3 import Outcome
@@ -49,8 +54,9 @@ def check_verifications(
 ) -> tuple[Verification, ...]:
     """The verifications by index: of all aggregators, over these candidates. Raises
     VerificationRefused."""
-    labels = [VERIFICATION_LABEL] * len(verifications)
-    found = _of_all(descriptor, labels, verifications, VerificationRefused, "verification")
+    found = _of_all(
+        descriptor, VERIFICATION_LABEL, verifications, VerificationRefused, "verification"
+    )
     for item in found:
         if item.candidates_hash != candidates.hash or item.items != candidates.items:
             raise VerificationRefused(f"{item.aggregator} verified other candidates")
@@ -83,36 +89,26 @@ def check_verdicts(
     descriptor: RoundDescriptor, candidates: Candidates, verdicts: Sequence[Signed[Verdict]]
 ) -> tuple[Verdict, ...]:
     """The verdicts by index: of all aggregators, over these candidates. Raises ManifestRefused."""
-    labels = [signed.statement.label for signed in verdicts]
-    found = _of_all(descriptor, labels, verdicts, ManifestRefused, "verdict")
+    found = _of_all(descriptor, VERDICT_LABEL, verdicts, ManifestRefused, "verdict")
     for item in found:
         if item.candidates_hash != candidates.hash:
             raise ManifestRefused(f"{item.aggregator} decided on other candidates")
         if len(item.shares_hashes) != len(descriptor.aggregators):
             raise ManifestRefused("a verdict names the shares of too few aggregators, or of more")
-        counted = ~_refused(candidates, item)
-        listed = item.members, item.parts
-        if listed != (None, None) and listed != _listing(candidates, counted):
-            raise ManifestRefused("a verdict counts others than those it gives no reason against")
+        _refused(candidates, item)
     return found
-
-
-def _listing(candidates: Candidates, counted: Bits) -> tuple[bytes, tuple[ProvedPart, ...]]:
-    """Members and parts of those that count."""
-    return sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
 
 
 def _of_all(
     descriptor: RoundDescriptor,
-    labels: Sequence[str],
+    label: str,
     statements: Sequence[Signed[Statement]],
     refused: type[Conflict],
     what: str,
 ) -> tuple[Statement, ...]:
-    """One signed statement of each aggregator about this round, by index; for each the label that
-    it is signed with. Raises `refused`."""
+    """One signed statement of each aggregator about this round, by index. Raises `refused`."""
     found: dict[int, Statement] = {}
-    for label, signed in zip(labels, statements, strict=True):
+    for signed in statements:
         item = signed.statement
         try:
             index = descriptor.index_of(item.aggregator)
@@ -148,7 +144,8 @@ def proved_manifest_of(
     """The one manifest that all signed sets, through their candidates, and all verdicts give, as
     `check_verdicts` found these. Raises TooFewParticipants.
     """
-    members, parts = _listing(candidates, counted_by_all(candidates, verdicts))
+    counted = counted_by_all(candidates, verdicts)
+    members, parts = sets.pack(candidates.numbers(counted)), candidates.parts_of(counted)
     count = sets.count(members)
     check_count(descriptor.query, count)
     return Manifest(

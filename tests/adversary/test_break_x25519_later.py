@@ -1,10 +1,8 @@
 """Record everything, and learn every X25519 private key later: what opens?
 
-The recorder has all that a curator sent, all public keys, and, of a later day, each X25519 private
-key of the run: the aggregators' and the curators' own. In rounds of format 1 it opens every piece:
-the test shows that it can. In rounds of format 2 it has the X25519 half of every seal key, and
-opens nothing; nor does a recorder that has the ML-KEM half alone (spec: keys, sections 2 and 9,
-check 3).
+The recorder has all that a curator sent, all public keys, and, of a later day, the X25519 half of
+every seal key, and opens nothing; nor does a recorder that has the ML-KEM half alone. Who has both
+opens everything: the control (spec: keys, sections 2 and 9, check 3).
 """
 
 from __future__ import annotations
@@ -20,13 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 
-from common.store.transactions import Database
-from common.web.parts import part_of
 from common.web.wire import parse_cbor
-from curator.sealer import SealingKey
-from curator.store.parties import list_epoch_keys
 from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.sealing import Direction, Ends, SealBroken, agree_key, open_words, piece_context
+from tacit.crypto.sealing import Direction, SealBroken, open_words
 from tacit.protocol import sessions
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import Piece
@@ -59,7 +53,7 @@ def secret_of(piece: Piece, ends: SessionEnds, key: MLKEM768X25519PrivateKey) ->
 
 @pytest.fixture
 async def run(site: OpenSite, world: FakeWorld) -> Any:
-    """A round of each format, and the seeds of all seal keys."""
+    """A round, and the seeds of all seal keys."""
     seeds = {}
     for item in world.aggregators:
         seeds[item.id] = SealKey.new_seed()
@@ -68,34 +62,10 @@ async def run(site: OpenSite, world: FakeWorld) -> Any:
         await s.policy(**OPEN)
         await s.enrol("house")
         await s.reading("house", "1.234")
-        first = s.open(query(name="first"))
+        descriptor = s.open(query())
         await s.take_part()
-        async with part_of(s.app, Database).reading() as transaction:
-            (own,) = await list_epoch_keys(transaction, "house")
-        second = s.open(query(name="second"), **world.second_format(s.clock.now()))
-        await s.take_part()
-        assert world.total(first).tolist() == world.total(second).tolist() == [1234]
-        yield first, second, SealingKey.from_bytes("house", 0, own.secret), seeds
-
-
-async def test_format_1_opens_for_who_breaks_x25519(run: Any, world: FakeWorld) -> None:
-    """With one end's private key, either of the two."""
-    first, _, own, _ = run
-    for index, item in enumerate(world.aggregators):
-        piece = recorded(item, first)
-        theirs = item.entry.epoch
-        ends = Ends(
-            "house",
-            item.id,
-            own.public,
-            theirs.public_key,
-            theirs.epoch,
-            Direction.CURATOR_TO_AGGREGATOR,
-        )
-        place = piece_context(first.digest(), "house", item.id, index, 1)
-        for private in (own.private, item.private):
-            words = open_words(agree_key(private, ends), piece.nonce, piece.sealed, place)
-            assert words.tolist() == world_words(item, first)
+        assert world.total(descriptor).tolist() == [1234]
+        yield descriptor, seeds
 
 
 def world_words(item: FakeAggregator, descriptor: RoundDescriptor) -> list[int]:
@@ -105,10 +75,10 @@ def world_words(item: FakeAggregator, descriptor: RoundDescriptor) -> list[int]:
 
 
 @pytest.mark.parametrize("broken", ["x25519", "mlkem", "both"])
-async def test_format_2_opens_for_who_breaks_both_halves_only(
+async def test_a_piece_opens_for_who_breaks_both_halves_only(
     run: Any, world: FakeWorld, broken: str
 ) -> None:
-    _, second, own, seeds = run
+    descriptor, seeds = run
     for index, item in enumerate(world.aggregators):
         mlkem, x25519 = halves(item, seeds[item.id])
         if broken == "x25519":
@@ -116,7 +86,7 @@ async def test_format_2_opens_for_who_breaks_both_halves_only(
         if broken == "mlkem":
             x25519 = X25519PrivateKey.generate()
         known = MLKEM768X25519PrivateKey(mlkem, x25519)
-        piece = recorded(item, second)
+        piece = recorded(item, descriptor)
         ends = SessionEnds(
             DEPLOYMENT,
             "house",
@@ -125,29 +95,27 @@ async def test_format_2_opens_for_who_breaks_both_halves_only(
             item.identity.public_key,
             Direction.CURATOR_TO_AGGREGATOR,
         )
-        place = sessions.piece_context(second.digest(), "house", item.id, index, 1)
+        place = sessions.piece_context(descriptor.digest(), "house", item.id, index, 1)
         if broken == "both":
             words = open_words(secret_of(piece, ends, known), piece.nonce, piece.sealed, place)
-            assert words.tolist() == world_words(item, second)
+            assert words.tolist() == world_words(item, descriptor)
             continue
         with pytest.raises((InvalidTag, ValueError)):
             secret_of(piece, ends, known)
-        # What every pair of known X25519 keys agrees on is no key of the piece either.
+        # What the X25519 half alone agrees on is no key of the piece either.
         assert piece.announce is not None
         ephemeral = piece.announce.statement.sealed[1088:1120]
-        for private in (x25519, own.private, item.private):
-            shared = private.exchange(X25519PublicKey.from_public_bytes(ephemeral))
-            for guess in (shared, hashlib.sha3_256(shared).digest()):
-                with pytest.raises(SealBroken):
-                    open_words(guess, piece.nonce, piece.sealed, place)
-                with pytest.raises(InvalidTag):
-                    AESGCM(guess).decrypt(piece.nonce, piece.sealed, place)
+        shared = x25519.exchange(X25519PublicKey.from_public_bytes(ephemeral))
+        for guess in (shared, hashlib.sha3_256(shared).digest()):
+            with pytest.raises(SealBroken):
+                open_words(guess, piece.nonce, piece.sealed, place)
+            with pytest.raises(InvalidTag):
+                AESGCM(guess).decrypt(piece.nonce, piece.sealed, place)
 
 
 async def test_what_is_on_the_wire_names_no_key(run: Any, world: FakeWorld) -> None:
-    """A piece has what its format needs and nothing else."""
-    first, second, _, _ = run
+    """A piece has what it needs and nothing else."""
+    descriptor, _ = run
     for item in world.aggregators:
         shown = {name: set(cbor2.loads(body)) for name, body in item.bodies}
-        assert shown[first.round] == {"sender", "key_epoch", "nonce", "sealed"}
-        assert shown[second.round] == {"sender", "session", "nonce", "sealed", "announce"}
+        assert shown[descriptor.round] == {"sender", "session", "nonce", "sealed", "announce"}

@@ -1,4 +1,4 @@
-"""The attacker takes an aggregator's files after a round, while the epoch's key still lives.
+"""The attacker takes an aggregator's files after a round, while the seal key still lives.
 
 What was destroyed must be in no page of the database and nowhere in its write-ahead log, even where
 a reader held the log back while it was destroyed.
@@ -117,7 +117,7 @@ async def test_what_a_curator_sent_is_in_none_of_its_files(
         (file,) = settings(0, tmp_path).data_dir.glob("*.db")
         with closing(sqlite3.connect(file)) as store:  # the aggregator has the same bytes
             (body,) = store.execute("SELECT bodies FROM piece").fetchone()
-        sealed = [body[4:16]]  # key epoch (4 bytes), nonce (12), ciphertext
+        sealed = [body[48:60]]  # the session's key, wrapped (48 bytes), nonce (12), ciphertext
         assert holding(tmp_path / "meter", sealed)  # the control
         assert await part_of(meter.app, Participation).erasure.erase()
         assert not holding(tmp_path / "meter", sealed)

@@ -17,7 +17,7 @@ from aggregator.context import Aggregator
 from aggregator.pieces.verify_keys import verify_key
 from tacit.crypto.signing import Signed
 from tacit.protocol.candidates import candidates_of
-from tacit.protocol.round.manifests import ManifestRefused, TooFewParticipants, manifest_hash
+from tacit.protocol.round.manifests import ManifestRefused, TooFewParticipants
 from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
     Commitment,
@@ -35,7 +35,7 @@ from tacit.protocol.round.verdicts import (
 from tacit.protocol.verification import contradictions
 from tacit.protocol.verifier_shares import ChunkPlace, chunk_key, seal_chunk
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import SALT, Federation
+from tests.aggregator.double import Federation, manifest_request
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -61,7 +61,7 @@ async def forged(
     made = honest.statement
     place = ChunkPlace(made.descriptor_hash, made.candidates_hash, LIAR, 0, 1, made.items)
     statement = made.model_copy(update={"shares_hash": hashlib.sha256(shares).digest()})
-    signed = aggregator.keyring.identity.sign(VERIFICATION_LABEL, statement)
+    signed = aggregator.identities.current.sign(VERIFICATION_LABEL, statement)
     return signed, seal_chunk(own, place, shares)
 
 
@@ -147,7 +147,7 @@ async def test_two_verdicts_stop_the_round_before_anything_is_opened(alliance: A
             update={"reasons": {ProofReason.PROOF: b"\x08"}}
         )
         assert found.items == 4
-        identity = federation.peers[LIAR].part(Aggregator).keyring.identity
+        identity = federation.peers[LIAR].part(Aggregator).identities.current
         second = identity.sign(VERDICT_LABEL, other)
         requests = [
             current.request(accepted, verdicts),
@@ -178,29 +178,25 @@ async def test_what_the_coordinator_passes_on_wrongly_is_not_taken(alliance: All
         refused(await asked(current, 0, "verdict", verifications), 409, "shares_missing")
         assert (await current.put_chunk(federation.peers[0], 1, 0, chunk)).status_code == 204
         verdicts = await current.decide(honest)
-        good = current.request(accepted, verdicts)
-        assert good.manifest is not None
+        manifest, good = (
+            current.manifest(accepted, verdicts),
+            current.request(accepted, verdicts),
+        )
         # a manifest that leaves one out, or without all verdicts
-        wrong = good.manifest.model_copy(update={"members": b"\x07", "count": 3})
+        wrong = manifest.model_copy(update={"members": b"\x07", "count": 3})
         for bad in (
-            good.model_copy(update={"manifest": wrong}),
+            manifest_request(wrong, accepted, verdicts),
             good.model_copy(update={"verdicts": tuple(verdicts[:2])}),
             good.model_copy(update={"verdicts": None}),
             good.model_copy(update={"accepted": tuple(accepted[:2])}),
-            good.model_copy(update={"manifest": None, "salt": SALT, "manifest_hash": bytes(32)}),
-            good.model_copy(
-                update={
-                    "manifest": None,
-                    "salt": bytes(32),
-                    "manifest_hash": manifest_hash(good.manifest),
-                }
-            ),
+            good.model_copy(update={"manifest_hash": bytes(32)}),
+            good.model_copy(update={"salt": bytes(32)}),
         ):
             assert isinstance(bad, ManifestRequest)
             refused(await asked(current, 0, "commitment", bad), 409, "manifest_refused")
         # commitments of which one names another offset
         commitments = await current.commit_to(good)
-        identity = federation.peers[LIAR].part(Aggregator).keyring.identity
+        identity = federation.peers[LIAR].part(Aggregator).identities.current
         other = commitments[LIAR].statement.model_copy(update={"offset": ("1",)})
         signed = (*commitments[:LIAR], identity.sign(COMMITMENT_LABEL, other))
         answer = await asked(current, 0, "reveal", RevealRequest(commitments=signed))
@@ -223,6 +219,6 @@ async def test_no_commitment_before_the_verdict(alliance: Alliance) -> None:
             for index in (1, 2)
         ]
         mine = verdicts[0].statement.model_copy(update={"aggregator": "aggregator-0"})
-        identity = federation.peers[0].part(Aggregator).keyring.identity
+        identity = federation.peers[0].part(Aggregator).identities.current
         made = current.request(accepted, [identity.sign(VERDICT_LABEL, mine), *verdicts])
         refused(await asked(current, 0, "commitment", made), 409, "round_not_verified")

@@ -30,7 +30,6 @@ from tests.aggregator.double import Federation, Round
 
 async def delivered(federation: Federation, folder: Path) -> tuple[Round, dict[str, bytes]]:
     """An open round, and every secret of its key at the first aggregator: the attacker's search."""
-    federation.sessions = True
     lone = await federation.lone(3)
     opened = await federation.open(ASKED)
     for sender in lone:

@@ -46,7 +46,7 @@ async def ground(s: Site) -> dict[str, Any]:
 
 
 def fingerprint(world: FakeWorld, index: int) -> str:
-    return world.aggregators[index].entry.fingerprint.hex()
+    return world.aggregators[index].identity.fingerprint.hex()
 
 
 async def test_two_of_three_open_nothing(site: OpenSite, world: FakeWorld) -> None:

@@ -24,14 +24,10 @@ def enrol_directly(
             for sender in senders:
                 token = new_token(Scope.CURATOR)
                 sender.tokens.append(token)
-                key = database.execute(
+                database.execute(
                     'INSERT INTO party (id, kind, identity_key, "first", curators, enrolled) '
                     "VALUES (?, 'curator', ?, ?, 1, ?)",
                     (sender.id, sender.identity.public_key, sender.first, now),
-                ).lastrowid
-                database.execute(
-                    "INSERT INTO party_key VALUES (?, ?, ?)",
-                    (key, sender.epoch, sender.public_key),
                 )
                 database.execute(
                     "INSERT INTO token (id, hash, scopes, subject, label, created) "

@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import httpx
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator
@@ -28,25 +27,18 @@ from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
-    Ends,
     PartHeader,
-    agree_key,
-    epoch_name,
-    piece_context,
     seal_batch,
     seal_octets,
     seal_part,
     spans,
 )
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol import sessions
 from tacit.protocol.declared_pieces import DeclaredForm, Seeds
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
     GRANT_HEADER,
     Enrolment,
-    EpochKey,
     PartyKind,
     grant_hash,
 )
@@ -63,11 +55,13 @@ from tacit.protocol.round.transcript import (
     Reveal,
     RevealRequest,
 )
+from tacit.protocol.round.verdicts import Verdict
 from tacit.protocol.sessions import (
     OwnSession,
     SealKeyStatement,
     SessionEnds,
     begin_session,
+    piece_context,
 )
 from tacit.query.fields import Window
 from tacit.query.query import Query
@@ -115,6 +109,20 @@ def vector(d: int, **changes: Any) -> Query:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
+
+
+def manifest_request(
+    manifest: Manifest,
+    accepted: Sequence[Signed[AcceptedSet]],
+    verdicts: Sequence[Signed[Verdict]] | None = None,
+) -> ManifestRequest:
+    """What the coordinator says of a manifest, with what it follows from."""
+    return ManifestRequest(
+        salt=manifest.salt,
+        manifest_hash=manifest_hash(manifest),
+        accepted=tuple(accepted),
+        verdicts=None if verdicts is None else tuple(verdicts),
+    )
 
 
 @dataclass
@@ -166,28 +174,7 @@ class Sender:
     first: int
     curators: tuple[str, ...]
     identity: Identity
-    epoch: int
-    private_key: X25519PrivateKey
     tokens: list[str] = field(default_factory=list)
-
-    @property
-    def public_key(self) -> bytes:
-        return self.private_key.public_key().public_bytes_raw()
-
-    def epoch_key(self) -> Signed[EpochKey]:
-        """Its X25519 key, signed."""
-        statement = EpochKey(party=self.id, epoch=self.epoch, public_key=self.public_key)
-        return self.identity.sign(EPOCH_KEY_LABEL, statement)
-
-
-@dataclass(frozen=True)
-class Sealing:
-    """With what a party seals in a round. `name`: what a batch's header says of it; `fields`: what
-    a piece says."""
-
-    key: bytes
-    name: bytes
-    fields: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -208,10 +195,9 @@ def parts_of(federation: Federation) -> Parts:
 class Federation:
     """The coordinator's and all curators' side of real aggregators.
 
-    `sessions`: rounds are of format 2; `round_keys`: each with keys of its own.
+    `round_keys`: each round has seal keys of its own.
     """
 
-    sessions = False
     round_keys = False
 
     def __init__(self, *clients: httpx.AsyncClient, now: datetime | None = None) -> None:
@@ -220,7 +206,6 @@ class Federation:
         self.random = SecureRandom()
         self.next_number = 0
         self.now = now or datetime.now(UTC).replace(microsecond=0)
-        self._seal_keys: dict[tuple[str, int, bytes, bytes], bytes] = {}
         self.public_keys: dict[bytes, SealPublicKey] = {}
         self.begun: dict[tuple[str, int, bytes], OwnSession] = {}
         self.senders: dict[str, Sender] = {}
@@ -256,7 +241,7 @@ class Federation:
             if kind is PartyKind.HOST:
                 first = -(-first // 64) * 64
         self.next_number = max(self.next_number, first + len(ids))
-        return Sender(name, kind, first, ids, Identity.generate(), 7, X25519PrivateKey.generate())
+        return Sender(name, kind, first, ids, Identity.generate())
 
     async def grant(self, peer: Peer, sender: Sender) -> str:
         """A one-time secret of an aggregator's operator."""
@@ -274,15 +259,12 @@ class Federation:
         self, peer: Peer, sender: Sender, secret: str, **changes: Any
     ) -> Signed[Enrolment]:
         """A party's signed request."""
-        key = sender.epoch_key()
         values: dict[str, Any] = {
             "service": peer.id,
             "secret": secret,
             "party": sender.id,
             "kind": sender.kind,
             "identity_key": sender.identity.public_key,
-            "epoch_key": key.statement,
-            "epoch_key_signature": key.signature,
             "curators": sender.curators,
             "first": sender.first,
         }
@@ -321,13 +303,11 @@ class Federation:
                     operator=peer.operator,
                     url=str(peer.client.base_url),
                     identity_key=peer.identity_key,
-                    **await self._key_of(peer, round_id),
+                    seal_key=await self._key_of(peer, round_id),
                 )
             )
-        if self.sessions:
-            await self._hand_over(entries)
+        await self._hand_over(entries)
         values: dict[str, Any] = {
-            "format": "tacit.round/2" if self.sessions else "tacit.round/1",
             "deployment": DEPLOYMENT,
             "round": round_id,
             "query_id": "query-1",
@@ -342,17 +322,14 @@ class Federation:
         }
         return self.identity.sign(DESCRIPTOR_LABEL, RoundDescriptor(**{**values, **changes}))
 
-    async def _key_of(self, peer: Peer, round_id: str) -> dict[str, Any]:
+    async def _key_of(self, peer: Peer, round_id: str) -> Signed[SealKeyStatement]:
         """The key for an aggregator's entry."""
-        if not self.sessions:
-            answer = await peer.client.get("/v1/keys/current")
-            return {"epoch_key": Signed[EpochKey].model_validate_json(answer.content)}
         if self.round_keys:
             answer = await peer.coordinate("POST", "/v1/seal-keys", {"round": round_id})
         else:
             answer = await peer.client.get("/v1/seal-keys/current")
         assert answer.status_code == 200, answer.text
-        return {"seal_key": Signed[SealKeyStatement].model_validate_json(answer.content)}
+        return Signed[SealKeyStatement].model_validate_json(answer.content)
 
     async def _hand_over(self, entries: Sequence[AggregatorEntry]) -> None:
         """Fetch the seal keys of these entries, and give each aggregator those of the others."""
@@ -410,17 +387,6 @@ class Federation:
             self.begun[place] = begin_session(sender.identity, ends, self.public_keys[key_hash])
         return self.begun[place]
 
-    def sealing(self, sender: Sender, index: int, entry: AggregatorEntry) -> Sealing:
-        """With what a sender seals to an aggregator of a round."""
-        if entry.seal_key is None:
-            key = self.seal_key(sender, index, entry.epoch)
-            return Sealing(key, epoch_name(sender.epoch), {"key_epoch": sender.epoch})
-        own = self.session(sender, index, entry)
-        fields: dict[str, Any] = {"session": own.id}
-        if own.id not in self.acknowledged:
-            fields["announce"] = own.announce
-        return Sealing(own.key, own.id, fields)
-
     async def announce(self, sender: Sender, index: int, own: OwnSession) -> httpx.Response:
         """Put a session to an aggregator, apart from pieces."""
         path = f"/v1/parties/{sender.id}/sessions/{encode_binary(own.id)}"
@@ -428,21 +394,6 @@ class Federation:
         if answer.status_code in (200, 201):
             self.acknowledged.add(own.id)
         return answer
-
-    def seal_key(self, sender: Sender, index: int, key: EpochKey) -> bytes:
-        """The key of a sender towards an aggregator in one of its epochs."""
-        place = (sender.id, index, key.public_key, sender.public_key)
-        if place not in self._seal_keys:
-            ends = Ends(
-                sender.id,
-                self.peers[index].id,
-                sender.public_key,
-                key.public_key,
-                key.epoch,
-                Direction.CURATOR_TO_AGGREGATOR,
-            )
-            self._seal_keys[place] = agree_key(sender.private_key, ends)
-        return self._seal_keys[place]
 
 
 @dataclass
@@ -475,12 +426,18 @@ class Round:
     def piece(self, sender: Sender, index: int, share: Share) -> Piece:
         """One lone curator's sealed share for one aggregator."""
         entry = self.descriptor.aggregators[index]
-        sealing = self.federation.sealing(sender, index, entry)
-        placed = sessions.piece_context if self.descriptor.sessions else piece_context
         d = share.size if share.dtype == np.uint64 else self.form.dimension
-        place = placed(self.descriptor.digest(), sender.id, entry.id, index, d)
-        nonce, sealed = seal_octets(sealing.key, share.tobytes(), place)
-        return Piece(sender=sender.id, nonce=nonce, sealed=sealed, **sealing.fields)
+        place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, d)
+        return self.sealed(sender, index, share.tobytes(), place)
+
+    def sealed(self, sender: Sender, index: int, plain: bytes, context: bytes) -> Piece:
+        """A piece with this content; it announces its session until an aggregator answered."""
+        own = self.federation.session(sender, index, self.descriptor.aggregators[index])
+        nonce, sealed = seal_octets(own.key, plain, context)
+        announce = None if own.id in self.federation.acknowledged else own.announce
+        return Piece(
+            sender=sender.id, session=own.id, nonce=nonce, sealed=sealed, announce=announce
+        )
 
     def batches(
         self,
@@ -495,7 +452,7 @@ class Round:
         if present is None:
             present = np.ones(len(host.curators), np.bool_)
         entry = self.descriptor.aggregators[index]
-        sealing = self.federation.sealing(host, index, entry)
+        own = self.federation.session(host, index, entry)
         bodies = []
         for span in spans(host.first, len(host.curators), self.descriptor.segment_size):
             here = slice(span.first - host.first, span.first - host.first + span.length)
@@ -507,29 +464,31 @@ class Round:
                 seed = words.tobytes()
                 if words.dtype == np.uint64:
                     seed = sha256(words[here][chosen].tobytes()).digest()
-                whole = PartHeader(*place, len(seed), sealing.name, sets.pack(chosen))
-                bodies.append(seal_part(sealing.key, whole, seed))
+                whole = PartHeader(*place, len(seed), own.id, sets.pack(chosen))
+                bodies.append(seal_part(own.key, whole, seed))
                 continue
-            header = BatchHeader(*place, words.shape[1], sealing.name, sets.pack(chosen))
-            bodies.append(seal_batch(sealing.key, header, words[here][chosen]))
+            header = BatchHeader(*place, words.shape[1], own.id, sets.pack(chosen))
+            bodies.append(seal_batch(own.key, header, words[here][chosen]))
         return bodies
 
     async def send(self, sender: Sender, index: int, piece: Piece) -> httpx.Response:
         """Post a lone piece."""
         peer = self.federation.peers[index]
         answer = await peer.ask("POST", self.path("pieces"), piece, sender.tokens[index])
-        if piece.session is not None and answer.status_code in (200, 201):
+        if answer.status_code in (200, 201):
             self.federation.acknowledged.add(piece.session)
         return answer
 
+    async def announced(self, host: Sender, index: int) -> None:
+        """Announce a host's session with an aggregator, unless it was announced before."""
+        own = self.federation.session(host, index, self.descriptor.aggregators[index])
+        if own.id not in self.federation.acknowledged:
+            answer = await self.federation.announce(host, index, own)
+            assert answer.status_code == 201, answer.text
+
     async def send_batch(self, host: Sender, index: int, body: bytes) -> httpx.Response:
-        """Post a batch; in a round of format 2 its session comes first."""
-        entry = self.descriptor.aggregators[index]
-        if entry.seal_key is not None:
-            own = self.federation.session(host, index, entry)
-            if own.id not in self.federation.acknowledged:
-                answer = await self.federation.announce(host, index, own)
-                assert answer.status_code == 201, answer.text
+        """Post a batch, after its session."""
+        await self.announced(host, index)
         return await self.federation.peers[index].ask(
             "POST",
             self.path("batches"),
@@ -567,7 +526,7 @@ class Round:
     ) -> tuple[Manifest, list[Signed[Commitment]]]:
         """The manifest of these sets, and the quorum's commitments to it."""
         manifest = manifest_of(self.descriptor, accepted, SALT)
-        request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+        request = manifest_request(manifest, accepted)
         result = []
         for index in manifest.quorum:
             peer = self.federation.peers[index]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import sets
-from tacit.crypto.sealing import PartHeader, Span, seal_octets, seal_part, spans
+from tacit.crypto.sealing import PartHeader, Span, seal_part, spans
 from tacit.crypto.signing import Signed
 from tacit.protocol.candidates import candidates_of
 from tacit.protocol.enrolment import PartyKind
@@ -36,7 +36,7 @@ from tacit.protocol.verification import check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows
-from tests.aggregator.double import SALT, Federation, Peer, Round, Sender, query
+from tests.aggregator.double import SALT, Federation, Peer, Round, Sender, manifest_request, query
 
 OCTETS = "application/octet-stream"
 Plaintexts = tuple[Rows, ...]
@@ -111,10 +111,8 @@ class ProvedRound(Round):
     def proved_piece(self, sender: Sender, index: int, plain: bytes) -> Piece:
         """A lone curator's sealed share."""
         entry = self.descriptor.aggregators[index]
-        sealing = self.federation.sealing(sender, index, entry)
         place = piece_context(self.descriptor.digest(), sender.id, entry.id, index, len(plain))
-        nonce, sealed = seal_octets(sealing.key, plain, place)
-        return Piece(sender=sender.id, nonce=nonce, sealed=sealed, **sealing.fields)
+        return self.sealed(sender, index, plain, place)
 
     async def prove(
         self, sender: Sender, coordinates: NDArray[np.int64], lie: Lie | None = None
@@ -147,8 +145,7 @@ class ProvedRound(Round):
         run = spans(host.first, len(host.curators), self.descriptor.segment_size)
         span = span or run[segment]
         chosen = np.ones(span.length, np.bool_) if present is None else present
-        entry = self.descriptor.aggregators[index]
-        sealing = self.federation.sealing(host, index, entry)
+        own = self.federation.session(host, index, self.descriptor.aggregators[index])
         header = PartHeader(
             host.id,
             self.descriptor.digest(),
@@ -156,10 +153,10 @@ class ProvedRound(Round):
             part,
             span,
             len(plain),
-            sealing.name,
+            own.id,
             sets.pack(chosen),
         )
-        return seal_part(sealing.key, header, plain)
+        return seal_part(own.key, header, plain)
 
     async def prove_parts(self, host: Sender, values: NDArray[np.int64]) -> None:
         """All parts of a host: the totals of its curators' values (n, d)."""
@@ -223,16 +220,19 @@ class ProvedRound(Round):
             found.append(Signed[Verdict].model_validate_json(answer.content))
         return found
 
+    def manifest(
+        self, accepted: Sequence[Signed[AcceptedSet]], verdicts: Sequence[Signed[Verdict]]
+    ) -> Manifest:
+        """The one manifest that follows from these."""
+        candidates = candidates_of(self.descriptor, accepted)
+        checked = check_verdicts(self.descriptor, candidates, verdicts)
+        return proved_manifest_of(self.descriptor, candidates, checked, SALT)
+
     def request(
         self, accepted: Sequence[Signed[AcceptedSet]], verdicts: Sequence[Signed[Verdict]]
     ) -> ManifestRequest:
-        """The one manifest, with what it follows from."""
-        candidates = candidates_of(self.descriptor, accepted)
-        checked = check_verdicts(self.descriptor, candidates, verdicts)
-        manifest = proved_manifest_of(self.descriptor, candidates, checked, SALT)
-        return ManifestRequest(
-            manifest=manifest, accepted=tuple(accepted), verdicts=tuple(verdicts)
-        )
+        """What the coordinator says of that manifest."""
+        return manifest_request(self.manifest(accepted, verdicts), accepted, verdicts)
 
     async def commit_to(self, request: ManifestRequest) -> list[Signed[Commitment]]:
         """All commitments."""
@@ -254,12 +254,12 @@ class ProvedRound(Round):
         self, accepted: Sequence[Signed[AcceptedSet]], verdicts: Sequence[Signed[Verdict]]
     ) -> tuple[NDArray[np.int64], Manifest]:
         """Commit, reveal and open: the total and the manifest."""
-        request = self.request(accepted, verdicts)
-        commitments = await self.commit_to(request)
-        reveals = await self.reveal(request.manifest, commitments)
-        digest = manifest_hash(request.manifest)
-        total = open_sum(self.descriptor, digest, request.manifest.quorum, commitments, reveals)
-        return total, request.manifest
+        manifest = self.manifest(accepted, verdicts)
+        commitments = await self.commit_to(manifest_request(manifest, accepted, verdicts))
+        reveals = await self.reveal(manifest, commitments)
+        digest = manifest_hash(manifest)
+        total = open_sum(self.descriptor, digest, manifest.quorum, commitments, reveals)
+        return total, manifest
 
     async def proved_release(self) -> tuple[NDArray[np.int64], Manifest]:
         """All steps from the freeze on."""

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
@@ -24,7 +23,6 @@ from cli.archives.envelope import (
     MAGIC,
     BackupRefused,
     Holder,
-    HybridRecipient,
     Opener,
     Passphrase,
     Recipient,
@@ -36,8 +34,8 @@ from tacit.crypto.seal_keys import SealKey
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("coordinator", "aggregator", "curator")
-PRIVATE = X25519PrivateKey.generate()
-OWNER = Recipient(PRIVATE.public_key(), PRIVATE)
+PRIVATE = SealKey(bytes(32))
+OWNER = Recipient(PRIVATE.public, PRIVATE)
 
 
 def sealed(content: bytes, holder: Holder = OWNER, step: int = 70_000) -> bytes:
@@ -76,27 +74,12 @@ def test_a_passphrase_opens_its_own() -> None:
 
 
 def test_another_recipient_opens_nothing() -> None:
-    other = X25519PrivateKey.generate()
-    for holder in (Recipient(other.public_key(), other), Recipient(PRIVATE.public_key())):
-        with pytest.raises(BackupRefused, match="the key does not open"):
-            opened(sealed(b"x"), holder)
-
-
-HYBRID = HybridRecipient(SealKey(bytes(32)).public, SealKey(bytes(32)))
-
-
-def test_a_key_of_suite_2_opens_its_own() -> None:
-    data = sealed(b"x" * 100_000, HYBRID)
+    data = sealed(b"x" * 100_000)
     assert data.startswith(MAGIC + b"x")
-    assert opened(data, HYBRID) == b"x" * 100_000
     another = SealKey(bytes(31) + b"1")
-    for holder in (HybridRecipient(another.public, another), HybridRecipient(HYBRID.public)):
+    for holder in (Recipient(another.public, another), Recipient(PRIVATE.public)):
         with pytest.raises(BackupRefused, match="the key does not open"):
             opened(data, holder)
-    with pytest.raises(BackupRefused, match="private key of suite 2"):
-        opened(data, OWNER)
-    with pytest.raises(BackupRefused, match="private key of X25519"):
-        opened(sealed(b"x"), HYBRID)
     start = len(MAGIC) + 1 + 32
     wrapped = int.from_bytes(data[start : start + 2], "big")
     assert wrapped == 1168
@@ -104,7 +87,7 @@ def test_a_key_of_suite_2_opens_its_own() -> None:
         altered = bytearray(data)  # the ML-KEM part, the X25519 part, the secret, its tag
         altered[place] ^= 1
         with pytest.raises(BackupRefused, match="the key does not open"):
-            opened(bytes(altered), HYBRID)
+            opened(bytes(altered))
 
 
 LONG = sealed(bytes(2 * CHUNK_BYTES + 5))
@@ -232,20 +215,6 @@ def test_a_state_comes_back_elsewhere(desk: Desk, service: str) -> None:
     assert all(stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700) for path in restored.rglob("*"))
 
 
-def test_epoch_keys_of_an_aggregator_stay_behind(desk: Desk) -> None:
-    live = desk.state("aggregator")
-    secret = os.urandom(32)
-    with closing(sqlite3.connect(Path(live["TACIT_DATA_DIR"]) / "aggregator.db")) as connection:
-        connection.execute(
-            "INSERT INTO epoch_key (epoch, private_key, signed) VALUES (1, ?, 'signed')", (secret,)
-        )
-        connection.commit()
-    out = desk.back_up("aggregator", live)
-    again = {"TACIT_DATA_DIR": str(desk.directory / "again")}
-    assert desk.run("restore", "aggregator", out, "--key", desk.key, **again).exit_code == 0
-    assert secret not in (desk.directory / "again" / "aggregator.db").read_bytes()
-
-
 def test_what_the_settings_give_does_not_travel(desk: Desk) -> None:
     live = desk.state("coordinator")
     (Path(live["TACIT_DATA_DIR"]) / "storage.key").write_text("of before")
@@ -290,14 +259,6 @@ def test_refusals_are_one_line_and_change_nothing(desk: Desk) -> None:
     during = ("backup", "curator", "--out", desk.directory / "during", "--recipient")
     assert "being rotated" in desk.refused(*during, desk.recipient, **live)
     new_key.unlink()
-    old = desk.directory / "old"
-    classical = desk.run("recipient-key", old, "--classical").stdout.strip()
-    to_old = ("backup", "curator", "--out", desk.directory / "to-old", "--recipient", classical)
-    assert "--classical" in desk.refused(*to_old, **live)
-    assert desk.run(*to_old, "--classical", **live).exit_code == 0
-    opens = ("restore", "curator", desk.directory / "to-old", "--check", "--key")
-    assert desk.run(*opens, old, **live).exit_code == 0
-    assert "X25519" in desk.refused(*opens, desk.key, **live)
     assert "no database" in desk.refused(
         "backup", "aggregator", "--out", target, "--recipient", desk.recipient, **live
     )

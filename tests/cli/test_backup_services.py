@@ -136,8 +136,8 @@ class Site:
 @pytest_asyncio.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Site]:
     real = Deployment.plan(tmp_path / "first", 2)
-    # A restored curator takes part once its aggregators have made new keys, and in format 1 after
-    # two days: here each round has keys of its own, nobody waits, and all clocks are one.
+    # A restored curator takes part once its aggregators have new keys: here each round has keys
+    # of its own, nobody waits, and all clocks are one.
     settings = {
         **FAST,
         "coordinator": {**FAST["coordinator"], "TACIT_SEAL_KEY_PER_ROUND": "true"},

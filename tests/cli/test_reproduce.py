@@ -49,7 +49,7 @@ def test_one_id_writes_into_the_directory_itself(tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "f").iterdir())
     assert names == ["fig-4.4.png", "fig-4.4.svg", "lines.csv", "result.json", "rows.csv"]
     document = json.loads((tmp_path / "f" / "result.json").read_text())
-    assert (document["format"], document["id"]) == ("tacit.reproduction/2", "fig-4.4")
+    assert (document["format"], document["id"]) == ("tacit.reproduction/1", "fig-4.4")
     assert document["effort"] == "quick"
     assert all(row["ok"] for row in document["rows"])
     assert document["checked"]["recomputed"] == [34, 34]

@@ -192,15 +192,12 @@ class House:
 
     def enrolment(self, sender: Sender, secret: str, **changes: Any) -> Signed[Enrolment]:
         """A party's signed request to the coordinator."""
-        key = sender.epoch_key()
         values: dict[str, Any] = {
             "service": "tacit",
             "secret": secret,
             "party": sender.id,
             "kind": sender.kind,
             "identity_key": sender.identity.public_key,
-            "epoch_key": key.statement,
-            "epoch_key_signature": key.signature,
             "curators": sender.curators,
         }
         return sender.identity.sign(ENROLMENT_LABEL, Enrolment(**{**values, **changes}))

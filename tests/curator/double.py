@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import httpx
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
 from pydantic_core import to_json
 from starlette.applications import Starlette
@@ -26,13 +25,9 @@ from tacit import sets
 from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import (
     Direction,
-    Ends,
-    agree_key,
-    epoch_of,
     open_batch,
     open_octets,
     open_part,
-    piece_context,
     read_batch_header,
     read_part_header,
 )
@@ -41,9 +36,7 @@ from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
     Enrolment,
-    EpochKey,
     Grant,
     JoinToken,
     PartyKind,
@@ -54,6 +47,7 @@ from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
     AbortStatement,
     AggregatorEntry,
+    Frozen,
     Refusal,
     RoundDescriptor,
 )
@@ -65,7 +59,6 @@ from tacit.protocol.sessions import (
     SessionEnds,
     open_session,
 )
-from tacit.protocol.suites import Suites
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import scheme
@@ -107,9 +100,7 @@ class FakeAggregator:
     id: str
     world: FakeWorld
     identity: Identity = field(default_factory=Identity.generate)
-    private: X25519PrivateKey = field(default_factory=X25519PrivateKey.generate)
     parties: dict[str, Enrolment] = field(default_factory=dict)
-    keys: dict[tuple[str, int], bytes] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
     words: dict[str, dict[int, NDArray[np.uint64]]] = field(default_factory=dict)
     plaintexts: dict[str, dict[tuple[int, ...], bytes]] = field(default_factory=dict)
@@ -121,6 +112,8 @@ class FakeAggregator:
     closed: set[str] = field(default_factory=set)
     die_after_enrolment: bool = False
     seal_key: SealKey = field(default_factory=lambda: SealKey(SealKey.new_seed()))
+    seal_key_made: datetime | None = None
+    """Else when a round is opened."""
     seal_number: int = 1
     sessions: dict[tuple[str, bytes], bytes] = field(default_factory=dict)
     announced: list[tuple[str, bytes]] = field(default_factory=list)
@@ -135,7 +128,6 @@ class FakeAggregator:
             routes=[
                 Route("/.well-known/tacit-aggregator", self.who),
                 Route("/v1/enrolments", self.enrol, methods=["POST"]),
-                Route("/v1/parties/{party}/keys/{epoch:int}", self.key, methods=["PUT"]),
                 Route("/v1/parties/{party}/sessions/{session}", self.session, methods=["PUT"]),
                 Route("/v1/seal-keys/{hash}", self.shown_seal_key),
                 Route("/v1/rounds/{round}/pieces", self.piece, methods=["POST"]),
@@ -146,21 +138,8 @@ class FakeAggregator:
         )
         self.transport = Transport(self.app)
 
-    @property
-    def entry(self) -> AggregatorEntry:
-        key = EpochKey(
-            party=self.id, epoch=3, public_key=self.private.public_key().public_bytes_raw()
-        )
-        return AggregatorEntry(
-            id=self.id,
-            operator=self.id,
-            url=self.url,
-            identity_key=self.identity.public_key,
-            epoch_key=self.identity.sign(EPOCH_KEY_LABEL, key),
-        )
-
-    def sealed_entry(self, made: datetime) -> AggregatorEntry:
-        """As in a round of format 2."""
+    def entry(self, made: datetime) -> AggregatorEntry:
+        """What a descriptor says of it, with the seal key made then."""
         statement = SealKeyStatement(
             party=self.id,
             number=self.seal_number,
@@ -168,8 +147,13 @@ class FakeAggregator:
             made=made,
             until=made + timedelta(hours=1),
         )
-        signed = self.identity.sign(SEAL_KEY_LABEL, statement)
-        return self.entry.model_copy(update={"epoch_key": None, "seal_key": signed})
+        return AggregatorEntry(
+            id=self.id,
+            operator=self.id,
+            url=self.url,
+            identity_key=self.identity.public_key,
+            seal_key=self.identity.sign(SEAL_KEY_LABEL, statement),
+        )
 
     def renew_seal_key(self) -> None:
         """Another hour: another key."""
@@ -205,19 +189,6 @@ class FakeAggregator:
         self.sessions[name] = open_session(signed, ends, self.seal_key)
         return True
 
-    def _key_of(self, sender: str, sealed_under: bytes) -> bytes | None:
-        """Of a batch or part; None if it is not known."""
-        epoch = epoch_of(sealed_under)
-        if epoch is None:
-            return self.sessions.get((sender, sealed_under))
-        return self._agreed(sender, epoch) if (sender, epoch) in self.keys else None
-
-    @staticmethod
-    def _unknown(sealed_under: bytes) -> Response:
-        if epoch_of(sealed_under) is None:
-            return problem(409, "unknown_session", retryable=True)
-        return problem(409, "unknown_epoch_key")
-
     async def who(self, _: Request) -> Response:
         return JSONResponse(
             {"id": self.id, "identity_key": encode_binary(self.identity.public_key)}
@@ -230,7 +201,6 @@ class FakeAggregator:
         assert body.secret == self.world.secrets[self.id, body.party]
         assert body.first == self.world.numbers[body.party]
         self.parties[body.party] = body
-        self.keys[body.party, body.epoch_key.epoch] = body.epoch_key.public_key
         token = self.tokens[body.party] = secrets.token_urlsafe(32)
         if self.die_after_enrolment:
             self.die_after_enrolment = False
@@ -245,29 +215,8 @@ class FakeAggregator:
             201,
         )
 
-    async def key(self, request: Request) -> Response:
-        party = request.path_params["party"]
-        self._authorise(request, party)
-        signed = parse_json(await request.body(), Signed[EpochKey])
-        key = verify(EPOCH_KEY_LABEL, signed, self.parties[party].identity_key)
-        assert key.epoch == request.path_params["epoch"]
-        self.keys[party, key.epoch] = key.public_key
-        return JSONResponse({}, 200)
-
     def _authorise(self, request: Request, party: str) -> None:
         assert request.headers["authorization"] == f"Bearer {self.tokens[party]}"
-
-    def _agreed(self, sender: str, epoch: int) -> bytes:
-        own = self.entry.epoch
-        ends = Ends(
-            sender=sender,
-            receiver=self.id,
-            sender_key=self.keys[sender, epoch],
-            receiver_key=own.public_key,
-            epoch=own.epoch,
-            direction=Direction.CURATOR_TO_AGGREGATOR,
-        )
-        return agree_key(self.private, ends)
 
     def _gate(self, round_id: str, *bodies: bytes) -> Response | None:
         self.bodies += [(round_id, body) for body in bodies]
@@ -326,19 +275,11 @@ class FakeAggregator:
 
     def _open(self, round_id: str, piece: Piece) -> Response:
         descriptor = self.world.rounds[round_id].statement
-        assert descriptor.sessions == (piece.session is not None)
-        if piece.session is not None:
-            if piece.announce is not None:
-                self._begin(piece.sender, piece.announce)
-            key = self.sessions.get((piece.sender, piece.session))
-            context_of = sessions.piece_context
-            if key is None:
-                return problem(409, "unknown_session", retryable=True)
-        else:
-            assert piece.key_epoch is not None
-            if (piece.sender, piece.key_epoch) not in self.keys:
-                return problem(409, "unknown_epoch_key")
-            key, context_of = self._agreed(piece.sender, piece.key_epoch), piece_context
+        if piece.announce is not None:
+            self._begin(piece.sender, piece.announce)
+        key = self.sessions.get((piece.sender, piece.session))
+        if key is None:
+            return problem(409, "unknown_session", retryable=True)
         d, index = dimension(descriptor.query), descriptor.index_of(self.id)
         number = self.world.numbers[piece.sender]
         if is_proved(descriptor.query):
@@ -348,7 +289,7 @@ class FakeAggregator:
             )
             plain = open_octets(key, piece.nonce, piece.sealed, context)
             return self._keep_proved(round_id, (number,), plain)
-        context = context_of(descriptor.digest(), piece.sender, self.id, index, d)
+        context = sessions.piece_context(descriptor.digest(), piece.sender, self.id, index, d)
         plain = open_octets(key, piece.nonce, piece.sealed, context)
         form = DeclaredForm.of(descriptor)
         assert len(plain) == form.content_bytes(index, 1, hosted=False)
@@ -377,9 +318,9 @@ class FakeAggregator:
             return self._part(round_id, body, token)
         header, offset = read_batch_header(body)
         assert token == self.tokens[header.host]
-        key = self._key_of(header.host, header.sealed_under)
+        key = self.sessions.get((header.host, header.sealed_under))
         if key is None:
-            return self._unknown(header.sealed_under)
+            return problem(409, "unknown_session", retryable=True)
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == own
         words = open_batch(key, body, offset).reshape(header.count, header.dimension)
@@ -395,9 +336,9 @@ class FakeAggregator:
         assert token == self.tokens[header.host]
         assert header.descriptor_hash == descriptor.digest()
         assert header.share_index == descriptor.index_of(self.id)
-        key = self._key_of(header.host, header.sealed_under)
+        key = self.sessions.get((header.host, header.sealed_under))
         if key is None:
-            return self._unknown(header.sealed_under)
+            return problem(409, "unknown_session", retryable=True)
         plain = open_part(key, body, offset)
         present = np.flatnonzero(sets.unpack(header.presence, header.span.length))
         numbers = tuple((present + header.span.first).tolist())
@@ -464,7 +405,6 @@ class FakeWorld:
         self.gone: dict[str, Response] = {}
         self.refusals: dict[tuple[str, str], Refusal] = {}
         """What was told, by round and party."""
-        self.suites: dict[str, Signed[Suites]] = {}
         self.mirrored: dict[bytes, bytes] = {}
         self.next_number = 0
         self.die_after_enrolment = False
@@ -472,7 +412,6 @@ class FakeWorld:
             routes=[
                 Route("/.well-known/tacit-coordinator", self._who),
                 Route("/v1/enrolments", self._enrol, methods=["POST"]),
-                Route("/v1/parties/{party}/suites", self._suites, methods=["PUT"]),
                 Route("/v1/seal-keys/{hash}", self._seal_key),
                 Route("/v1/rounds", self._list),
                 Route("/v1/rounds/states", self._several, methods=["POST"]),
@@ -520,7 +459,7 @@ class FakeWorld:
             "window": Window(start=start, end=end),
             "opened": now,
             "deadline": now + timedelta(seconds=query.deadline_s),
-            "aggregators": tuple(a.entry for a in self.aggregators[: query.aggregators]),
+            "aggregators": tuple(a.entry(now) for a in self.aggregators[: query.aggregators]),
             "roster_version": 1,
             "roster_size": self.next_number,
             "segment_size": segment_size_of(query),
@@ -530,11 +469,6 @@ class FakeWorld:
         self.rounds[descriptor.round] = signer.sign(DESCRIPTOR_LABEL, descriptor)
         return descriptor
 
-    def second_format(self, made: datetime, count: int = 3) -> dict[str, Any]:
-        """What `open_round` changes for a round of format 2."""
-        entries = tuple(item.sealed_entry(made) for item in self.aggregators[:count])
-        return {"format": "tacit.round/2", "aggregators": entries}
-
     def finish(self, descriptor: RoundDescriptor, state: str, statements: int = 0) -> None:
         """End a round; `statements`: how many aggregators sign "never frozen"."""
         aborts = []
@@ -543,7 +477,7 @@ class FakeWorld:
                 round=descriptor.round,
                 descriptor_hash=descriptor.digest(),
                 aggregator=item.id,
-                frozen=False,
+                frozen=Frozen.NEVER,
                 reason="test",
             )
             aborts.append(item.identity.sign(ABORT_LABEL, statement).model_dump(mode="json"))
@@ -598,13 +532,6 @@ class FakeWorld:
         first = self.aggregators[0]
         proved = first.plaintexts.get(descriptor.round, {})
         return set(first.words.get(descriptor.round, {})).union(*proved)
-
-    async def _suites(self, request: Request) -> Response:
-        signed = parse_json(await request.body(), Signed[Suites])
-        assert self._known(request)
-        assert signed.statement.party == request.path_params["party"]
-        self.suites[signed.statement.party] = signed
-        return Response(status_code=204)
 
     async def _seal_key(self, request: Request) -> Response:
         """The mirror, which may lie: `mirrored` is what it serves under a hash."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -21,10 +22,11 @@ from curator.engine import (
     prepare_parts,
     prepare_together,
 )
-from curator.sealer import Sealer, SealingKey
+from curator.sealer import Sealer
 from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
 from tacit.crypto.signing import Identity
 from tacit.protocol import proved_pieces
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import Piece
 from tacit.query.functions import Readings
 from tacit.query.proofs import ContributionProof
@@ -36,12 +38,14 @@ from tests.curator.double import FakeWorld
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def sealing_key(party: str) -> SealingKey:
-    return SealingKey.from_bytes(party, 0, bytes(range(32)))
-
-
 def sealer(party: str) -> Sealer:
-    return Sealer(party, Identity.from_bytes(bytes(32)), sealing_key(party))
+    return Sealer(party, Identity.from_bytes(bytes(32)))
+
+
+def terms_of(world: FakeWorld, descriptor: RoundDescriptor) -> Terms:
+    """A round's terms with the seal keys of its aggregators."""
+    keys = tuple(item.seal_key.public for item in world.aggregators)
+    return replace(Terms.of(descriptor), seal_keys=keys)
 
 
 def test_a_segment_is_sealed_from_arrays() -> None:
@@ -54,7 +58,7 @@ def test_a_segment_is_sealed_from_arrays() -> None:
     present = np.arange(40) % 2 == 0
     owner = np.arange(20, dtype=np.int64)
     readings = Readings(20, owner, (owner + 1) * 10**9, np.zeros(20, np.int64))
-    prepared = engine.prepare_segment(Terms.of(descriptor), span, present, readings)
+    prepared = engine.prepare_segment(terms_of(world, descriptor), span, present, readings)
     assert [body.aggregator for body in prepared.bodies] == [a.id for a in world.aggregators]
     assert prepared.used.tolist() == [1] * 20
     assert len({len(body.content) for body in prepared.bodies}) == 1
@@ -69,9 +73,9 @@ def test_a_piece_has_one_size(readings: int) -> None:
     empty = no_readings(descriptor.query, 1)
     zeros = np.zeros(readings, np.int64)
     some = Readings(1, zeros, zeros + 10**12, zeros) if readings else empty
-    sizes = {len(body.content) for body in engine.prepare(Terms.of(descriptor), some).bodies}
+    sizes = {len(body.content) for body in engine.prepare(terms_of(world, descriptor), some).bodies}
     assert sizes == {
-        len(body.content) for body in engine.prepare(Terms.of(descriptor), empty).bodies
+        len(body.content) for body in engine.prepare(terms_of(world, descriptor), empty).bodies
     }
 
 
@@ -107,7 +111,9 @@ def proved_terms(function: str, layer: str) -> Terms:
     world = FakeWorld()
     world.next_number = 64
     asked = {**FUNCTIONS[function], "validity": "proved", "n_max": 64, "min_participants": 2}
-    return Terms.of(world.open_round(query(LAYERS[layer], **asked), START, START + HOUR, NOW))
+    return terms_of(
+        world, world.open_round(query(LAYERS[layer], **asked), START, START + HOUR, NOW)
+    )
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -148,7 +154,7 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
     world = FakeWorld()
     world.next_number = 64
     asked = {**FUNCTIONS["sum"], "validity": "proved", "n_max": 64, "min_participants": 2}
-    terms = Terms.of(world.open_round(query(PLAIN, **asked), START, START + HOUR, NOW))
+    terms = terms_of(world, world.open_round(query(PLAIN, **asked), START, START + HOUR, NOW))
     proofs = terms.proofs
     assert proofs is not None
     sizes, source = (3, 5, 3, 2, 5), SecureRandom()
@@ -168,9 +174,8 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
             header, offset = read_part_header(body.content, terms.descriptor.segment_size)
             assert (header.host, header.span, header.part) == (f"gw-{place}", own.span, place)
             assert header.count == sizes[place]
-            aggregator = world.aggregators[index]
-            aggregator.keys[header.host, 0] = sealing_key(header.host).public
-            plain = open_part(aggregator._agreed(header.host, 0), body.content, offset)
+            key = engines[place].sealer.seal(terms.descriptor, index, terms.seal_keys[index]).key
+            plain = open_part(key, body.content, offset)
             shares.append(np.frombuffer(plain, np.uint8)[np.newaxis])
         assert total_of(proofs.of(sizes[place]), shares, terms.digest) == [
             values[place][0] - proofs.of(sizes[place]).function.offset[0]

@@ -109,30 +109,6 @@ class Store:
         return done.stdout
 
 
-def sources(commit: str, directory: Path) -> Path:
-    """The tree of an earlier commit, with what builds the images of today."""
-    directory.mkdir()
-    packed = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True)
-    subprocess.run(["tar", "-x", "-C", str(directory)], input=packed.stdout, check=True)
-    shutil.rmtree(directory / "deploy")
-    shutil.copytree(ROOT / "deploy", directory / "deploy", ignore=shutil.ignore_patterns("secrets"))
-    shutil.copy(ROOT / ".dockerignore", directory)
-    return directory
-
-
-def before_newest_migration() -> str | None:
-    """The commit before the newest one that added a migration; None without a history."""
-    paths = [f"{role}/migrations/versions" for role in ("coordinator", "aggregator", "curator")]
-    found = subprocess.run(
-        ["git", "log", "-1", "--diff-filter=A", "--format=%P", "--", *paths],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    parents = found.stdout.split()
-    return parents[0] if parents else None
-
-
 def _pip_settings() -> str:
     """A pip.conf that says what this machine's files and environment say of where packages are. A
     file of constraints stays outside: the locks say each version."""

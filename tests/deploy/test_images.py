@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import pytest
 from cli.deployment import free_ports
 from tests.deploy.conftest import Compose
 from tests.deploy.engine import APP, ROOT, Engine, Image, as_json
-from tests.deploy.images import Store, before_newest_migration, buildable, sources
+from tests.deploy.images import Store, buildable
 
 DEFAULT = ("aggregator", "curator", "coordinator", "tools")
 MOST_ABOVE_BASE = {
@@ -195,37 +194,6 @@ def test_a_round_a_job_a_restart_and_a_backup(
     assert _released(it) == before
 
 
-def test_upgrade_over_a_migration_and_back(
-    compose: Compose, store: Store, images: Mapping[str, Image], tmp_path: Path
-) -> None:
-    commit = before_newest_migration()
-    if commit is None:
-        pytest.skip("no images of an earlier version: the repository has no history here")
-    context = sources(commit, tmp_path / "earlier")
-    earlier = {target: store.mounted(store.build(target, context)) for target in DEFAULT}
-    it = compose("demo", images=earlier)
-    it.wait_until_done("demo")
-    before, budget = _released(it), _ask(it, "/v1/budget")
-    _back_up(it, "before")
-    it.stop()
-
-    it = compose(images=images)
-    assert _released(it) == before
-    after = _ask(it, "/v1/budget")
-    for name in ("claimed", "released", "limits"):
-        assert after[name] == budget[name], name
-    _sum_another_hour(it)
-    assert len(_released(it)) == len(before) + 1
-    it.stop()
-
-    it = compose(images=earlier, start=False)
-    it.connect()
-    for name in SERVICES:
-        _restore(it, name, "before")
-    it.start()
-    assert _released(it) == before
-
-
 def _ask(it: Engine, path: str, body: Any = None) -> Any:
     token = it.run_in("coordinator", "cat", "/run/secrets/operator_token").stdout
     url = f"http://{it.address('coordinator')}:8200{path}"
@@ -241,22 +209,6 @@ def _released(it: Engine) -> dict[str, Any]:
     released = [item["id"] for item in rounds if item["state"] == "released"]
     assert released
     return {name: _ask(it, f"/v1/rounds/{name}/result")["result"] for name in released}
-
-
-def _sum_another_hour(it: Engine) -> None:
-    """A round of a query of the demo's, over the hour before the demo's."""
-    rounds = _ask(it, "/v1/rounds?limit=100")["rounds"]
-    asked = next(item for item in rounds if item["state"] == "released")
-    window = {
-        name: (datetime.fromisoformat(instant) - timedelta(hours=1)).isoformat()
-        for name, instant in asked["window"].items()
-    }
-    opened = _ask(it, "/v1/rounds", {"query_id": asked["query_id"], "window": window})
-    end = time.monotonic() + 120
-    while (found := _ask(it, f"/v1/rounds/{opened['id']}"))["state"] != "released":
-        assert found["state"] != "aborted", found
-        assert time.monotonic() < end, found
-        time.sleep(0.5)
 
 
 def _job(it: Engine, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -35,9 +35,8 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "tests/aggregator/pieces/test_sessions.py::test_a_session_of_another_length_is_no_session",
     ),
     3: (
-        "tests/adversary/test_break_x25519_later.py::test_format_1_opens_for_who_breaks_x25519",
         "tests/adversary/test_break_x25519_later.py::"
-        "test_format_2_opens_for_who_breaks_both_halves_only",
+        "test_a_piece_opens_for_who_breaks_both_halves_only",
     ),
     4: (
         "tests/adversary/test_open_a_round_after_its_key.py::"
@@ -59,18 +58,10 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "test_after_a_restart_the_same_bytes_with_the_announcement",
     ),
     6: (
-        "tests/curator/participation/test_suites.py::test_format_1_is_refused_after_format_2_for_good",
-        "tests/curator/participation/test_suites.py::test_the_ratchet_survives_a_restore",
-        "tests/curator/participation/test_suites.py::test_what_fails_a_check_turns_nothing",
-        "tests/curator/participation/test_suites.py::"
-        "test_the_least_suite_comes_from_settings_or_the_join_token",
-        "tests/aggregator/test_suites.py::test_an_aggregator_that_opened_format_2_is_past_format_1",
         "tests/tacit/crypto/test_hybrid_signing.py::test_a_half_alone_is_never_enough",
         "tests/e2e/test_lasting_seals.py::test_what_an_aggregator_shows_is_checked",
-        "tests/e2e/test_coordinator_rotation.py::test_a_new_key_takes_the_least_suite_along",
     ),
-    7: ("tests/e2e/test_formats.py::test_a_fleet_of_two_releases_has_one_sum",),
-    8: (
+    7: (
         "tests/adversary/test_invent_a_transcript.py::"
         "test_invented_aggregators_are_not_those_of_the_trust_file",
         "tests/adversary/test_invent_a_transcript.py::"
@@ -78,7 +69,7 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "tests/adversary/test_invent_a_transcript.py::"
         "test_a_changed_figure_is_not_what_the_aggregators_committed_to",
     ),
-    9: (
+    8: (
         "tests/adversary/test_get_budget_back_by_a_restore.py::"
         "test_a_restored_aggregator_does_not_vouch_for_what_it_forgot",
         "tests/adversary/test_get_budget_back_by_a_restore.py::"
@@ -86,17 +77,17 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "tests/aggregator/rounds/test_restoring.py::"
         "test_a_database_put_back_without_the_marker_is_recognised_by_its_seal_keys",
     ),
-    10: (
+    9: (
         "tests/adversary/test_a_second_answer_after_a_restore.py::"
         "test_no_curator_answers_what_is_not_opened_yet",
         "tests/adversary/test_a_second_answer_after_a_restore.py::"
         "test_no_curator_reports_to_what_is_not_opened_yet",
         "tests/adversary/test_a_second_answer_after_a_restore.py::"
         "test_no_aggregator_opens_what_is_not_opened_yet",
-        "tests/curator/participation/test_suites.py::"
+        "tests/curator/participation/test_sessions.py::"
         "test_a_restored_curator_believes_seal_keys_not_the_coordinator",
     ),
-    11: (
+    10: (
         "tests/e2e/test_identity_rotation.py::test_a_planned_rotation_while_rounds_run",
         "tests/e2e/test_identity_rotation.py::test_a_compromised_identity_ends_at_once",
         "tests/e2e/test_identity_rotation.py::"
@@ -135,17 +126,17 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         "test_a_store_of_before_a_replacement_does_not_start",
         "tests/tacit/protocol/test_identities.py::test_a_chain_of_ten_links_is_followed_in_any_order",
     ),
-    12: (
+    11: (
         "tests/coordinator/resealing/test_killed.py::test_rotations_survive_fifty_kills",
         "tests/coordinator/resealing/test_rotation.py::"
         "test_everything_is_sealed_anew_and_the_old_key_is_destroyed",
     ),
-    13: (
+    12: (
         "tests/aggregator/roster/test_peers.py::"
         "test_no_round_is_opened_beside_an_invented_aggregator",
     ),
-    14: (BENCH,),
-    15: (
+    13: (BENCH,),
+    14: (
         "tests/adversary/test_open_a_round_after_its_key.py::"
         "test_no_log_metric_or_problem_holds_a_secret",
         "tests/e2e/test_taint.py::test_nothing_private_is_said",

@@ -37,11 +37,11 @@ from tacit.protocol.federation import ALWAYS
 from tacit.protocol.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
 from tacit.protocol.federation import Descriptor as Collection
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
-from tacit.protocol.round.transcript import Manifest, ManifestRequest, RevealRequest
+from tacit.protocol.round.transcript import Manifest, RevealRequest
 from tacit.query.fields import Window
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings
-from tests.aggregator.double import DEPLOYMENT, Federation, Round, query
+from tests.aggregator.double import DEPLOYMENT, Federation, Round, manifest_request, query
 from tests.migrated import migrated
 
 COORDINATOR = "http://coordinator.test"
@@ -307,7 +307,7 @@ def moved(signed: Descriptor) -> Window:
 
 async def commit(opened: Round, index: int, manifest: Manifest, accepted: Any) -> httpx.Response:
     """Ask one aggregator to commit to a manifest."""
-    request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+    request = manifest_request(manifest, accepted)
     peer = opened.federation.peers[index]
     return await peer.coordinate("POST", opened.path("commitment"), request)
 

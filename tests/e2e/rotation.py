@@ -104,7 +104,7 @@ async def released(it: Site, opened: Any) -> dict[str, Any]:
 
 def secrets_of(peer: Peer) -> int:
     """How many replaced identities an aggregator still could sign with."""
-    return len(peer.part(Aggregator).keyring.identities.replaced())
+    return len(peer.part(Aggregator).identities.replaced())
 
 
 async def opened(it: Site, name: str, deadline_s: int = 8) -> Round:

@@ -29,7 +29,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "coordinator": ("secret.value", "aggregator.token", "job.secret"),
     "aggregator": (
         "secret.value",
-        "epoch_key.private_key",
         "seal_key.seed",
         "contribution.sealed",
         "piece.bodies",
@@ -38,7 +37,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "round.nonce",
     ),
     "curator": (
-        "epoch_key.secret",
         "party.identity",
         "party.join_token",
         "party.coordinator_token",

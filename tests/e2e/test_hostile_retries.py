@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from common.runtime.clock import ManualClock
 from common.web.parts import part_of
 from curator.participation.loop import Participation
 from tacit import sets
+from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
 from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.protocol.round.manifests import manifest_hash, manifest_of
 from tacit.protocol.round.opening import RevealRefused, open_sum
 from tacit.protocol.round.transcript import Manifest, Reveal
+from tacit.protocol.sessions import SEAL_KEY_LABEL
 from tacit.query.fields import Window
 from tests.aggregator.double import SALT
 from tests.e2e.hostile import (
@@ -44,20 +44,16 @@ from tests.e2e.hostile import (
 
 
 def substituted(it: Hostile, signed: Descriptor, index: int, *, identity: bool) -> Descriptor:
-    """An aggregator's keys replaced by the coordinator's own: all of them, or the epoch key."""
+    """An aggregator's keys replaced by the coordinator's own: all of them, or the seal key."""
     entries = list(signed.statement.aggregators)
     entry, own = entries[index], Identity.generate()
-    key = EpochKey(
-        party=entry.id,
-        epoch=entry.epoch.epoch,
-        public_key=X25519PrivateKey.generate().public_key().public_bytes_raw(),
-    )
+    key = entry.seal.model_copy(update={"public_key_hash": SealKey(SealKey.new_seed()).public.hash})
     entries[index] = AggregatorEntry(
         id=entry.id,
         operator=entry.operator,
         url=entry.url,
         identity_key=own.public_key if identity else entry.identity_key,
-        epoch_key=own.sign(EPOCH_KEY_LABEL, key),
+        seal_key=own.sign(SEAL_KEY_LABEL, key),
     )
     return resigned(it, signed, aggregators=tuple(entries))
 

@@ -55,7 +55,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 async def it(tmp_path: Path) -> AsyncIterator[Site]:
     async with site(tmp_path, require_pq_signatures=True) as found:
-        changes = {"round_format": "2", "lasting_seals": True}
+        changes = {"lasting_seals": True}
         found.house.settings = found.house.settings.model_copy(update=changes)
         await settled(found)
         yield found
@@ -94,7 +94,7 @@ async def test_what_an_aggregator_shows_is_checked(it: Site) -> None:
     seen = await opened(it, "seen")
     assert (await released(it, seen))["participants"] == 2
     first = peers(it)[0]
-    own = first.part(Aggregator).keyring.identities
+    own = first.part(Aggregator).identities
     found = own.pair(own.current.public_key)
     assert found is not None
     pair, _ = found
@@ -162,7 +162,7 @@ async def test_transcripts_and_heads_are_sealed_for_years(it: Site) -> None:
     with pytest.raises(SealRefused):
         check_seal(transcript, seals[0].model_copy(update={"seal": half}))
     first = next(each for each in peers(it) if each.id == seals[0].aggregator)
-    own = first.part(Aggregator).keyring.identities.current
+    own = first.part(Aggregator).identities.current
     thief = HybridIdentity(own.to_bytes() + bytes(32))
     document = seals[0].document.statement.model_copy(update={"mldsa65": thief.public.mldsa65})
     forged = ShownSeal(

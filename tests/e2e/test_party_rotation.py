@@ -36,7 +36,7 @@ PARTIES = ("north", "south")
 async def it(tmp_path: Path) -> AsyncIterator[Site]:
     """A seal key for each round: sessions begin in every one."""
     async with site(tmp_path) as found:
-        changes = {"round_format": "2", "seal_key_per_round": True}
+        changes = {"seal_key_per_round": True}
         found.house.settings = found.house.settings.model_copy(update=changes)
         await settled(found)
         yield found

@@ -275,9 +275,9 @@ async def test_everything_ran_and_every_channel_spoke(run: Run) -> None:
         assert b'"level": "debug"' in log, name
     assert b"internal_error" in run.heard.logs["curator"]
     assert len(run.heard.processes) >= 5
-    for kind in ("batch.body", "piece.bodies", "round.partial", "epoch_key.private_key"):
+    for kind in ("batch.body", "piece.bodies", "round.partial", "seal_key.seed"):
         assert run.taint.labels.get(f"aggregator {kind}", 0) > 2, kind
-    for kind in ("epoch_key.secret", "outbox.body", "party.identity", "record_table.content"):
+    for kind in ("outbox.body", "party.identity", "record_table.content"):
         assert run.taint.labels.get(f"curator {kind}", 0) > 2, kind
 
 

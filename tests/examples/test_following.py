@@ -53,14 +53,14 @@ def test_a_fork_stops_the_device(case: str, monkeypatch: pytest.MonkeyPatch) -> 
     client = load_client()
     chain = shown(0, 1, links=[late(1)])
     if case == "second successor":
-        other = late(1, document=document(1, suites=(1,)))
+        other = late(1, document=document(1, next=bytes(32)))
         chain = shown(0, 1, links=[late(1), other])
     text = json.loads(chain.model_dump_json(exclude_none=True))
     monkeypatch.setattr(client, "ask", lambda _url: text)
     grant: dict[str, Any] = {"party": "north", "url": "http://it.test"}
     grant |= {"identity_key": encode_binary(key(0)), "fingerprint": ""}
     if case == "second document":
-        found = document(0, suites=(1,))
+        found = document(0, next=bytes(32))
         grant["document"] = json.loads(found.model_dump_json(exclude_none=True))
     state = {"coordinator": {"party": "demo"}, "aggregators": {"north": grant}}
     with pytest.raises(SystemExit, match="two"):
@@ -84,7 +84,7 @@ def test_a_second_successor_and_a_revocation_that_come_later_stop_the_device(
     follow(late(1))  # it is the one that was followed
     assert grant["identity_key"] == encode_binary(key(1))
     with pytest.raises(SystemExit, match="two successors"):
-        follow(late(1), late(1, document=document(1, suites=(1,))))
+        follow(late(1), late(1, document=document(1, next=bytes(32))))
     follow(late(1), late(2, document=document(1, key=THIEF)))  # leads on for nobody
     ended = late(2, document=None, revoked_by=PAIRS[2].public, overlap_until=PAST)
     with pytest.raises(SystemExit, match="has revoked its identity"):

@@ -19,7 +19,6 @@ from tacit.crypto.sealing import (
     BatchHeader,
     SealBroken,
     Span,
-    epoch_name,
     open_batch,
     open_words,
     read_batch_header,
@@ -50,7 +49,7 @@ class Target:
 
 def _batch() -> bytes:
     presence = sets.pack(np.ones(16, bool))
-    header = BatchHeader("gateway-1", DIGEST, 1, 0, Span(0, 64, 16), 4, epoch_name(7), presence)
+    header = BatchHeader("gateway-1", DIGEST, 1, 0, Span(0, 64, 16), 4, bytes(16), presence)
     return seal_batch(KEY, header, np.arange(64, dtype=np.uint64))
 
 
@@ -63,7 +62,7 @@ def _piece() -> dict[str, Any]:
     nonce, sealed = seal_words(KEY, np.arange(4, dtype=np.uint64), b"context")
     return {
         "sender": "house-7",
-        "key_epoch": 7,
+        "session": encode_binary(bytes(16)),
         "nonce": encode_binary(nonce),
         "sealed": encode_binary(sealed),
     }

@@ -349,7 +349,7 @@ def test_a_result_has_the_shape_of_the_specification(tmp_path: Path) -> None:
     assert [path.name for path in paths] == names
     document = json.loads(paths[0].read_text())
     assert document == {
-        "format": "tacit.reproduction/2",
+        "format": "tacit.reproduction/1",
         "id": "fig-0.1",
         "source": "a test",
         "checked": {"printed": [1, 1], "recomputed": [0, 0], "trend": [0, 1], "quoted": [0, 1]},

@@ -31,7 +31,7 @@ BUILDER: Final = ReportBuilder(
 )
 
 _ASSUMPTIONS: Final = (
-    "one release per record: what an earlier release lost adds up",
+    "one release per record: what each release loses adds up",
     "a record is one row: a person with several rows is protected that many times less",
     "coins and noise come from a generator that nobody can predict",
 )

@@ -18,7 +18,7 @@ from tacit.sets import Bits
 from tacit.wire import Binary, WireModel, require
 
 ACCEPTED_LABEL = "tacit accepted set v1"
-PROVED_SET_LABEL = "tacit accepted set v2"
+PROVED_SET_LABEL = "tacit proved set v1"
 
 
 class ProvedPart(WireModel):
@@ -76,8 +76,7 @@ class AcceptedSet(WireModel):
     indices).
 
     Declared rounds: `members`, a bitmap over roster numbers. Proved rounds: `parts` of hosts,
-    sorted, and `lone`, a compressed bitmap of all others; in sets of an earlier version `members`
-    of both instead, signed for another purpose.
+    sorted, and `lone`, a compressed bitmap of all others.
     """
 
     round: RoundId
@@ -97,7 +96,7 @@ class AcceptedSet(WireModel):
     def _one_form(self) -> AcceptedSet:
         one = (self.members is None) != (self.lone is None)
         require(one, None, "either members, or lone curators and parts")
-        require(self.lone is None or self.parts is not None, None, "lone goes with parts")
+        require((self.lone is None) == (self.parts is None), None, "lone goes with parts")
         return self
 
     def held(self, size: int) -> bytes:

@@ -14,7 +14,6 @@ from typing import Final
 from tacit.crypto.sealing import segment_size
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Invalid
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL
 from tacit.protocol.identities import KeyNotAnchored, Pin
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
 from tacit.protocol.sessions import SEAL_KEY_LABEL
@@ -80,7 +79,7 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
         raise DescriptorRefused("an aggregator is listed twice")
     if len({entry.identity_key for entry in descriptor.aggregators}) != query.aggregators:
         raise DescriptorRefused("two aggregators share an identity")
-    if len({_key_of(entry) for entry in descriptor.aggregators}) != query.aggregators:
+    if len({entry.seal.public_key_hash for entry in descriptor.aggregators}) != query.aggregators:
         raise DescriptorRefused("two aggregators share a key that pieces are sealed to")
     if descriptor.segment_size != segment_size_of(query):
         raise DescriptorRefused("the segment size is not the one of this dimension")
@@ -93,20 +92,11 @@ def check_consistent(signed: Signed[RoundDescriptor], coordinator_key: bytes) ->
 
 def _check_key(entry: AggregatorEntry, descriptor: RoundDescriptor) -> None:
     """Raise unless the aggregator signed the key of its entry, for this round if for one only."""
-    if entry.seal_key is not None:
-        seal = verify(SEAL_KEY_LABEL, entry.seal_key, entry.identity_key)
-        party = seal.party
-        if seal.round not in (None, descriptor.round):
-            raise DescriptorRefused(f"the seal key of {entry.id} is for another round")
-    else:
-        assert entry.epoch_key is not None
-        party = verify(EPOCH_KEY_LABEL, entry.epoch_key, entry.identity_key).party
-    if party != entry.id:
+    seal = verify(SEAL_KEY_LABEL, entry.seal_key, entry.identity_key)
+    if seal.round not in (None, descriptor.round):
+        raise DescriptorRefused(f"the seal key of {entry.id} is for another round")
+    if seal.party != entry.id:
         raise DescriptorRefused(f"the key of {entry.id} names another party")
-
-
-def _key_of(entry: AggregatorEntry) -> bytes:
-    return entry.epoch.public_key if entry.seal_key is None else entry.seal.public_key_hash
 
 
 def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, Pin], now: datetime) -> None:

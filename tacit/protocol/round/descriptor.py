@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from tacit import sets
 from tacit.crypto.signing import Signed, fingerprint
-from tacit.protocol.enrolment import EpochKey, PublicKey
+from tacit.protocol.enrolment import PublicKey
 from tacit.protocol.sessions import SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
@@ -45,27 +45,17 @@ class RoundState(StrEnum):
 
 class AggregatorEntry(WireModel):
     """One aggregator of a round: its identity, the key that pieces are sealed to, signed by it, and
-    who runs it. In rounds of format 1 that is an epoch key, in those of format 2 a seal key."""
+    who runs it."""
 
     id: Identifier
     operator: Annotated[str, Field(min_length=1, max_length=128)]
     url: str
     identity_key: PublicKey
-    epoch_key: Signed[EpochKey] | None = None
-    seal_key: Signed[SealKeyStatement] | None = None
-
-    @property
-    def epoch(self) -> EpochKey:
-        """The epoch key. Raises ValueError in a round of format 2."""
-        if self.epoch_key is None:
-            raise ValueError("a round of format 2 has no epoch keys")
-        return self.epoch_key.statement
+    seal_key: Signed[SealKeyStatement]
 
     @property
     def seal(self) -> SealKeyStatement:
-        """The seal key. Raises ValueError in a round of format 1."""
-        if self.seal_key is None:
-            raise ValueError("a round of format 1 has no seal keys")
+        """The seal key."""
         return self.seal_key.statement
 
     @property
@@ -89,7 +79,7 @@ class RoundDescriptor(KeptModel):
     compressed bitmap over the roster; nobody else takes part.
     """
 
-    format: Literal["tacit.round/1", "tacit.round/2"] = "tacit.round/1"
+    format: Literal["tacit.round/1"] = "tacit.round/1"
     deployment: Identifier
     round: RoundId
     query_id: Identifier
@@ -107,19 +97,6 @@ class RoundDescriptor(KeptModel):
     def __hash__(self) -> int:
         """Of few fields: caches ask for it again and again."""
         return hash((self.round, self.roster_version))
-
-    @model_validator(mode="after")
-    def _keys_of_the_format(self) -> RoundDescriptor:
-        wanted = (False, True) if self.sessions else (True, False)
-        for entry in self.aggregators:
-            found = entry.epoch_key is not None, entry.seal_key is not None
-            require(found == wanted, None, "epoch keys in format 1, seal keys in format 2")
-        return self
-
-    @property
-    def sessions(self) -> bool:
-        """Whether pieces are sealed under sessions: format 2 (spec: keys, section 2)."""
-        return self.format == "tacit.round/2"
 
     @model_validator(mode="after")
     def _members_of_the_group(self) -> RoundDescriptor:
@@ -179,13 +156,13 @@ class Frozen(StrEnum):
 
 class AbortStatement(WireModel):
     """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
-    signed an accepted set before, or may have, in rounds of format 1 as one truth value. A
+    signed an accepted set before, or may have. A
     statement "never frozen" may earn a credit."""
 
     round: RoundId
     descriptor_hash: Hash
     aggregator: Identifier
-    frozen: bool | Frozen
+    frozen: Frozen
     reason: str
 
 

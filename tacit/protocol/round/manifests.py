@@ -22,8 +22,8 @@ from tacit.query.query import Query
 from tacit.query.words import Sharing
 from tacit.wire import canonical_json
 
-_MANIFEST = b"tacit manifest v2"
-_MEMBERS = b"tacit members v2"
+_MANIFEST = b"tacit manifest v1"
+_MEMBERS = b"tacit members v1"
 
 
 class ManifestRefused(Conflict):
@@ -39,7 +39,7 @@ class TooFewParticipants(Conflict):
 def manifest_of(
     descriptor: RoundDescriptor,
     accepted: Sequence[Signed[AcceptedSet]],
-    salt: bytes | None = None,
+    salt: bytes,
 ) -> Manifest:
     """The one manifest that these signed sets and the salt give; every aggregator recomputes it.
 
@@ -152,9 +152,7 @@ def manifest_hash_of(
 
 
 def manifest_hash(manifest: Manifest) -> bytes:
-    """The hash of a manifest; of one of an earlier version, its digest."""
-    if manifest.salt is None:
-        return manifest.digest()
+    """The hash of a manifest."""
     return manifest_hash_of(
         manifest.round,
         manifest.descriptor_hash,

@@ -182,14 +182,12 @@ class CheckedSum:
 
     `total`: (d,) signed ring units. `anchored`: whether every identity was known from elsewhere;
     else the coordinator alone vouches for its aggregators. `unknown_operators`: aggregators of
-    which the verifier does not know who runs them. `participants_bound`: whether the aggregators
-    committed to quorum, participants and contributions as the transcript gives them.
+    which the verifier does not know who runs them.
     """
 
     total: NDArray[np.int64]
     anchored: bool
     unknown_operators: tuple[str, ...]
-    participants_bound: bool
 
 
 def check_transcript(
@@ -210,13 +208,13 @@ def check_transcript(
         raise ManifestRefused("the transcript's participants are not within the query's limits")
     if not are_contributors(query, contributions) or not enough_noise(query, contributions):
         raise ManifestRefused("the transcript's noise contributions are not those of the query")
-    manifest = transcript.manifest_hash or manifest_hash_of(
+    manifest = manifest_hash_of(
         descriptor.round,
         descriptor.digest(),
         transcript.quorum,
         transcript.participants,
         contributions,
-        transcript.members_hash or b"",
+        transcript.members_hash,
     )
     committed = {item.statement.manifest_hash for item in transcript.commitments}
     if committed and manifest not in committed:
@@ -226,4 +224,4 @@ def check_transcript(
     total = open_sum(
         descriptor, manifest, transcript.quorum, transcript.commitments, transcript.reveals
     )
-    return CheckedSum(total, trust is not None, unknown, transcript.members_hash is not None)
+    return CheckedSum(total, trust is not None, unknown)

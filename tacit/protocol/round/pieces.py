@@ -16,21 +16,17 @@ from tacit.wire import Binary, WireModel, require
 class Piece(WireModel):
     """One sealed piece of one sender for one aggregator; words inside are little-endian.
 
-    In a round of format 1 it names the epoch of the sender's key. In one of format 2 it names a
-    session, and carries its announcement until the aggregator has answered under it.
+    It names a session, and carries its announcement until the aggregator has answered under it.
     """
 
     sender: Identifier
-    key_epoch: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    session: SessionId | None = None
+    session: SessionId
     nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
     sealed: Binary
     announce: Signed[Session] | None = None
 
     @model_validator(mode="after")
     def _one_key(self) -> Piece:
-        named = (self.key_epoch is None) != (self.session is None)
-        require(named, None, "either the epoch of a key or a session")
         alone = self.announce is None or self.announce.statement.session == self.session
         require(alone, None, "the announcement is of another session")
         return self

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
 from tacit.protocol.round.descriptor import Hash, RoundDescriptor, RoundId
 from tacit.protocol.round.verdicts import Verdict
 from tacit.query.words import MAX_AGGREGATORS, Identifier
-from tacit.wire import Binary, WireModel, require
+from tacit.wire import Binary, WireModel
 
 WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
 """A whole number in decimal digits, which JSON readers take for no float."""
@@ -26,7 +26,7 @@ class Manifest(WireModel):
     """What is summed: the quorum (indices) and the intersection of its accepted sets.
 
     `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
-    a transcript could try guesses of who took part. Only manifests of an earlier version have none.
+    a transcript could try guesses of who took part.
     `parts`: in proved rounds those of hosts that are counted.
     """
 
@@ -36,26 +36,19 @@ class Manifest(WireModel):
     members: Binary
     count: Annotated[int, Field(ge=0)]
     contributions: tuple[int, ...]
-    salt: Hash | None = None
+    salt: Hash
     parts: tuple[ProvedPart, ...] | None = None
 
 
 class ManifestRequest(WireModel):
     """What the manifest follows from: every aggregator computes it. The coordinator forwards all
     signed sets, in a proved round all verdicts (and no sets, or those that were verified). It gives
-    its own manifest, or what it knows alone, the `salt`, with the manifest's hash."""
+    what it knows alone, the `salt`, with the manifest's hash."""
 
-    manifest: Manifest | None = None
-    salt: Hash | None = None
-    manifest_hash: Hash | None = None
+    salt: Hash
+    manifest_hash: Hash
     accepted: tuple[Signed[AcceptedSet], ...]
     verdicts: tuple[Signed[Verdict], ...] | None = None
-
-    @model_validator(mode="after")
-    def _one_manifest(self) -> ManifestRequest:
-        given = {self.manifest is None, self.salt is not None, self.manifest_hash is not None}
-        require(len(given) == 1, None, "either a manifest, or a salt and the manifest's hash")
-        return self
 
 
 class Commitment(WireModel):
@@ -89,23 +82,13 @@ class Transcript(WireModel):
     """What anyone needs to check a released sum. The manifest's members are for the parties: here
     is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
     participants and contributions are those that every aggregator committed to.
-
-    Format 1, of an earlier version, gives the manifest's hash instead, which binds none of these.
     """
 
-    format: Literal["tacit.transcript/1", "tacit.transcript/2"] = "tacit.transcript/2"
+    format: Literal["tacit.transcript/1"] = "tacit.transcript/1"
     descriptor: Signed[RoundDescriptor]
-    manifest_hash: Hash | None = None
-    members_hash: Hash | None = None
+    members_hash: Hash
     quorum: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
     participants: Annotated[int, Field(ge=0, lt=2**32)]
     contributions: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
     commitments: tuple[Signed[Commitment], ...]
     reveals: tuple[Reveal, ...]
-
-    @model_validator(mode="after")
-    def _one_hash(self) -> Transcript:
-        first = self.format == "tacit.transcript/1"
-        fits = (self.manifest_hash is not None, self.members_hash is not None) == (first, not first)
-        require(fits, None, "manifest_hash in format 1, members_hash in format 2")
-        return self

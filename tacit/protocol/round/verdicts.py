@@ -8,19 +8,17 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
+from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.descriptor import Hash, RoundId
 from tacit.protocol.sessions import Session, SessionId
 from tacit.query.words import MAX_AGGREGATORS, Identifier
-from tacit.wire import Binary, WireModel, require
+from tacit.wire import Binary, WireModel
 
 VERIFICATION_LABEL = "tacit verification v1"
-VERDICT_LABEL = "tacit verdict v2"
-LISTING_VERDICT_LABEL = "tacit verdict v1"
-"""Of verdicts of an earlier version, which list whom they count."""
+VERDICT_LABEL = "tacit verdict v1"
 
 
 class SealedKeyShare(WireModel):
@@ -110,8 +108,7 @@ class Verdict(WireModel):
     it counts all others.
 
     `shares_hashes`: by index. `reasons`: a bitmap over the candidates, in their order, of those
-    refused. Only verdicts of an earlier version say whom they count, too: `members`, a bitmap over
-    roster numbers, and `parts`; their signatures are for another purpose.
+    refused.
     """
 
     round: RoundId
@@ -119,17 +116,4 @@ class Verdict(WireModel):
     aggregator: Identifier
     candidates_hash: Hash
     shares_hashes: tuple[Hash, ...]
-    members: Binary | None = None
-    parts: tuple[ProvedPart, ...] | None = None
     reasons: dict[ProofReason, Binary]
-
-    @property
-    def label(self) -> str:
-        """For what purpose it is signed."""
-        return VERDICT_LABEL if self.members is None else LISTING_VERDICT_LABEL
-
-    @model_validator(mode="after")
-    def _listed_whole(self) -> Verdict:
-        together = (self.members is None) == (self.parts is None)
-        require(together, None, "members and parts go together")
-        return self

@@ -39,13 +39,12 @@ from aggregator.context import Aggregator
 from common.runtime.clock import ManualClock
 from tacit.accounting.noise_audit import NoiseAudit, rounds_to_tell
 from tacit.noise.discrete_laplace import DiscreteLaplace
-from tacit.protocol.round.transcript import ManifestRequest
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tests.aggregator.conftest import Alliance, Running
 from tests.aggregator.conftest import settings as aggregator_settings
-from tests.aggregator.double import Federation, Round, Sender, query, vector
+from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.process import Process
 
@@ -207,7 +206,7 @@ async def test_a_commitment_that_fails_counts_nothing(
         assert shown["state"] == "frozen"
         assert (await look(federation))["families"] == []
         manifest, _ = await current.commit(accepted)
-        request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+        request = manifest_request(manifest, accepted)
         again = await peer.coordinate("POST", current.path("commitment"), request)
         assert again.status_code == 200
         await peer.coordinate("POST", current.path("abort"), {"reason": "test"})

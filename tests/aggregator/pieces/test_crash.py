@@ -16,8 +16,8 @@ import pytest
 
 from tacit import sets
 from tacit.protocol.round.pieces import Piece
-from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
-from tests.aggregator.double import Federation, Round, Sender, query, vector
+from tacit.protocol.round.transcript import RevealRequest
+from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
 from tests.aggregator.process import Process
 
 HOLD_MS = 20
@@ -212,7 +212,7 @@ async def test_every_step_survives_a_kill(tmp_path: Path, database_url: str) -> 
         await again("freeze")
         accepted = await current.freeze()
         manifest, _ = await current.commit(accepted)
-        request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+        request = manifest_request(manifest, accepted)
         await again("commitment", request)
         _, commitments = await current.commit(accepted)
         await again("reveal", RevealRequest(commitments=tuple(commitments)))

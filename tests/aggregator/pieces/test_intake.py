@@ -21,19 +21,19 @@ from aggregator.pieces.intake import (
     _Part,
     _refuse_overlap,
 )
+from aggregator.pieces.pieces import open_batch
+from aggregator.pieces.sessions import session_for
 from aggregator.pieces.unsealing import (
     BatchItem,
     LonePiece,
     Words,
     open_lone,
-    open_sealed_batch,
-    read_batch,
 )
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow
 from common.store.transactions import Transaction
 from tacit import sets
-from tacit.crypto.sealing import BatchHeader, Span, epoch_name
+from tacit.crypto.sealing import BatchHeader, Span
 from tacit.errors import DomainError
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.pieces import ItemAnswer
@@ -49,7 +49,8 @@ async def opened_piece(current: Round, sender: Sender, value: int) -> LonePiece:
     context = await service.aggregator.round(current.id)
     party = await service.directory.find(sender.tokens[0])
     piece = current.piece(sender, 0, np.array([value], np.uint64))
-    return open_lone(service.aggregator, context, party, piece, None)
+    session = await session_for(service.aggregator, context, party, piece.session, piece.announce)
+    return open_lone(service.aggregator, context, party, piece, session)
 
 
 async def request(current: Round, *pieces: LonePiece) -> PiecesItem:
@@ -103,7 +104,7 @@ def test_what_is_held_is_learned_row_by_row() -> None:
 def overlap(first: int, mine: NDArray[np.bool_], *others: NDArray[np.bool_]) -> dict[str, Any]:
     """What a refusal says of a batch that meets others of its segment."""
     header = BatchHeader(
-        "h", bytes(32), 0, 1, Span(0, first, mine.size), 1, epoch_name(1), sets.pack(mine)
+        "h", bytes(32), 0, 1, Span(0, first, mine.size), 1, bytes(16), sets.pack(mine)
     )
     rows = [BatchRow(1, 0, 0, 0, first, b"", sets.pack(other)) for other in others]
     with pytest.raises(BatchOverlaps) as found:
@@ -120,7 +121,7 @@ def test_an_overlap_names_the_first_ten_thousand_numbers() -> None:
     found = overlap(0, ~some, odd, some)
     assert found["numbers"] == [number for number in range(size) if number % 2]
     assert parse_binary(found["overlap"]) == sets.pack(odd)
-    header = BatchHeader("h", bytes(32), 0, 1, Span(0, 0, size), 1, epoch_name(1), sets.pack(odd))
+    header = BatchHeader("h", bytes(32), 0, 1, Span(0, 0, size), 1, bytes(16), sets.pack(odd))
     _refuse_overlap(header, [BatchRow(1, 0, 0, 0, 0, b"", sets.pack(~odd))])
 
 
@@ -260,8 +261,8 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
     async def item(sender: Sender, sent: Words, present: NDArray[np.bool_], part: int) -> BatchItem:
         party = await service.directory.find(sender.tokens[0])
         (body,) = current.batches(sender, 0, sent, present, part)
-        batch = read_batch(context, party, body)
-        return open_sealed_batch(service.aggregator, context, party, batch, None)
+        await current.announced(sender, 0)
+        return await open_batch(service.aggregator, context, party, body)
 
     items = [
         await item(host, words, early, 0),
@@ -292,9 +293,12 @@ async def test_a_piece_before_and_after_the_freeze_in_one_transaction(pair: Fede
     shares = current.split(np.array([[1], [2]]))[0]
 
     async def item(sender: Sender, words: Words) -> PiecesItem:
-        party = await service.directory.find(sender.tokens[0])
         piece = current.piece(sender, 0, words)
-        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece, None),))
+        party = await service.directory.find(sender.tokens[0])
+        session = await session_for(
+            service.aggregator, context, party, piece.session, piece.announce
+        )
+        return PiecesItem(context, (open_lone(service.aggregator, context, party, piece, session),))
 
     first, late = await item(one, shares[0]), await item(other, shares[1])
 

@@ -60,7 +60,7 @@ async def test_a_key_is_fetched_by_its_hash(alliance: Alliance) -> None:
 
 async def test_a_rounds_key_is_made_once_and_of_it_alone(alliance: Alliance) -> None:
     async with alliance(1) as federation:
-        federation.sessions = federation.round_keys = True
+        federation.round_keys = True
         peer, round_id = federation.peers[0], str(uuid4())
         asked = {"round": round_id}
         assert (await peer.client.post("/v1/seal-keys", json=asked)).status_code == 401
@@ -83,7 +83,7 @@ async def test_a_rounds_key_is_made_once_and_of_it_alone(alliance: Alliance) -> 
 
 async def test_64_keys_wait_for_their_rounds(alliance: Alliance) -> None:
     async with alliance(1) as federation:
-        federation.sessions = federation.round_keys = True
+        federation.round_keys = True
         await federation.lone(2)
         opened = await federation.open(query())
         peer = federation.peers[0]
@@ -125,7 +125,6 @@ async def test_a_round_whose_aggregators_seal_to_each_other_needs_their_keys(
     alliance: Alliance, sharing: str
 ) -> None:
     async with alliance(3) as federation:
-        federation.sessions = True
         await federation.lone(2)
         asked = query(
             aggregators=3,

@@ -24,15 +24,13 @@ SHARINGS = [
 
 
 @pytest.mark.parametrize(("count", "sharing", "seeds"), SHARINGS)
-@pytest.mark.parametrize("sessions", [True, False], ids=["format 2", "format 1"])
 async def test_sums_of_seeds_are_those_of_words(
-    alliance: Alliance, count: int, sharing: dict[str, Any], seeds: int, sessions: bool
+    alliance: Alliance, count: int, sharing: dict[str, Any], seeds: int
 ) -> None:
     async with alliance(count) as federation:
-        federation.sessions = sessions
         host, (lone, late) = await federation.host("gateway", 70), await federation.lone(2)
         current = await federation.open(vector(LONG, aggregators=count, **sharing))
-        due = [sessions and index < seeds for index in range(count)]
+        due = [index < seeds for index in range(count)]
         assert [current.form.seeded(index, hosted=False) for index in range(count)] == due
         assert [current.form.seeded(index, hosted=True) for index in range(count)] == due
         values = np.random.default_rng(1).integers(-9, 9, (72, LONG))
@@ -55,7 +53,6 @@ async def test_sums_of_seeds_are_those_of_words(
 async def test_words_for_a_seed_and_a_seed_for_words(alliance: Alliance) -> None:
     """Whoever leaves the rule gets a refusal, and nothing is stored."""
     async with alliance(2) as federation:
-        federation.sessions = True
         host, (lone,) = await federation.host("gateway", 70), await federation.lone(1)
         assert (lone.kind, host.kind) == (PartyKind.CURATOR, PartyKind.HOST)
         long = await federation.open(vector(LONG, aggregators=2))

@@ -10,8 +10,8 @@ from sqlalchemy import text
 
 from aggregator.context import Aggregator
 from tacit.crypto.signing import Identity, Signed, fingerprint
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
+from tacit.protocol.sessions import SEAL_KEY_LABEL
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import DEPLOYMENT, Federation, Peer, query
@@ -39,9 +39,9 @@ def invented(like: AggregatorEntry, **changes: Any) -> AggregatorEntry:
     """An aggregator that exists nowhere: the coordinator holds all of its keys."""
     identity = Identity.generate()
     named = changes.get("id", like.id)
-    statement = like.epoch_key.statement.model_copy(update={"party": named})
-    key: Signed[EpochKey] = identity.sign(EPOCH_KEY_LABEL, statement)
-    own = {"identity_key": identity.public_key, "epoch_key": key}
+    statement = like.seal.model_copy(update={"party": named})
+    key = identity.sign(SEAL_KEY_LABEL, statement)
+    own = {"identity_key": identity.public_key, "seal_key": key}
     return like.model_copy(update={**own, **changes})
 
 

@@ -23,7 +23,7 @@ from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.randomness import SeededRandom
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import SALT, Federation, Round, query
+from tests.aggregator.double import SALT, Federation, Round, manifest_request, query
 from tests.aggregator.rounds.test_opening import EXACT, NOISY, SHAMIR, aggregator_of
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -40,7 +40,7 @@ async def delivered(federation: Federation, count: int = 3, **asked: Any) -> Rou
 async def commit(current: Round, accepted: list[Signed[AcceptedSet]], index: int = 0) -> Any:
     """An aggregator's answer to the manifest of these sets."""
     manifest = manifest_of(current.descriptor, accepted, SALT)
-    request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+    request = manifest_request(manifest, accepted)
     peer = current.federation.peers[index]
     return await peer.coordinate("POST", current.path("commitment"), request)
 
@@ -61,7 +61,7 @@ async def test_every_step_repeats_its_bytes_and_the_sum_is_exact(alliance: Allia
             contributions=(),
             salt=SALT,
         )
-        request = ManifestRequest(manifest=made_up, accepted=())
+        request = manifest_request(made_up, ())
         answer = await pair.peers[0].coordinate("POST", current.path("commitment"), request)
         refused(answer, 409, "round_not_frozen")
         accepted = await current.freeze()
@@ -78,7 +78,7 @@ async def test_every_step_repeats_its_bytes_and_the_sum_is_exact(alliance: Allia
             )
             refused(answer, 409, "commitment_refused")
         again = own.statement.model_copy(update={"hash": bytes(32)})
-        signed = aggregator_of(pair).keyring.identity.sign("tacit commitment v1", again)
+        signed = aggregator_of(pair).identities.current.sign("tacit commitment v1", again)
         answer = await pair.peers[0].coordinate(
             "POST", current.path("reveal"), RevealRequest(commitments=(signed, other))
         )
@@ -99,14 +99,12 @@ async def test_a_manifest_is_the_one_of_the_sets_that_were_signed(alliance: Alli
         accepted = await current.freeze()
         honest = manifest_of(current.descriptor, accepted, SALT)
         peer, path = pair.peers[0], current.path("commitment")
-        for changed in ({"members": b"\x03", "count": 2}, {"salt": None}, {"count": 4}):
-            request = ManifestRequest(
-                manifest=honest.model_copy(update=changed), accepted=tuple(accepted)
-            )
+        for changed in ({"members": b"\x03", "count": 2}, {"count": 4}):
+            request = manifest_request(honest.model_copy(update=changed), accepted)
             refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
         # Another set under this aggregator's own signature, which it has not kept as its answer.
         smaller = accepted[0].statement.model_copy(update={"members": b"\x03"})
-        forged = aggregator_of(pair).keyring.identity.sign(ACCEPTED_LABEL, smaller)
+        forged = aggregator_of(pair).identities.current.sign(ACCEPTED_LABEL, smaller)
         refused(await commit(current, [forged, accepted[1]]), 409, "manifest_refused")
         assert (await commit(current, accepted)).status_code == 200
 
@@ -138,7 +136,6 @@ async def test_a_manifest_is_asked_for_by_its_salt_and_hash_too(alliance: Allian
             body = json.dumps({**neither, "accepted": sets}).encode()
             answer = await peer.ask("POST", path, body, peer.coordinator_token)
             refused(answer, 422, "bad_parameter")
-            assert "either a manifest" in answer.text
 
 
 async def test_of_two_quorums_one_is_committed_to_and_only_the_own(alliance: Alliance) -> None:

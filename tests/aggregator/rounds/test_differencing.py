@@ -14,11 +14,10 @@ from aggregator.rounds import state_machine
 from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.protocol.round.manifests import manifest_of
-from tacit.protocol.round.transcript import ManifestRequest
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import SALT, Federation, Round, Sender, query
+from tests.aggregator.double import SALT, Federation, Round, Sender, manifest_request, query
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -59,7 +58,7 @@ async def commitment(opened: Round) -> Any:
     """The first aggregator's answer to the manifest."""
     accepted = await opened.freeze()
     manifest = manifest_of(opened.descriptor, accepted, SALT)
-    request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+    request = manifest_request(manifest, accepted)
     return await opened.federation.peers[0].coordinate("POST", opened.path("commitment"), request)
 
 
@@ -200,7 +199,10 @@ async def test_no_piece_from_outside_the_group(pair: Federation) -> None:
     assert state.json()["accepted"] == 0
     await opened.contribute(inside, np.array([[7]]))
     chosen = np.array([False, True, True, True, False, False])
-    for index, share in enumerate(opened.split(np.array([[1]] * 6))):
+    for index, share in enumerate(opened.split(np.array([[1]] * 3), hosted=True)):
+        if share.dtype == np.uint64:  # words, which have a row for each of the host's curators
+            chosen_words, share = share, np.zeros((6, 1), np.uint64)
+            share[chosen] = chosen_words
         for body in opened.batches(host, index, share, chosen):
             assert (await opened.send_batch(host, index, body)).status_code == 201
     total, manifest = await opened.release()

@@ -43,14 +43,12 @@ async def committed(peer: Peer) -> None:
     assert answer.status_code == 200, answer.text
 
 
-@pytest.mark.parametrize("sessions", [False, True])
 async def test_a_round_that_runs_ends_with_its_own_identity(
-    alliance: Alliance, database_url: str, sessions: bool
+    alliance: Alliance, database_url: str
 ) -> None:
     """Its pieces, which come after the rotation, are opened, and its sum is signed by the old key;
-    the next round's by the new one. In both formats."""
+    the next round's by the new one."""
     async with alliance(1, database_url) as federation:
-        federation.sessions = sessions
         [peer] = federation.peers
         senders = await federation.lone(2)
         refused(await peer.client.get(CHAIN), 404, "no_identity_document")
@@ -91,7 +89,6 @@ async def test_what_is_no_successor_is_refused(alliance: Alliance) -> None:
 async def test_a_compromised_identity_opens_no_round(alliance: Alliance) -> None:
     """The thief signs a seal key and a descriptor's entry with the old key: refused."""
     async with alliance(1) as federation:
-        federation.sessions = True
         [peer] = federation.peers
         await federation.lone(2)
         await committed(peer)
@@ -113,7 +110,6 @@ async def test_a_rotation_that_is_killed_is_finished_by_the_same_command(
     process = Process(tmp_path, variant=f"dies-identity-{step}")
     try:
         federation = await Federation(await process.start()).pair()
-        federation.sessions = True
         [peer] = federation.peers
         await federation.lone(2)
         await committed(peer)

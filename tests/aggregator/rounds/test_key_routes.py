@@ -37,7 +37,6 @@ async def test_the_old_key_opens_no_new_round_and_ends_its_own(
     alliance: Alliance, database_url: str
 ) -> None:
     async with alliance(1, database_url) as federation:
-        federation.sessions = True
         [peer] = federation.peers
         senders = await federation.lone(2)
         old: SealKeyStatement = await current(federation)
@@ -60,7 +59,6 @@ async def test_destroyed_at_once_the_rounds_that_name_it_abort(
     alliance: Alliance, database_url: str
 ) -> None:
     async with alliance(1, database_url) as federation:
-        federation.sessions = True
         [peer] = federation.peers
         senders = await federation.lone(2)
         running = await federation.open(query())
@@ -106,7 +104,6 @@ async def test_a_destruction_by_command_that_is_killed_is_finished(
     process = Process(tmp_path, variant=f"dies-{step}", sweep_s=0.2)
     try:
         federation = await Federation(await process.start()).pair()
-        federation.sessions = True
         await federation.lone(2)
         [peer] = federation.peers
         running = await federation.open(query())

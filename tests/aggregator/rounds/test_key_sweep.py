@@ -75,18 +75,15 @@ async def test_a_round_of_lone_curators_and_hosts_is_summed(
     async with alliance(2, database_url) as federation:
         await federation.lone(3)
         await federation.host("gateway", 70)
-        beside = await contributed(federation)  # of format 1, opened before
-        federation.sessions, federation.round_keys = True, round_keys
+        federation.round_keys = round_keys
         current = await contributed(federation)
-        assert current.descriptor.sessions and not beside.descriptor.sessions
         assert (await current.release())[0].tolist() == [73]
-        assert (await beside.release())[0].tolist() == [73]
 
 
 @pytest.mark.parametrize("round_keys", [False, True])
 async def test_noise_is_shared_under_sessions(alliance: Alliance, round_keys: bool) -> None:
     async with alliance(3) as federation:
-        federation.sessions, federation.round_keys = True, round_keys
+        federation.round_keys = round_keys
         lone = await federation.lone(3)
         current = await federation.open(query(**SHAMIR))
         for sender in lone:
@@ -101,7 +98,7 @@ async def test_a_proved_round_is_verified_under_sessions(
     alliance: Alliance, round_keys: bool
 ) -> None:
     async with alliance(2) as federation:
-        federation.sessions, federation.round_keys = True, round_keys
+        federation.round_keys = round_keys
         lone = await federation.lone(3)
         host = await federation.host("gateway", 70)
         current = await keyed(federation, proved(aggregators=2))
@@ -120,7 +117,7 @@ async def test_a_rounds_key_dies_with_the_round(
     alliance: Alliance, tmp_path: Path, end: str
 ) -> None:
     async with alliance(2) as federation:
-        federation.sessions = federation.round_keys = True
+        federation.round_keys = True
         (sender, _) = await federation.lone(2)
         current = await federation.open(ASKED)
         piece = current.piece(sender, 0, np.array([5], np.uint64))
@@ -162,7 +159,6 @@ async def test_a_periods_key_dies_after_its_grace_when_no_live_round_names_it(
     alliance: Alliance, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with alliance(2) as federation:
-        federation.sessions = True
         await federation.lone(2)
         current = await contributed(federation)
         clock.advance(timedelta(seconds=HOUR + 600))
@@ -185,7 +181,6 @@ async def test_no_deadline_keeps_a_periods_key(
 ) -> None:
     """A hostile coordinator opens a round with the furthest deadline under every key."""
     async with alliance(2) as federation:
-        federation.sessions = True
         await federation.lone(2)
         furthest = clock.now() + timedelta(hours=1 + 3) - timedelta(seconds=1)
         refusal = await federation.descriptor(ASKED, deadline=furthest + timedelta(seconds=1))
@@ -211,7 +206,7 @@ async def test_a_long_round_has_a_key_of_its_own(
     alliance: Alliance, clock: ManualClock, tmp_path: Path
 ) -> None:
     async with alliance(2) as federation:
-        federation.sessions = federation.round_keys = True
+        federation.round_keys = True
         await federation.lone(2)
         current = await contributed(federation, deadline=clock.now() + timedelta(days=30))
         clock.advance(timedelta(seconds=30 * 86_400))
@@ -227,7 +222,6 @@ async def test_a_key_is_good_for_new_rounds_until_its_grace_is_over(
     alliance: Alliance, clock: ManualClock
 ) -> None:
     async with alliance(1) as federation:
-        federation.sessions = True
         await federation.lone(2)
         far = clock.now() + timedelta(hours=2)
         early, late = [await federation.descriptor(query(), deadline=far) for _ in range(2)]
@@ -242,7 +236,6 @@ async def test_a_key_is_good_for_new_rounds_until_its_grace_is_over(
 async def test_rounds_whose_wrapping_file_is_lost_end(alliance: Alliance, tmp_path: Path) -> None:
     """As after the end of a machine that had the directory in memory."""
     async with alliance(2) as federation:
-        federation.sessions = True
         (sender, _) = await federation.lone(2)
         current = await contributed(federation)
         keys = settings(0, tmp_path).data_dir / "keys"
@@ -294,7 +287,6 @@ async def test_a_file_without_a_row_is_removed(alliance: Alliance, tmp_path: Pat
 @pytest.mark.parametrize("frozen", [False, True])
 async def test_only_never_frozen_earns_a_credit(alliance: Alliance, frozen: bool) -> None:
     async with alliance(2) as federation:
-        federation.sessions = True
         await federation.lone(2)
         current = await contributed(federation)
         if frozen:

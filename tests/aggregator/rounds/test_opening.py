@@ -12,12 +12,13 @@ import pytest
 
 from aggregator.context import Aggregator
 from aggregator.errors import PolicyRefused
+from aggregator.pieces.peer_seals import public_keys
 from aggregator.rounds import opening
 from common.runtime.clock import ManualClock
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round.agreement import DescriptorRefused
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.pieces import Contribution
+from tacit.protocol.sessions import SEAL_KEY_LABEL
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, query, vector
 from tests.aggregator.pieces.test_pieces import problem
@@ -138,7 +139,8 @@ async def test_the_entry_of_an_aggregator_is_its_own(alliance: Alliance) -> None
         await pair.lone(1)
         plain = (await pair.descriptor(query(**EXACT))).statement
         first, second = plain.aggregators
-        assert await opening._own_entry(aggregator, plain) == await aggregator.keyring.current()
+        own = await opening._own_entry(aggregator, plain)
+        assert own == await aggregator.seal_keyring.of(first.seal.number)
 
         async def reason(entry: AggregatorEntry) -> str:
             changed = plain.model_copy(update={"aggregators": (entry, second)})
@@ -146,36 +148,35 @@ async def test_the_entry_of_an_aggregator_is_its_own(alliance: Alliance) -> None
                 await opening._own_entry(aggregator, changed)
             return str(found.value.detail)
 
-        def epoch_key(**changes: Any) -> AggregatorEntry:
-            statement = first.epoch.model_copy(update=changes)
-            signed = aggregator.keyring.identity.sign(EPOCH_KEY_LABEL, statement)
-            return first.model_copy(update={"epoch_key": signed})
+        def seal_key(**changes: Any) -> AggregatorEntry:
+            statement = first.seal.model_copy(update=changes)
+            signed = aggregator.identities.current.sign(SEAL_KEY_LABEL, statement)
+            return first.model_copy(update={"seal_key": signed})
 
         not_its_own = "the entry of this aggregator is not its own"
         assert await reason(first.model_copy(update={"id": "x"})) == (
             "this aggregator is not one of the round"
         )
         assert await reason(first.model_copy(update={"operator": "x"})) == not_its_own
-        theirs = {"identity_key": other.keyring.identity.public_key}
+        theirs = {"identity_key": other.identities.current.public_key}
         assert await reason(first.model_copy(update=theirs)) == not_its_own
-        assert await reason(epoch_key(public_key=bytes(32))) == (
-            "the epoch key of this aggregator is not its own"
+        assert await reason(seal_key(public_key_hash=bytes(32))) == (
+            "the seal key of this aggregator is not its own"
         )
-        assert await reason(epoch_key(epoch=3)) == "the epoch key of this aggregator is not in use"
+        assert await reason(seal_key(number=3)) == "the seal key of this aggregator is not in use"
 
 
-async def test_an_epoch_key_is_good_until_its_grace_is_over(
+async def test_a_seal_key_is_good_until_its_grace_is_over(
     alliance: Alliance, clock: ManualClock
 ) -> None:
-    async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
+    async with alliance(1, seal_key_s=3600, seal_key_grace_s=60) as federation:
         aggregator = aggregator_of(federation)
         plain = (await federation.descriptor(query(), roster_size=1)).statement
-        epoch = plain.aggregators[0].epoch.epoch
-        ends = (epoch + 1) * 3600 + 60
-        clock.advance(timedelta(seconds=ends - 1 - clock.now().timestamp()))
-        assert (await opening._own_entry(aggregator, plain)).epoch == epoch
+        seal = plain.aggregators[0].seal
+        clock.advance(seal.until + timedelta(seconds=59) - clock.now())
+        assert (await opening._own_entry(aggregator, plain)).signed.statement == seal
         clock.advance(timedelta(seconds=1))
-        with pytest.raises(DescriptorRefused, match="has expired"):
+        with pytest.raises(DescriptorRefused, match="expired"):
             await opening._own_entry(aggregator, plain)
 
 
@@ -190,7 +191,8 @@ async def test_a_round_is_new_once(alliance: Alliance) -> None:
             assert new
             assert ("contribution" in json.loads(first)) == (asked is SHAMIR)
             assert await opening.open_round(aggregator, signed) == (first, False)
-            digest, own = signed.statement.digest(), await aggregator.keyring.current()
+            digest = signed.statement.digest()
+            own = await opening._own_entry(aggregator, signed.statement)
             again = await opening._open(aggregator, signed, digest, own)
             assert again == (first, False)
             other = await federation.descriptor(
@@ -217,8 +219,9 @@ async def relay(current: Round, index: int, *relayed: tuple[str, Any]) -> Any:
 async def drawn(federation: Federation, current: Round, index: int) -> Contribution:
     """Another draw of an aggregator's noise, shared and sealed for the round."""
     aggregator, descriptor = aggregator_of(federation, index), current.descriptor
-    own = await aggregator.keyring.current()
-    return opening._share_noise(aggregator, descriptor, descriptor.digest(), own, {})
+    own = await aggregator.seal_keyring.of(descriptor.aggregators[index].seal.number)
+    public = await public_keys(aggregator, descriptor)
+    return opening._share_noise(aggregator, descriptor, descriptor.digest(), own, public)
 
 
 async def test_only_another_aggregators_own_share_is_taken(alliance: Alliance) -> None:
@@ -234,9 +237,9 @@ async def test_only_another_aggregators_own_share_is_taken(alliance: Alliance) -
             "not of the round": ("stranger", good),
             "its own": ("aggregator-1", own.pieces[1]),
             "under another name": ("aggregator-2", good),
-            "of another epoch": (
+            "of another session": (
                 "aggregator-0",
-                good.model_copy(update={"key_epoch": good.key_epoch + 1}),
+                good.model_copy(update={"session": bytes(16), "announce": None}),
             ),
         }
         for relayed in bad.values():
@@ -289,19 +292,3 @@ async def test_a_share_is_held_once_and_known_after_the_sum(alliance: Alliance) 
         manifest, commitments = await current.commit(accepted)
         await current.reveal(manifest, commitments)
         await after()  # its sealed bytes are destroyed: the nonces are known
-
-
-async def test_no_noise_is_sealed_for_a_key_that_hides_nothing(alliance: Alliance) -> None:
-    async with alliance(3) as federation:
-        await federation.lone(1)
-        plain = (await federation.descriptor(query(**SHAMIR))).statement
-        weak = EpochKey(party="aggregator-2", epoch=1, public_key=bytes(32))
-        signed = aggregator_of(federation, 2).keyring.identity.sign(EPOCH_KEY_LABEL, weak)
-        entries = (
-            *plain.aggregators[:2],
-            plain.aggregators[2].model_copy(update={"epoch_key": signed}),
-        )
-        descriptor = await federation.descriptor(query(**SHAMIR), aggregators=entries)
-        answer = await federation.peers[0].coordinate("POST", "/v1/rounds", descriptor)
-        refused(answer, 422, "descriptor_refused")
-        assert answer.json()["detail"].startswith("aggregator-2: ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from aggregator.rounds import state_machine
+from aggregator.rounds import key_sweep, state_machine
 from aggregator.rounds.state_machine import Awaited
 from common.runtime.clock import ManualClock
 from tacit import sets
@@ -19,7 +19,7 @@ from tacit.crypto.signing import Signed, verify
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
 from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Round, parts_of, query
 from tests.aggregator.rounds.test_state_machine import refused
@@ -92,7 +92,8 @@ async def test_an_abort_says_whether_the_round_was_frozen_and_stays(alliance: Al
             path, peer = current.path("abort"), federation.peers[0]
             first = await peer.coordinate("POST", path, {"reason": "test"})
             statement = await aborted(current, first.content)
-            assert (statement.frozen, statement.reason) == (frozen, "test")
+            assert statement.reason == "test"
+            assert statement.frozen is (Frozen.YES if frozen else Frozen.NEVER)
             again = await peer.coordinate("POST", path, {"reason": "another"})
             assert again.content == first.content
             answer = await peer.coordinate("POST", current.path("freeze"))
@@ -122,7 +123,7 @@ async def test_a_restored_store_vouches_for_no_round(alliance: Alliance) -> None
                 "POST", current.path("abort"), {"reason": "again"}
             )
             statement = await aborted(current, answer.content)
-            assert (statement.frozen, statement.reason) == (True, "restored")
+            assert (statement.frozen, statement.reason) == (Frozen.MAYBE, "restored")
         shown = await federation.peers[0].coordinate("GET", opened[2].path())
         assert shown.json()["state"] == "released"
 
@@ -235,7 +236,7 @@ async def test_the_sweep_keeps_grants_that_may_still_be_used(alliance: Alliance)
 async def test_rounds_are_forgotten_with_the_keys_that_opened_their_pieces(
     alliance: Alliance, clock: ManualClock
 ) -> None:
-    async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
+    async with alliance(1, seal_key_s=3600, seal_key_grace_s=60) as federation:
         (sender,) = await federation.lone(1)
         service = parts_of(federation)
         current = await federation.open(query())
@@ -248,5 +249,6 @@ async def test_rounds_are_forgotten_with_the_keys_that_opened_their_pieces(
         clock.advance(timedelta(seconds=7300))
         with capture_logs() as logs:
             await state_machine.sweep(service.aggregator, service.intake)
+            await key_sweep.sweep(service.aggregator, service.intake)
         assert (await service.aggregator.round(current.id)).own_key is None
         assert [entry for entry in logs if entry["event"] == "log_not_emptied"] == []

@@ -21,17 +21,16 @@ from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Identity, Signed, verify
 from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen
 from tacit.protocol.round.manifests import manifest_of
 from tacit.protocol.round.transcript import (
     COMMITMENT_LABEL,
     Commitment,
     Manifest,
-    ManifestRequest,
     RevealRequest,
 )
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import SALT, Federation, Round, Sender, query
+from tests.aggregator.double import SALT, Federation, Round, Sender, manifest_request, query
 from tests.aggregator.pieces.test_pieces import problem
 
 EXACT = {"aggregators": 2, "mechanism": "exact"}
@@ -66,7 +65,7 @@ async def test_each_transition_repeats_its_bytes(pair: Federation) -> None:
     await twice(current.path("freeze"))
     accepted = await current.freeze()
     manifest = manifest_of(current.descriptor, accepted, SALT)
-    request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+    request = manifest_request(manifest, accepted)
     await twice(current.path("commitment"), request)
     _, commitments = await current.commit(accepted)
     await twice(current.path("reveal"), RevealRequest(commitments=tuple(commitments)))
@@ -123,7 +122,7 @@ async def test_never_a_second_manifest(alliance: Alliance) -> None:
         other = tuple(accepted[2:])
         manifest = manifest_of(current.descriptor, other, SALT)
         answer = await federation.peers[2].coordinate(
-            "POST", current.path("commitment"), ManifestRequest(manifest=manifest, accepted=other)
+            "POST", current.path("commitment"), manifest_request(manifest, other)
         )
         refused(answer, 409, "manifest_refused")
 
@@ -134,14 +133,14 @@ async def test_a_manifest_is_recomputed(pair: Federation) -> None:
     accepted = await current.freeze()
     honest = manifest_of(current.descriptor, accepted, SALT)
     smaller = honest.model_copy(update={"members": b"\x03", "count": 2})
-    request = ManifestRequest(manifest=smaller, accepted=tuple(accepted))
+    request = manifest_request(smaller, accepted)
     refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
-    alone = ManifestRequest(manifest=honest, accepted=(accepted[0],))
+    alone = manifest_request(honest, (accepted[0],))
     refused(await peer.coordinate("POST", path, alone), 409, "manifest_refused")
     forged = accepted[0].model_copy(
         update={"statement": accepted[0].statement.model_copy(update={"members": b"\x06"})}
     )
-    request = ManifestRequest(manifest=honest, accepted=(forged, accepted[1]))
+    request = manifest_request(honest, (forged, accepted[1]))
     refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
     await current.release()
 
@@ -158,7 +157,7 @@ async def test_too_few_participants(pair: Federation) -> None:
         contributions=(),
         salt=SALT,
     )
-    request = ManifestRequest(manifest=made_up, accepted=tuple(accepted))
+    request = manifest_request(made_up, accepted)
     answer = await pair.peers[0].coordinate("POST", current.path("commitment"), request)
     refused(answer, 409, "too_few_participants")
 
@@ -196,7 +195,7 @@ async def test_steps_out_of_order(pair: Federation) -> None:
         contributions=(),
         salt=SALT,
     )
-    request = ManifestRequest(manifest=manifest, accepted=())
+    request = manifest_request(manifest, ())
     answer = await peer.coordinate("POST", current.path("commitment"), request)
     refused(answer, 409, "round_not_frozen")
 
@@ -215,12 +214,14 @@ async def test_an_abort_is_final(pair: Federation, when: str) -> None:
     again = await peer.coordinate("POST", current.path("abort"), {"reason": "another"})
     assert first.content == again.content
     statement = Signed[AbortStatement].model_validate_json(first.content)
-    assert verify(ABORT_LABEL, statement, peer.identity_key).frozen is (when != "open")
+    assert verify(ABORT_LABEL, statement, peer.identity_key).frozen is (
+        Frozen.NEVER if when == "open" else Frozen.YES
+    )
     state = (await peer.coordinate("GET", current.path())).json()
     assert (state["state"], state["reason"]) == ("aborted", "test")
     if when != "open":
         manifest = manifest_of(current.descriptor, accepted, SALT)
-        request = ManifestRequest(manifest=manifest, accepted=tuple(accepted))
+        request = manifest_request(manifest, accepted)
         answer = await peer.coordinate("POST", current.path("commitment"), request)
         refused(answer, 410, "round_closed")
     else:
@@ -297,6 +298,7 @@ async def test_own_policy(
     alliance: Alliance, asked: dict[str, Any], changes: dict[str, Any], name: str
 ) -> None:
     async with alliance(2, allow_paper=False, policy_max_curators=1_000_000) as pair:
+        pair.round_keys = True  # which leave the deadline to the policy
         await pair.lone(1)
         if "deadline" in changes:
             seconds = changes["deadline"]
@@ -374,46 +376,6 @@ def _list(items: list[dict[str, Any]]) -> bytes:
 def _files(folder: Path) -> bytes:
     """Everything on the disk."""
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
-
-
-async def test_epoch_keys_rotate_and_are_destroyed(
-    alliance: Alliance, clock: ManualClock, tmp_path: Path
-) -> None:
-    async with alliance(1, epoch_s=3600, epoch_grace_s=60) as federation:
-        peer = federation.peers[0]
-        aggregator, intake = peer.part(Aggregator), peer.part(Intake)
-        lone = await federation.lone(2)
-        before = (await peer.client.get("/v1/keys/current")).json()
-        current = await federation.open(query(deadline_s=7200))
-        for sender in lone:
-            await current.contribute(sender, np.array([[4]]))
-        clock.advance(timedelta(seconds=3700))
-        after = (await peer.client.get("/v1/keys/current")).json()
-        assert after["statement"]["epoch"] == before["statement"]["epoch"] + 1
-
-        async def private_keys() -> list[int]:
-            async with aggregator.database.reading() as transaction:
-                found = await transaction.execute(
-                    text("SELECT epoch FROM epoch_key WHERE private_key IS NOT NULL ORDER BY epoch")
-                )
-                return [row[0] for row in found]
-
-        old = await aggregator.keyring.of(before["statement"]["epoch"])
-        secret = old.private_key.private_bytes_raw()
-        assert secret in _files(tmp_path)
-        await state_machine.sweep(aggregator, intake)
-        assert len(await private_keys()) == 2  # the round still needs the old one
-        total, _ = await current.release()
-        assert total.tolist() == [8]
-        await state_machine.sweep(aggregator, intake)
-        assert await private_keys() == [after["statement"]["epoch"]]
-        assert secret not in _files(tmp_path)
-        piece = current.piece(lone[0], 0, np.array([4], np.uint64))
-        assert (await current.send(lone[0], 0, piece)).status_code == 410
-        entry = current.descriptor.aggregators[0]
-        stale = await federation.descriptor(query(), aggregators=(entry,))
-        answer = await peer.coordinate("POST", "/v1/rounds", stale)
-        refused(answer, 422, "descriptor_refused")
 
 
 async def test_abandoned_rounds_are_aborted_and_old_ones_forgotten(

@@ -12,10 +12,10 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
 from tacit.protocol.round.manifests import manifest_hash, manifest_of
 from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.transcript import Commitment, ManifestRequest, Reveal, RevealRequest
+from tacit.protocol.round.transcript import Commitment, Reveal, RevealRequest
 from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName, Steps
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import SALT, Federation, Peer, Round, query
+from tests.aggregator.double import SALT, Federation, Peer, Round, manifest_request, query
 
 NOBODY = "019a0c2e-8f00-7000-8000-000000000001"
 
@@ -66,7 +66,7 @@ async def test_many_rounds_from_opening_to_sum(alliance: Alliance) -> None:
             await asked(
                 peer,
                 *(
-                    step(StepName.COMMIT, each, ManifestRequest(manifest=one, accepted=tuple(own)))
+                    step(StepName.COMMIT, each, manifest_request(one, own))
                     for each, one, own in zip(rounds, manifests, accepted, strict=True)
                 ),
             )

@@ -23,7 +23,7 @@ from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
 from tacit.protocol.round.verdicts import ProofReason, VerdictRequest, VerificationRequest, Verified
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance, Running, settings
-from tests.aggregator.double import Federation, Sender, query
+from tests.aggregator.double import Federation, Sender, manifest_request, query
 from tests.aggregator.process import Process
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
@@ -86,25 +86,23 @@ async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation
     shown = (await peer.coordinate("GET", current.path())).json()
     assert shown["state"] == RoundState.VERIFIED
     verdicts = await current.decide(verifications)
-    manifest = current.request(accepted, verdicts)
-    bare = manifest.model_copy(update={"accepted": ()})  # the candidates are fixed
+    asked = current.request(accepted, verdicts)
+    bare = asked.model_copy(update={"accepted": ()})  # the candidates are fixed
     fewer = bare.model_copy(update={"verdicts": tuple(verdicts[:1])})
     refused(await step("commitment", fewer), 409, "manifest_refused")
-    other = {"members": b"\1", "count": 1}
-    wrong = manifest.manifest.model_copy(update=other)
-    refused(
-        await step("commitment", bare.model_copy(update={"manifest": wrong})),
-        409,
-        "manifest_refused",
+    manifest = current.manifest(accepted, verdicts)
+    wrong = manifest_request(
+        manifest.model_copy(update={"members": b"\1", "count": 1}), (), verdicts
     )
-    few = manifest.model_copy(update={"accepted": manifest.accepted[:1]})
+    refused(await step("commitment", wrong), 409, "manifest_refused")
+    few = asked.model_copy(update={"accepted": asked.accepted[:1]})
     refused(await step("commitment", few), 409, "manifest_refused")
     committed = await step("commitment", bare)
     assert committed.status_code == 200, committed.text
-    assert (await step("commitment", manifest)).content == committed.content
+    assert (await step("commitment", asked)).content == committed.content
     assert (await step("verification", sets)).content == first.content
     assert (await step("verdict", request)).content == decided.content
-    commitments = await current.commit_to(manifest)
+    commitments = await current.commit_to(asked)
     revealed = await step("reveal", RevealRequest(commitments=tuple(commitments)))
     assert revealed.status_code == 200
 
@@ -287,7 +285,7 @@ async def test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed
         await second.prove(sender, np.array([1]), corrupt if sender is lone[0] else None)
     accepted, verdicts = await second.verdicts()
     request = second.request(accepted, verdicts)
-    assert request.manifest.count == 3
+    assert second.manifest(accepted, verdicts).count == 3
     for peer in pair.peers:
         answer = await peer.coordinate("POST", second.path("commitment"), request)
         refused(answer, 409, "difference_refused")

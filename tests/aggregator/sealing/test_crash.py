@@ -64,7 +64,7 @@ async def test_a_destruction_that_is_killed_is_finished(tmp_path: Path, step: st
     process = Process(tmp_path, variant=f"dies-{step}", sweep_s=0.2)
     try:
         federation = await Federation(await process.start()).pair()
-        federation.sessions = federation.round_keys = True
+        federation.round_keys = True
         lone = await federation.lone(2)
         current = await opened(federation)
         entry = current.descriptor.aggregators[0]
@@ -123,7 +123,6 @@ async def test_a_key_whose_making_was_killed_does_not_stand_in_the_way(
         await process.died()
         process.variant = "sound"
         federation.peers[0].client = await process.start()
-        federation.sessions = True
         await federation.lone(2)
         current = await opened(federation)
         assert current.descriptor.aggregators[0].seal.number == 1
@@ -139,7 +138,6 @@ async def test_sessions_that_were_acknowledged_outlive_a_kill(tmp_path: Path) ->
     process = Process(tmp_path)
     try:
         federation = await Federation(await process.start()).pair()
-        federation.sessions = True
         lone = await federation.lone(2)
         host = await federation.host("gateway", 70)
         current = await federation.open(ASKED)

@@ -75,7 +75,9 @@ async def rotate(database: Database, asked: Replacement) -> OwnIdentity:
         return await replace(transaction, TABLE, "demo", asked, NOW)
 
 
-async def test_the_key_of_format_1_stays_and_others_can_follow_it(database: Database) -> None:
+async def test_the_first_key_stays_with_its_document_and_others_can_follow_it(
+    database: Database,
+) -> None:
     [first] = await held(database)
     assert (first.serial, first.document, chain_of((first,))) == (0, None, None)
     pin = Pin(fingerprint=first.signer.fingerprint)

@@ -29,9 +29,8 @@ from common.web.grants import (
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
-    EPOCH_KEY_LABEL,
+    RENEWAL_LABEL,
     Enrolment,
-    EpochKey,
     GrantRequest,
     PartyKind,
     grant_hash,
@@ -146,9 +145,8 @@ async def test_as_many_bytes_are_read_as_the_named_grant_allows(
         await limit(name)
 
 
-def enrolment(identity: Identity = HOUSE, signer: Identity = HOUSE, **fields: Any) -> Enrolment:
-    """An enrolment of `house` whose epoch key the signer signed."""
-    key = EpochKey(party=fields.pop("key_party", "house"), epoch=1, public_key=bytes(32))
+def enrolment(identity: Identity = HOUSE, **fields: Any) -> Enrolment:
+    """An enrolment of `house`."""
     return Enrolment(
         **{
             "service": "sums",
@@ -156,8 +154,6 @@ def enrolment(identity: Identity = HOUSE, signer: Identity = HOUSE, **fields: An
             "party": "house",
             "kind": PartyKind.HOST,
             "identity_key": identity.public_key,
-            "epoch_key": key,
-            "epoch_key_signature": signer.sign(EPOCH_KEY_LABEL, key).signature,
             "curators": ("a", "b"),
             **fields,
         }
@@ -170,10 +166,8 @@ def test_an_enrolment_is_signed_with_its_key_by_the_identity_that_it_names() -> 
     changed = Signed(statement=enrolment(curators=("a", "c")), signature=good.signature)
     for signed, pointer in (
         (OTHER.sign(ENROLMENT_LABEL, enrolment()), "/signature"),
-        (HOUSE.sign(EPOCH_KEY_LABEL, enrolment()), "/signature"),
+        (HOUSE.sign(RENEWAL_LABEL, enrolment()), "/signature"),
         (changed, "/signature"),
-        (HOUSE.sign(ENROLMENT_LABEL, enrolment(signer=OTHER)), "/signature"),
-        (HOUSE.sign(ENROLMENT_LABEL, enrolment(key_party="another")), "/epoch_key/party"),
     ):
         with pytest.raises(EnrolmentRefused) as refused:
             check_proof(signed)

@@ -29,7 +29,6 @@ from coordinator.models.job import Beat, Failure, JobRequest, JobState
 from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peers
 from coordinator.registry.seal_keys import SealKeyMirror
-from coordinator.registry.suites import Formats
 from coordinator.rounds.context import Conduct
 from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
@@ -70,7 +69,7 @@ class Desk:
             clock,
             1.0,
             Ledger(database, clock, lambda: own.current),
-            Formats("1", key_per_round=False),
+            False,
             SealKeyMirror(database, peers),
             Identities(database, peers, clock, "test", own, None),
         )

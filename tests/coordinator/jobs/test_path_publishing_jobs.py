@@ -6,8 +6,8 @@ from itertools import count, pairwise
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from tacit.crypto.seal_keys import SealKey
 from tacit.paths.network import NetworkMap
 from tacit.paths.recovery import recover
 from tacit.wire import encode_binary
@@ -15,8 +15,8 @@ from tests.algorithms.path_publishing.examples import SIX
 from tests.coordinator.jobs.office import Office, problem
 
 NAME = "path-publishing"
-KEY = X25519PrivateKey.from_private_bytes(b"\5" * 32)
-PUBLIC = encode_binary(KEY.public_key().public_bytes_raw())
+KEY = SealKey(b"\5" * 32)
+PUBLIC = encode_binary(KEY.public.raw)
 _numbers = count()
 
 

@@ -1,6 +1,6 @@
 """kill -9 at each step of the replacement of the coordinator's identity, and then on.
 
-Spec: keys, sections 5.2 and 9, check 11.
+Spec: keys, sections 5.2 and 9, check 10.
 """
 
 from __future__ import annotations

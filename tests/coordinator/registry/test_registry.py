@@ -12,7 +12,7 @@ from common.runtime.clock import ManualClock
 from common.web.parts import part_of
 from coordinator.rounds.context import Conduct
 from tacit.crypto.signing import Identity
-from tacit.protocol.enrolment import ENROLMENT_LABEL, EPOCH_KEY_LABEL, PartyKind
+from tacit.protocol.enrolment import ENROLMENT_LABEL, PartyKind
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, pointers, problem, query
@@ -119,7 +119,6 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
         other = it.federation.sender("other", ["g-1", "g-2"])
         stranger = Identity.generate()
         stolen = stranger.sign(ENROLMENT_LABEL, signed(sender, secret).statement)
-        foreign = stranger.sign(EPOCH_KEY_LABEL, sender.epoch_key().statement)
         names = {
             "join_token_unknown": signed(sender, "x" * 40),
             "another service": signed(sender, secret, service="other"),
@@ -129,7 +128,6 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
             "none": signed(sender, secret, curators=()),
             "twice": signed(sender, secret, curators=("a", "a")),
             "numbers": signed(sender, secret, first=64),
-            "epoch key": signed(sender, secret, epoch_key_signature=foreign.signature),
             "proof": stolen,
         }
         found = {name: await refused(changed) for name, changed in names.items()}
@@ -259,10 +257,8 @@ ROUTES = [
     ("GET", "/v1/curators", {"operator"}),
     ("DELETE", "/v1/parties/a", {"operator"}),
     ("POST", "/v1/parties/a/return", {"operator"}),
-    ("PUT", "/v1/parties/a/suites", {"curator"}),
     ("PUT", "/v1/parties/a/identity", {"curator"}),
     ("POST", "/v1/identity/revocation", {"operator"}),
-    ("GET", "/v1/suites", {"operator"}),
     ("POST", "/v1/tokens", {"operator"}),
     ("GET", "/v1/tokens", {"operator"}),
     ("DELETE", "/v1/tokens/a", {"operator"}),

@@ -118,7 +118,7 @@ async def test_a_key_of_another_identity_opens_no_round(house: Houses) -> None:
     async with house(3) as it:
         await it.host("gateway", 4)
         created = (await it.ask("POST", "/v1/queries", query())).json()
-        it.wires[1].lie = lying("/v1/keys/current", other_signature)
+        it.wires[1].lie = lying("/v1/seal-keys/current", other_signature)
         window = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-02T00:00:00Z"}
         body = {"query_id": created["id"], "window": window}
         answer = await it.ask("POST", "/v1/rounds", body)

@@ -235,7 +235,7 @@ async def test_a_key_is_free_after_a_crash_in_the_middle(house: Houses) -> None:
             await asyncio.sleep(60)
 
         part_of(it.app, Conduct).peers.of = lambda row: type(
-            "Hanging", (), {"identities": hang, "epoch_key": hang, "id": row.id, "row": row}
+            "Hanging", (), {"identities": hang, "seal_key": hang, "id": row.id, "row": row}
         )()
         asking = asyncio.create_task(it.ask("POST", "/v1/rounds", body, headers=key))
         await reached.wait()

@@ -254,7 +254,7 @@ async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> Non
 
 
 def keys_shown(it: House) -> list[int]:
-    """How often each aggregator was asked for its seal key: nobody here needs format 1."""
+    """How often each aggregator was asked for its seal key."""
     return [wire.seen.count(("GET", "/v1/seal-keys/current")) for wire in it.wires]
 
 

@@ -110,7 +110,7 @@ def test_a_key_of_the_data_directory_is_overwritten_before_it_goes(tmp_path: Pat
 def test_a_value_of_an_earlier_version_opens(tmp_path: Path) -> None:
     """Before there were generations: nonce and ciphertext, and another file header."""
     assert KEYS.open("p", KEY.seal("p", b"x")) == b"x"
-    unlucky = b"TS2" + bytes(9)  # a nonce that begins like the prefix
+    unlucky = b"TS1" + bytes(9)  # a nonce that begins like the prefix
     sealed = unlucky + AESGCM(KEY.derive("p")).encrypt(unlucky, b"x", None)
     assert KEYS.open("p", sealed) == b"x"
     with pytest.raises((StorageKeyWrong, StorageKeyUnavailable)):

@@ -93,8 +93,8 @@ async def test_bodies_have_one_size_whatever_is_in_them(
         await s.take_part()
         plan = proof_plan(descriptor.query)
         for index, aggregator in enumerate(world.aggregators):
-            (part,) = [b for _, b in aggregator.bodies if b.startswith(b"TCB2")]
-            (lone,) = [b for _, b in aggregator.bodies if not b.startswith(b"TCB2")]
+            (part,) = [b for _, b in aggregator.bodies if b.startswith(b"TCB1")]
+            (lone,) = [b for _, b in aggregator.bodies if not b.startswith(b"TCB1")]
             header, presence, tag = 88 + len("gateway"), 1, 16
             assert len(part) == header + presence + plan.of(2).share_bytes(index) + tag
             assert len(lone) == plan.of(1).share_bytes(index) + tag + AROUND[index > 0]

@@ -1,9 +1,10 @@
-"""Rounds of format 2 at a curator: sessions, seal keys, and what is sent again."""
+"""A curator's rounds: sessions, seal keys, what is sent again, and what follows a restore."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -12,12 +13,9 @@ import pytest
 from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.participation.loop import Participation
-from curator.parties.parties import Enroller
 from curator.store import outbox
 from tacit.crypto.seal_keys import SealKey, key_hash
-from tacit.crypto.signing import verify
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.suites import SUITES_LABEL
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
 from tests.curator.test_crashes import prepare
@@ -26,10 +24,10 @@ NAMES = {"lone": None, "host": [f"g-{index}" for index in range(5)]}
 PROVED: dict[str, Any] = {**NOISY, "validity": "proved", "max_readings": 1}
 
 
-def open_second(s: Site, base: dict[str, Any] = PLAIN, **changes: Any) -> RoundDescriptor:
-    """A round of format 2, and curators that take part in one without noise."""
+def open_round(s: Site, base: dict[str, Any] = PLAIN, **changes: Any) -> RoundDescriptor:
+    """A round, and curators that take part in one without noise."""
     named = {"name": changes.pop("name")} if "name" in changes else {}
-    return s.open(query(base, **named), **s.world.second_format(s.clock.now()), **changes)
+    return s.open(query(base, **named), **changes)
 
 
 def bodies(world: FakeWorld, descriptor: RoundDescriptor) -> list[list[bytes]]:
@@ -42,7 +40,7 @@ def bodies(world: FakeWorld, descriptor: RoundDescriptor) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("base", [PLAIN, PROVED], ids=["declared", "proved"])
 @pytest.mark.parametrize("curators", NAMES.values(), ids=NAMES)
-async def test_a_round_of_format_2(
+async def test_a_round_is_summed_under_one_session_for_each_key(
     site: OpenSite, world: FakeWorld, curators: list[str] | None, base: dict[str, Any]
 ) -> None:
     """Every aggregator opens what it was sent, and together it is the sum."""
@@ -51,20 +49,20 @@ async def test_a_round_of_format_2(
         await s.enrol("party", curators)
         for name in curators or ["party"]:
             await s.reading(name, "1.5")
-        descriptor = open_second(s, base)
+        descriptor = open_round(s, base)
         await s.take_part()
         assert world.total(descriptor).tolist() == [1500 * len(curators or ["party"])]
         # One session for each aggregator, which is announced once; the next round needs none.
         assert [len(item.sessions) for item in world.aggregators] == [1, 1, 1]
         assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
-        again = open_second(s, base, name="again")
+        again = open_round(s, base, name="again")
         await s.take_part()
         assert world.members(again) == world.members(descriptor)
         assert [len(item.announced) for item in world.aggregators] == [1, 1, 1]
         # Another key, another session.
         for item in world.aggregators:
             item.renew_seal_key()
-        third = open_second(s, base, name="third")
+        third = open_round(s, base, name="third")
         await s.take_part()
         assert world.members(third) == world.members(descriptor)
         assert [len(item.sessions) for item in world.aggregators] == [2, 2, 2]
@@ -77,7 +75,7 @@ async def test_pieces_together_take_their_announcements_along(
         await s.policy(**OPEN)
         for index in range(7):
             await s.enrol(f"house-{index}")
-        descriptor = open_second(s)
+        descriptor = open_round(s)
         await s.take_part()
         assert len(world.members(descriptor)) == 7
         for item in world.aggregators:
@@ -93,7 +91,7 @@ async def test_after_a_restart_the_same_bytes_with_the_announcement(
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("party", curators)
-        descriptor = open_second(s)
+        descriptor = open_round(s)
         await prepare(s)
         async with part_of(s.app, Database).reading() as transaction:
             stored = await outbox.pending(transaction, 1)
@@ -111,7 +109,7 @@ async def test_after_a_restart_the_same_bytes_with_the_announcement(
             else:
                 assert body == item.body
         # What comes next is sealed under another session.
-        again = open_second(s, name="again")
+        again = open_round(s, name="again")
         await s.take_part()
         assert world.members(again) == world.members(descriptor)
         assert [len(item.sessions) for item in world.aggregators] == [2, 2, 2]
@@ -128,7 +126,7 @@ async def test_an_unknown_session_is_answered_by_the_same_sealed_bytes(
         await s.policy(**OPEN)
         await s.enrol("party", curators)
         first.refusals = [problem(409, "unknown_session", retryable=True) for _ in range(2)]
-        descriptor = open_second(s)
+        descriptor = open_round(s)
         await s.take_part()
         assert len(world.members(descriptor)) == len(curators or ["party"])
         sent = bodies(world, descriptor)[0]
@@ -149,10 +147,10 @@ async def test_a_session_that_was_lost_is_not_used_again(site: OpenSite, world: 
     async with site(deliver_grace_s=0) as s:
         await s.policy(**OPEN)
         await s.enrol("party")
-        open_second(s)
+        open_round(s)
         await s.take_part()
         first.sessions.clear()
-        lost = open_second(s, name="lost")
+        lost = open_round(s, name="lost")
         await part_of(s.app, Participation).discover(COORDINATOR)
         taking_part = asyncio.create_task(part_of(s.app, Participation).contribute_due())
         async with asyncio.timeout(10):
@@ -161,12 +159,12 @@ async def test_a_session_that_was_lost_is_not_used_again(site: OpenSite, world: 
         s.clock.advance(timedelta(hours=2))  # it gives up
         await taking_part
         assert (await s.history("party"))[0]["state"] == "missed"
-        after = open_second(s, name="after")
+        after = open_round(s, name="after")
         await s.take_part()
         assert world.members(after) == {0}
 
 
-@pytest.mark.parametrize("name", ["session_refused", "seal_key_gone", "suite_refused"])
+@pytest.mark.parametrize("name", ["session_refused", "seal_key_gone"])
 async def test_what_no_retry_can_change_is_missed(
     site: OpenSite, world: FakeWorld, name: str
 ) -> None:
@@ -174,7 +172,7 @@ async def test_what_no_retry_can_change_is_missed(
         await s.policy(**OPEN)
         await s.enrol("party")
         world.aggregators[0].refusals = [problem(410 if "gone" in name else 400, name)]
-        open_second(s)
+        open_round(s)
         await s.take_part()
         assert (await s.history("party"))[0]["state"] == "missed"
 
@@ -184,7 +182,7 @@ async def test_too_many_sessions_are_tried_again(site: OpenSite, world: FakeWorl
         await s.policy(**OPEN)
         await s.enrol("party")
         world.aggregators[0].refusals = [problem(429, "too_many_sessions", retryable=True)]
-        descriptor = open_second(s)
+        descriptor = open_round(s)
         await s.take_part()
         assert world.members(descriptor) == {0}
 
@@ -200,7 +198,7 @@ async def test_a_seal_key_comes_from_the_mirror_where_the_aggregator_shows_none(
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("party")
-        descriptor = open_second(s)
+        descriptor = open_round(s)
         await s.take_part()
         assert not world.members(descriptor)
         world.mirrored[first.seal_key.public.hash] = SealKey(bytes(32)).public.raw
@@ -227,7 +225,7 @@ async def test_what_an_aggregator_signed_and_is_no_key_is_refused(
         world.mirrored[key_hash(raw)] = raw
         with monkeypatch.context() as patched:
             patched.setattr(first.seal_key.public, "hash", key_hash(raw))
-            descriptor = open_second(s)
+            descriptor = open_round(s)
         await s.take_part()
         assert not world.members(descriptor)
         (told,) = await s.history("party")
@@ -237,28 +235,54 @@ async def test_what_an_aggregator_signed_and_is_no_key_is_refused(
         )
 
 
-# --- what the coordinator is told ----------------------------------------------------------------
+# --- restored stores -----------------------------------------------------------------------------
 
 
-async def test_suites_are_told_with_the_enrolment(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.enrol("party")
-        enrolled = world.aggregators[0].parties["party"].identity_key
-        said = verify(SUITES_LABEL, world.suites.pop("party"), enrolled)
-        assert (said.suites, said.software) == ((1, 2), "tacit-curator 0.1.0")
-    async with site() as s:  # the same software need not say it again
-        await part_of(s.app, Enroller).capabilities.tell_all()
-        assert not world.suites
+async def grounds(s: Site, party: str, descriptor: RoundDescriptor) -> list[str]:
+    """On which a party refused a round."""
+    (item,) = [item for item in await s.history(party) if item["round"] == descriptor.round]
+    return [ground["name"] for ground in item["refused_because"]]
 
 
-async def test_suites_are_told_after_an_upgrade_of_the_coordinator(
-    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
+async def test_a_restored_curator_believes_seal_keys_not_the_coordinator(
+    site: OpenSite, world: FakeWorld, tmp_path: Path
 ) -> None:
+    """Spec: keys, section 6.3, rule 2."""
     async with site() as s:
-        with monkeypatch.context() as patched:
-            patched.setattr(world, "_known", lambda _: False)
-            with pytest.raises(AssertionError):
-                await s.enrol("party")
-        await part_of(s.app, Enroller).resume()
-        await part_of(s.app, Enroller).capabilities.tell_all()
-        assert set(world.suites) == {"party"}
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        earlier = s.clock.now()
+    (tmp_path / "curator").mkdir(exist_ok=True)
+    (tmp_path / "curator" / "restored").touch()
+    async with site() as s:
+        s.clock.advance(timedelta(seconds=290))
+        old = tuple(item.entry(earlier) for item in world.aggregators)
+        prepared = open_round(
+            s,
+            name="prepared-before",
+            aggregators=old,
+            opened=s.clock.now() + timedelta(seconds=200),  # whatever the coordinator says
+        )
+        await s.take_part()
+        assert await grounds(s, "house", prepared) == ["opened_before_restore"]
+        s.clock.advance(timedelta(seconds=20))
+        new = tuple(item.entry(s.clock.now()) for item in world.aggregators)
+        mixed = open_round(s, name="one-of-before", aggregators=(old[0], *new[1:]))
+        await s.take_part()
+        assert await grounds(s, "house", mixed) == ["opened_before_restore"]
+        for item in world.aggregators:
+            item.renew_seal_key()
+        fresh = open_round(s, name="fresh-keys")
+        await s.take_part()
+        assert world.members(fresh) == {0}
+
+
+async def test_a_round_in_the_future_is_not_taken_up(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("house")
+        for seconds, members in ((301, set()), (299, {0})):
+            later = s.clock.now() + timedelta(seconds=seconds)
+            descriptor = open_round(s, name=f"in-{seconds}", opened=later)
+            await s.take_part()
+            assert world.members(descriptor) == members

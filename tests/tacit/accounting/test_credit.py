@@ -9,7 +9,6 @@ import pytest
 
 from tacit.accounting.credit import abort_credit, statements_needed
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     AbortStatement,
@@ -17,9 +16,9 @@ from tacit.protocol.round.descriptor import (
     Frozen,
     RoundDescriptor,
 )
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
+from tests.seal_keys import seal_key
 from tests.tacit.examples import query
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -69,13 +68,12 @@ def descriptor(of: Query) -> RoundDescriptor:
 
 def entry(number: int) -> AggregatorEntry:
     identity = IDENTITIES[number]
-    epoch_key = EpochKey(party=f"aggregator-{number}", epoch=0, public_key=bytes(32))
     return AggregatorEntry(
         id=f"aggregator-{number}",
         operator=f"operator-{number}",
         url="http://127.0.0.1",
         identity_key=identity.public_key,
-        epoch_key=identity.sign(EPOCH_KEY_LABEL, epoch_key),
+        seal_key=seal_key(identity, f"aggregator-{number}", number + 1),
     )
 
 
@@ -86,7 +84,7 @@ def statement(
         "round": of.round,
         "descriptor_hash": of.digest(),
         "aggregator": f"aggregator-{number}",
-        "frozen": False,
+        "frozen": Frozen.NEVER,
         "reason": "operator",
         **changes,
     }
@@ -110,8 +108,8 @@ def test_two_statements_of_one_aggregator_count_once() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"frozen": True},
-        {"frozen": Frozen.NEVER},
+        {"frozen": Frozen.YES},
+        {"frozen": Frozen.MAYBE},
         {"round": ROUND[:-1] + "2"},
         {"descriptor_hash": bytes(32)},
         {"aggregator": "stranger"},
@@ -125,25 +123,3 @@ def test_a_statement_that_does_not_count_is_passed_over(changes: dict[str, Any])
     other = statement(of, 0, **changes)
     assert not abort_credit(of, [other])
     assert abort_credit(of, [other, statement(of, 1)])
-
-
-def test_in_rounds_of_format_2_never_alone_earns_the_credit() -> None:
-    one = descriptor(asked())
-    entries = []
-    for number, item in enumerate(one.aggregators):
-        seal_key = SealKeyStatement(
-            party=item.id,
-            number=1,
-            public_key_hash=bytes([number]) * 32,
-            made=one.opened,
-            until=one.deadline,
-        )
-        signed = IDENTITIES[number].sign(SEAL_KEY_LABEL, seal_key)
-        entries.append(item.model_copy(update={"epoch_key": None, "seal_key": signed}))
-    of = one.model_copy(update={"format": "tacit.round/2", "aggregators": tuple(entries)})
-    for frozen, earned in ((Frozen.NEVER, True), (Frozen.MAYBE, False), (Frozen.YES, False)):
-        signed_abort = statement(of, 0, frozen=frozen)
-        back = Signed[AbortStatement].model_validate_json(signed_abort.model_dump_json())
-        assert back.statement.frozen is frozen
-        assert abort_credit(of, [back]) is earned
-    assert not abort_credit(of, [statement(of, 0, frozen=False)])

@@ -24,7 +24,6 @@ OTHERS = {
     ("PUT", "/v1/rounds/{}/acknowledgement"),
     ("PUT", "/v1/acknowledgements"),
     ("PUT", "/v1/rounds/{}/refusal"),
-    ("PUT", "/v1/parties/{}/suites"),
     ("PUT", "/v1/parties/{}/identity"),  # of the coordinator
     ("POST", "/v1/parties/{}/token"),
     ("POST", "/v1/coordinator/token"),

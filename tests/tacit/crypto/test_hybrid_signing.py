@@ -16,7 +16,7 @@ from tacit.crypto.hybrid_signing import (
     SignatureStripped,
     verify_hybrid,
 )
-from tacit.crypto.signing import Identity, Signed, verify
+from tacit.crypto.signing import Signed, verify
 from tacit.wire import WireModel
 
 LABEL = "tacit test v1"
@@ -66,7 +66,7 @@ def test_a_half_alone_is_never_enough() -> None:
 
 
 def test_label_statement_and_keys_are_bound() -> None:
-    refused(SIGNED, label="tacit test v2")
+    refused(SIGNED, label="tacit other v1")
     refused(Signed[Said](statement=Said(text="hellO"), signature=SIGNED.signature))
     for key in (
         OTHER.public,
@@ -84,13 +84,9 @@ def test_every_flipped_bit_shows(place: int, bit: int) -> None:
     refused(with_signature(bytes(signature)))
 
 
-def test_a_pair_extends_an_identity_of_before() -> None:
-    before = Identity.from_bytes(bytes(range(32)))
-    pair = HybridIdentity.extending(before)
-    assert pair.public.ed25519 == before.public_key
-    assert pair.classical.public_key == before.public_key
-    assert pair.public.mldsa65 != HybridIdentity.extending(before).public.mldsa65
-    assert verify(LABEL, pair.classical.sign(LABEL, Said(text="x")), before.public_key)
+def test_the_classical_half_signs_alone() -> None:
+    signed = OWNER.classical.sign(LABEL, Said(text="x"))
+    assert verify(LABEL, signed, OWNER.public.ed25519) == signed.statement
 
 
 def test_secrets_are_whole_and_stay_here() -> None:

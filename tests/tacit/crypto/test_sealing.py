@@ -1,13 +1,10 @@
 """Seals open in one place only, and nothing but SealBroken leaves the readers of foreign bytes."""
 
 import dataclasses
-import hashlib
-import hmac
 import struct
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,20 +16,14 @@ from tacit.crypto.sealing import (
     SEGMENT_BYTES,
     TAG_BYTES,
     BatchHeader,
-    Direction,
-    Ends,
     PartHeader,
     SealBroken,
     Span,
-    agree_key,
-    epoch_name,
-    epoch_of,
     length_prefixed,
     open_batch,
     open_octets,
     open_part,
     open_words,
-    piece_context,
     read_batch_header,
     read_part_header,
     seal_batch,
@@ -43,65 +34,16 @@ from tacit.crypto.sealing import (
     span_within,
     spans,
 )
+from tacit.protocol.sessions import piece_context
 
 KEY = bytes(range(32))
 PLACE = (b"d" * 32, "meter-1", "north", 0, 3)
 WORDS = np.array([0, 1, 2**64 - 1], np.uint64)
+SESSION = bytes(range(16))
 
 
-def private(seed):
-    return X25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
-
-
-def public(seed):
-    return private(seed).public_key().public_bytes_raw()
-
-
-ENDS = Ends("meter-1", "north", public(1), public(2), 7, Direction.CURATOR_TO_AGGREGATOR)
-
-
-# --- keys ----------------------------------------------------------------------------------------
-
-
-def test_both_ends_agree_and_nobody_else():
-    assert agree_key(private(1), ENDS) == agree_key(private(2), ENDS)
-    with pytest.raises(SealBroken):
-        agree_key(private(3), ENDS)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"sender": "meter-2"},
-        {"receiver": "south"},
-        {"receiver_key": public(3)},
-        {"epoch": 8},
-        {"direction": Direction.AGGREGATOR_TO_AGGREGATOR},
-        {"sender": "meter-1n", "receiver": "orth"},
-    ],
-)
-def test_every_field_of_the_ends_is_in_the_key(change):
-    other = dataclasses.replace(ENDS, **change)
-    assert agree_key(private(1), other) != agree_key(private(1), ENDS)
-
-
-@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31), b"", b"short", bytes(33)])
-def test_keys_of_small_order_and_no_keys_are_refused(key):
-    with pytest.raises(SealBroken):
-        agree_key(private(1), dataclasses.replace(ENDS, receiver_key=key))
-
-
-def test_the_key_is_that_of_the_specification():
-    """HKDF-SHA256 by hand (RFC 5869), each field behind its length in four bytes."""
-    fields = [b"1", b"meter-1", b"north", public(1), public(2), b"7", b"curator>aggregator"]
-    info = b"".join(struct.pack(">I", len(field)) + field for field in fields)
-    shared = private(1).exchange(private(2).public_key())
-    extracted = hmac.digest(b"tacit sealed piece v1", shared, hashlib.sha256)
-    assert agree_key(private(1), ENDS) == hmac.digest(extracted, info + b"\x01", hashlib.sha256)
-
-
-def test_ends_spans_and_headers_cannot_be_changed():
-    for item, name in ((ENDS, "receiver"), (HEADER.span, "first"), (HEADER, "host")):
+def test_spans_and_headers_cannot_be_changed():
+    for item, name in ((HEADER.span, "first"), (HEADER, "host")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(item, name, None)
 
@@ -239,12 +181,12 @@ def test_a_run_of_one_number_and_one_that_ends_with_a_segments_first():
 
 D = 4096  # segments of 64 numbers, so that small spans have neighbours
 PRESENT = sets.pack(np.array([True, False, True] + [False] * 7))
-HEADER = BatchHeader("gateway-1", b"d" * 32, 2, 0, Span(3, 192, 10), D, epoch_name(7), PRESENT)
+HEADER = BatchHeader("gateway-1", b"d" * 32, 2, 0, Span(3, 192, 10), D, SESSION, PRESENT)
 BATCH_WORDS = np.arange(2 * D, dtype=np.uint64).reshape(2, D)
 BODY = seal_batch(KEY, HEADER, BATCH_WORDS)
-FIXED = 76
-LAYOUT = struct.Struct("<4s32sBHIIIIIIB12s")
-NAMES = ("magic", "digest", "share", "part", "segment", "first", "length", "count", "d", "epoch")
+FIXED = 88
+LAYOUT = struct.Struct("<4s32sBHIIIII16sB12s")
+NAMES = ("magic", "digest", "share", "part", "segment", "first", "length", "count", "d", "session")
 
 
 def receive(body, key=KEY):
@@ -314,7 +256,7 @@ def test_truncated_and_lengthened_batches_are_refused(length):
         ("d", 0),
         ("d", D // 2),
         ("d", 2**32 - 1),
-        ("epoch", 8),
+        ("session", bytes(16)),
     ],
 )
 def test_manipulated_headers_are_refused(name, value):
@@ -373,7 +315,8 @@ BATCH_FIELDS = st.tuples(
     st.just(b"d" * 32),
     st.integers(0, 255),
     st.integers(0, 2**16 - 1),
-    *[st.one_of(st.integers(0, 70), st.integers(0, 2**32 - 1))] * 6,
+    *[st.one_of(st.integers(0, 70), st.integers(0, 2**32 - 1))] * 5,
+    st.binary(min_size=16, max_size=16),
     st.integers(0, 255),
     st.just(bytes(12)),
 )
@@ -389,7 +332,7 @@ def test_no_other_error_leaves_the_readers(fields, rest):
 def test_no_other_error_leaves_the_readers_for_bodies_of_the_right_length(length, n, d, data):
     """Bodies that get past the check of lengths, with any content."""
     size = 3 + (length + 7) // 8 + 8 * n * d + TAG_BYTES
-    fixed = LAYOUT.pack(b"TCB1", b"d" * 32, 0, 0, 0, 0, length, n, d, 0, 3, bytes(12))
+    fixed = LAYOUT.pack(b"TCB1", b"d" * 32, 0, 0, 0, 0, length, n, d, SESSION, 3, bytes(12))
     body = fixed + data.draw(st.binary(min_size=size, max_size=size))
     with pytest.raises(SealBroken):
         receive(body)
@@ -399,41 +342,6 @@ def test_no_other_error_leaves_the_readers_for_bodies_of_the_right_length(length
 def test_any_bytes_as_a_batch_are_refused_in_one_way(body):
     with pytest.raises(SealBroken):
         receive(body)
-
-
-# --- what a batch is sealed under ----------------------------------------------------------------
-
-SESSION = bytes(range(16))
-
-
-def test_a_batch_under_a_session_comes_back_in_a_header_of_its_own():
-    header = dataclasses.replace(HEADER, sealed_under=SESSION)
-    body = seal_batch(KEY, header, BATCH_WORDS)
-    assert body[:4] == b"TCB2" and BODY[:4] == b"TCB1"
-    assert body[59:75] == SESSION and len(body) == len(BODY) + 12
-    found, words = receive(body)
-    assert found == header and (words == BATCH_WORDS.ravel()).all()
-    with pytest.raises(SealBroken):
-        receive(body[:59] + bytes(16) + body[75:])
-    with pytest.raises(SealBroken):
-        receive(b"TCB1" + body[4:])
-
-
-def test_every_byte_of_a_header_with_a_session_is_protected():
-    body = seal_batch(KEY, dataclasses.replace(HEADER, sealed_under=SESSION), BATCH_WORDS)
-    for at in range(PART_FIXED + len("gateway-1") + 2):
-        for bit in range(8):
-            changed = bytearray(body)
-            changed[at] ^= 1 << bit
-            with pytest.raises(SealBroken):
-                receive(bytes(changed))
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_epochs_have_names_that_no_session_has(epoch):
-    name = epoch_name(epoch)
-    assert len(name) == 16 and epoch_of(name) == epoch
-    assert epoch_of(SESSION) is None and epoch_of(b"\x01" + name[1:]) is None
 
 
 @pytest.mark.parametrize("name", [b"", bytes(15), bytes(17), SESSION + b"\x00"])
@@ -454,13 +362,11 @@ def test_open_batch_alone_refuses_in_one_way(body, offset, key):
 
 SEGMENT = 4096
 PLAIN = bytes(range(77))
-PART = PartHeader(
-    "gateway-1", b"d" * 32, 2, 1, Span(3, 12_288, 10), len(PLAIN), epoch_name(7), PRESENT
-)
+PART = PartHeader("gateway-1", b"d" * 32, 2, 1, Span(3, 12_288, 10), len(PLAIN), SESSION, PRESENT)
 PART_BODY = seal_part(KEY, PART, PLAIN)
-PART_FIXED = 88
-PART_LAYOUT = struct.Struct("<4s32sBHIIIII12sIB12s")
-PART_NAMES = (*NAMES[:8], "size", "session", "epoch", "host", "nonce")
+PART_FIXED = FIXED
+PART_LAYOUT = LAYOUT
+PART_NAMES = (*NAMES[:8], "size", "session", "host", "nonce")
 
 
 def receive_part(body, key=KEY):
@@ -484,7 +390,7 @@ def test_a_part_comes_back():
 def test_the_layout_of_a_part_is_that_of_the_specification():
     fields = PART_LAYOUT.unpack_from(PART_BODY)
     assert fields[:-1] == (
-        b"TCB2", b"d" * 32, 2, 1, 3, 12_288, 10, 2, len(PLAIN), bytes(12), 7, len("gateway-1")
+        b"TCB1", b"d" * 32, 2, 1, 3, 12_288, 10, 2, len(PLAIN), SESSION, len("gateway-1")
     )  # fmt: skip
     context = PART_BODY[: PART_FIXED + len("gateway-1") + 2]
     assert context[PART_FIXED:] == b"gateway-1" + PRESENT
@@ -533,7 +439,7 @@ def test_truncated_and_lengthened_parts_are_refused(length):
         ("size", len(PLAIN) + 1),
         ("size", 2**32 - 1),
         ("session", b"x" + bytes(11)),
-        ("epoch", 8),
+        ("session", bytes(16)),
         ("nonce", bytes(12)),
     ],
 )
@@ -542,13 +448,6 @@ def test_manipulated_headers_of_parts_are_refused(name, value):
     fields[PART_NAMES.index(name)] = value
     with pytest.raises(SealBroken):
         receive_part(PART_LAYOUT.pack(*fields) + PART_BODY[PART_FIXED:])
-
-
-def test_a_part_under_a_session_comes_back():
-    header = dataclasses.replace(PART, sealed_under=SESSION)
-    body = seal_part(KEY, header, PLAIN)
-    assert receive_part(body) == (header, PLAIN)
-    assert PART_LAYOUT.unpack_from(body)[9:11] == (SESSION[:12], 0x0F0E0D0C)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +36,7 @@ from tacit.paths.published import (
     written,
 )
 from tacit.paths.recovery import recover
-from tacit.paths.sealed import check_recipient, opened, public_key, sealed
+from tacit.paths.sealed import check_recipient, opened, sealed
 from tacit.paths.walking import walked
 
 
@@ -185,8 +184,8 @@ def test_labels_are_decoded() -> None:
 
 # ------------------------------------------------------------------------------------------- sealed
 
-KEYS = [X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3)]
-PUBLIC = [key.public_key().public_bytes_raw() for key in KEYS]
+KEYS = [SealKey(bytes([number]) * 32) for number in (1, 2, 3)]
+PUBLIC = [key.public.raw for key in KEYS]
 
 
 def test_recipients_open_and_nobody_else() -> None:
@@ -210,26 +209,8 @@ def test_recipients_open_and_nobody_else() -> None:
         recover(crossed, made, private_key=KEYS[0])
 
 
-def test_recipients_of_both_suites_open_and_each_its_own() -> None:
-    keys = [SealKey(bytes([number]) * 32) for number in (1, 2)]
-    made = sealed(list("dcba"), [PUBLIC[0], keys[0].public.raw], "job 7")
-    assert [len(each) for each in made.keys] == [80, 1168]
-    for key in (KEYS[0], keys[0]):
-        assert recover(square(), written(made), private_key=key).paths == (tuple("dcba"),)
-    for other in (KEYS[1], keys[1]):
-        with pytest.raises(NotARecipient):
-            recover(square(), made, private_key=other)
-    for place in (0, 1087, 1088, 1119, 1120, 1167):
-        wrapped = bytearray(made.keys[1])
-        wrapped[place] ^= 1
-        altered = type(made)(made.name, made.nonce, made.ciphertext, (bytes(wrapped),))
-        with pytest.raises(NotARecipient):
-            opened(altered, keys[0])
-    with pytest.raises(NotARecipient):
-        opened(type(made)("job 8", made.nonce, made.ciphertext, made.keys), keys[0])
-
-
-def test_keys_of_suite_2_that_are_none() -> None:
+def test_keys_that_are_none() -> None:
+    """Too short, too long, no ML-KEM key, and an X25519 half of small order."""
     good = SealKey(bytes(32)).public.raw
     check_recipient(good)
     for bad in (good[:-1], good + b"x", b"\xff" * 384 + good[384:], good[:-32] + bytes(32)):
@@ -240,8 +221,8 @@ def test_keys_of_suite_2_that_are_none() -> None:
 def test_any_flipped_bit_fails() -> None:
     """Spec: path-publishing, section 8, check 12.
 
-    Every bit of nonce and key, and of the ciphertext's first and last bytes and one byte in seven;
-    the name is bound too.
+    Every bit of the nonce, and of one byte in 7 of the ciphertext and one in 97 of the sealed key,
+    both ends included; the name is bound too.
     """
     made = sealed(list("abcd"), PUBLIC[:1], "job 7")
 
@@ -258,7 +239,7 @@ def test_any_flipped_bit_fails() -> None:
         *(type(made)(made.name, made.nonce, each, made.keys) for each in flips(made.ciphertext, 7)),
         *(
             type(made)(made.name, made.nonce, made.ciphertext, (each,))
-            for each in flips(made.keys[0])
+            for each in flips(made.keys[0], 97)
         ),
         type(made)("job 8", made.nonce, made.ciphertext, made.keys),
     ]
@@ -283,13 +264,6 @@ def test_sealing_is_never_given_the_map() -> None:
     assert "NetworkMap" not in inspect.getsource(sealing)
     shown = document(sealed(list("ab"), PUBLIC, "x"))
     assert set(shown) == {"format", "name", "nonce", "ciphertext", "keys"}
-
-
-@pytest.mark.parametrize("raw", [b"", bytes(31), bytes(33), bytes(32), b"\1" + bytes(31)], ids=len)
-def test_keys_that_are_none(raw: bytes) -> None:
-    """Too short, too long, and points of small order, which anybody could open."""
-    with pytest.raises(ValueError):
-        public_key(raw)
 
 
 # ---------------------------------------------------------------------------------------- the wire
@@ -326,7 +300,7 @@ GRAPH = document(chain())
         b"[1]",
         b"\xff",
         {},
-        {"format": "tacit.graph-path/2"},
+        {"format": "tacit.graph-path/1"},
         {"format": []},
         {**GRAPH, "nodes": [{"base": 1}]},
         {**GRAPH, "nodes": None},

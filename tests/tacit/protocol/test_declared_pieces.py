@@ -8,8 +8,8 @@ from tacit.protocol.declared_pieces import SHORT, DeclaredForm
 from tacit.randomness import SEED_BYTES, SecureRandom
 
 
-def form(sharing, d, sessions=True):
-    seeds = sharing.uniform if sessions else 0
+def form(sharing, d):
+    seeds = sharing.uniform
     return DeclaredForm(sharing, d, seeds, seeds if d > SHORT else 0)
 
 
@@ -51,9 +51,3 @@ def test_two_curators_never_share_a_seed():
     )
     seeds = {row.tobytes() for share in shares[:2] for row in share}
     assert len(seeds) == 128
-
-
-def test_rounds_of_format_1_have_words_alone():
-    made = form(Additive(3), 1_000, sessions=False)
-    shares = made.split(np.ones((2, 1_000), np.int64), SecureRandom(), hosted=True)
-    assert {share.nbytes for share in shares} == {16_000}

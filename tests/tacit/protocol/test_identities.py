@@ -52,7 +52,6 @@ def document(number: int, **changes: Any) -> IdentityDocument:
         "serial": number,
         "ed25519": key.ed25519,
         "mldsa65": key.mldsa65,
-        "suites": (1, 2),
         "next": commitment(PAIRS[number + 1].public),
     }
     return IdentityDocument(**{**values, **changes})
@@ -107,7 +106,7 @@ def key(serial: int) -> bytes:
 def test_a_document_is_anchored_by_its_fingerprint() -> None:
     found = document(3)
     assert anchor("demo", signed(found, PAIRS[3]), found.fingerprint).current == found
-    changed = document(3, suites=(1,))
+    changed = document(3, next=bytes(32))
     assert changed.fingerprint != found.fingerprint
     with pytest.raises(KeyNotAnchored):
         anchor("demo", signed(changed, PAIRS[3]), found.fingerprint)
@@ -133,7 +132,7 @@ def test_an_anchor_of_a_key_takes_the_document_of_that_key() -> None:
     other = document(0, key=HybridIdentity.extending(before))
     with pytest.raises(SignatureStripped):
         check_upgrade(anchored, signed(other, pair))
-    second = document(0, key=pair, suites=(1,))
+    second = document(0, key=pair, next=bytes(32))
     with pytest.raises(IdentityForked):
         check_upgrade(anchored, signed(second, pair))
 
@@ -145,7 +144,7 @@ def test_the_fingerprint_covers_every_field() -> None:
         document(0, name="south").fingerprint,
         document(0, serial=1).fingerprint,
         document(0, key=THIEF).fingerprint,
-        document(0, suites=(2,)).fingerprint,
+        document(0, next=bytes(range(32))).fingerprint,
         document(0, next=None).fingerprint,
         document(0, next=bytes(32)).fingerprint,
     }
@@ -249,7 +248,7 @@ def test_a_link_of_the_future_waits() -> None:
 
 def test_two_successors_are_both_refused_until_a_person_confirms_one() -> None:
     """Thief and owner both have the next pair: nobody but a person can tell them apart."""
-    one, two = link(1), link(1, document=document(1, suites=(2,)))
+    one, two = link(1), link(1, document=document(1, next=bytes(range(32))))
     refused(IdentityForked, [one, two])
     followed = follow(FIRST, [one], NOW)
     refused(IdentityForked, [two], followed)
@@ -274,7 +273,7 @@ def test_two_successors_are_both_refused_until_a_person_confirms_one() -> None:
 
 def test_what_is_signed_by_nobody_makes_no_fork() -> None:
     followed = follow(FIRST, [link(1)], NOW)
-    other = link(1, document=document(1, suites=(2,)))
+    other = link(1, document=document(1, next=bytes(range(32))))
     broken = other.model_copy(update={"signature": bytes(len(other.signature))})
     assert follow(followed, [broken], NOW) == followed
 
@@ -391,10 +390,10 @@ def test_keys_are_accepted_newest_first_until_their_overlap_ends() -> None:
 
 def test_a_second_document_or_successor_forks_what_was_followed() -> None:
     held = followed(pinned(0), shown(0, 1))
-    second = IdentityChain(documents=(signed(document(0, suites=(1,)), PAIRS[0]),))
+    second = IdentityChain(documents=(signed(document(0, next=bytes(32)), PAIRS[0]),))
     with pytest.raises(IdentityForked):
         followed(held, second)
-    other = link(1, document=document(1, suites=(1,)))
+    other = link(1, document=document(1, next=bytes(32)))
     with pytest.raises(IdentityForked):
         followed(held, shown(0, 1, links=[other]))
     kept = held.forking()

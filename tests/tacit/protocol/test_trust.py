@@ -38,7 +38,7 @@ def test_the_line_is_the_first_half_of_the_hash() -> None:
     def field(data: bytes) -> bytes:
         return len(data).to_bytes(4, "big") + data
 
-    parts = (b"tacit anchors v2", b"demo", b"c" * 32, b"north", b"n" * 32, b"south", b"s" * 32)
+    parts = (b"tacit anchors v1", b"demo", b"c" * 32, b"north", b"n" * 32, b"south", b"s" * 32)
     digest = hashlib.sha256(b"".join(map(field, parts))).hexdigest()[:32]
     line = anchors_line("demo", b"c" * 32, dict(reversed(ALL.items())))
     assert line.replace(" ", "") == digest

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from tacit import sets
 from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
-from tacit.protocol.enrolment import EPOCH_KEY_LABEL, EpochKey
 from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.accepted import ACCEPTED_LABEL, PROVED_SET_LABEL, AcceptedSet, ProvedPart
 from tacit.protocol.round.agreement import DescriptorRefused, check_consistent
@@ -33,7 +31,6 @@ from tacit.protocol.round.manifests import (
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
 from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Manifest
 from tacit.protocol.round.verdicts import (
-    LISTING_VERDICT_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
     ProofReason,
@@ -70,6 +67,7 @@ from tacit.query.proofs import PART_LENGTH, proof_plan
 from tacit.query.query import Query
 from tacit.validity.prio3 import Outcome
 from tests.aggregator.proved import proved
+from tests.seal_keys import seal_key
 
 ROUND = "019a0c2e-8f00-7000-8000-000000000001"
 OTHER = "019a0c2e-8f00-7000-8000-000000000002"
@@ -87,14 +85,14 @@ FAR = ProvedPart(segment=1, first=4096, length=8, part=0, presence=b"\xff")
 def signed_descriptor(asked: Query, **changes: Any) -> Signed[RoundDescriptor]:
     entries = []
     for index, identity in enumerate(IDENTITIES):
-        key = EpochKey(party=f"aggregator-{index}", epoch=1, public_key=bytes([index + 1]) * 32)
+        name = f"aggregator-{index}"
         entries.append(
             AggregatorEntry(
-                id=key.party,
+                id=name,
                 operator=f"operator-{index}",
                 url=f"https://{index}.test",
                 identity_key=identity.public_key,
-                epoch_key=identity.sign(EPOCH_KEY_LABEL, key),
+                seal_key=seal_key(identity, name, index + 1),
             )
         )
     values: dict[str, Any] = {
@@ -145,16 +143,6 @@ def accepted(
         fields["lone"] = sets.compressed(bitmap(lone))
     made = AcceptedSet(**{**fields, **changes})
     return (by or IDENTITIES[index]).sign(label or made.label, made)
-
-
-def listing_set(
-    index: int,
-    lone: Sequence[int] = range(4),
-    parts: Sequence[ProvedPart] = (PART, FAR),
-    **changes: Any,
-) -> Signed[AcceptedSet]:
-    """A set of an earlier version, which lists everybody."""
-    return accepted(index, lone, parts, **{"members": bitmap(lone, parts), **changes})
 
 
 SETS = [accepted(index) for index in range(3)]
@@ -249,19 +237,6 @@ def test_a_number_that_comes_alone_here_and_in_a_part_there_is_no_candidate() ->
     assert found.parts == (FAR,)
 
 
-def test_sets_of_an_earlier_version_give_the_same_candidates() -> None:
-    listed = [listing_set(index) for index in range(3)]
-    assert candidates_of(MADE, listed).hash == FOUND.hash
-    assert candidates_of(MADE, [SETS[0], *listed[1:]]).hash == FOUND.hash
-    whole = bitmap(range(4), (PART, FAR))
-    assert SETS[0].statement.held(ROSTER) == listed[0].statement.held(ROSTER) == whole
-    assert b"lone" not in listed[0].statement.canonical()
-    fields = {name: getattr(SETS[0].statement, name) for name in AcceptedSet.model_fields}
-    for wrong in ({"members": whole}, {"lone": None}, {"parts": None}):
-        with pytest.raises(ValueError, match=r"either members|lone goes with parts"):
-            AcceptedSet(**{**fields, **wrong})
-
-
 def test_candidates_are_stored_and_read_again() -> None:
     text = FOUND.listed().model_dump_json()
     again = Candidates.of(CandidateList.model_validate_json(text), ROSTER, FOUND.hash)
@@ -289,10 +264,7 @@ def test_candidates_are_stored_and_read_again() -> None:
                 update={"lone": sets.compressed(bitmap([0, 1, 2, 3]) + b"\0")}
             ),
         ),
-        lambda: listing_set(1, label=PROVED_SET_LABEL),
-        lambda: listing_set(1, members=b"\1"),
         lambda: accepted(1, contributions=(0,)),
-        lambda: listing_set(1, parts=(PART,), members=bitmap([0, 1])),
         lambda: accepted(1, parts=(FAR, PART)),
         lambda: accepted(1, parts=(PART, PART)),
         lambda: accepted(1, parts=(PART, LATE.model_copy(update={"presence": b"\x01\xf0"}))),
@@ -300,16 +272,10 @@ def test_candidates_are_stored_and_read_again() -> None:
         lambda: accepted(1, parts=(PART.model_copy(update={"first": 65}),)),
         lambda: accepted(1, parts=(PART.model_copy(update={"presence": b"\0\0"}),)),
         lambda: IDENTITIES[1].sign(
-            ACCEPTED_LABEL, listing_set(1).statement.model_copy(update={"parts": None})
-        ),
-        *(
-            lambda form=form: IDENTITIES[1].sign(  # type: ignore[misc]
-                form(1).statement.label,
-                form(1).statement.model_copy(
-                    update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
-                ),
-            )
-            for form in (accepted, listing_set)
+            PROVED_SET_LABEL,
+            accepted(1).statement.model_copy(
+                update={"parts": (PART.model_copy(update={"presence": b"\xff"}),)}
+            ),
         ),
     ],
 )
@@ -351,17 +317,15 @@ def test_a_part_reaches_to_the_end_of_the_roster_and_no_further() -> None:
     beyond = ProvedPart(segment=1, first=4992, length=16, part=0, presence=b"\xff\0")
     assert candidates_of(MADE, [accepted(index, parts=(last,)) for index in range(3)])
     for parts, reason in (((beyond,), "no host can have sent"), ((PART, PART), "sorted, each")):
-        members = bitmap([0, 1, 2, 3], (last, PART))
-        listed = [listing_set(index, parts=(), members=members) for index in range(3)]
-        for signed in ([accepted(index, parts=()) for index in range(3)], listed):
-            lists = [
-                IDENTITIES[index].sign(
-                    item.statement.label, item.statement.model_copy(update={"parts": parts})
-                )
-                for index, item in enumerate(signed)
-            ]
-            with pytest.raises(ManifestRefused, match=reason):
-                candidates_of(MADE, lists)
+        lists = [
+            IDENTITIES[index].sign(
+                PROVED_SET_LABEL,
+                accepted(index, parts=()).statement.model_copy(update={"parts": parts}),
+            )
+            for index in range(3)
+        ]
+        with pytest.raises(ManifestRefused, match=reason):
+            candidates_of(MADE, lists)
 
 
 def test_a_part_of_all_its_numbers_needs_no_bitmap_and_reads_as_one_that_has_it() -> None:
@@ -369,7 +333,7 @@ def test_a_part_of_all_its_numbers_needs_no_bitmap_and_reads_as_one_that_has_it(
     short, some = ProvedPart.of(span, 0, b"\xff"), ProvedPart.of(span, 0, b"\x7f")
     assert (short.presence, short.curators, some.presence, some.curators) == (b"", 8, b"\x7f", 7)
     assert (short.place, short.present.tolist()) == (FAR.place, FAR.present.tolist())
-    for own in (short, FAR):  # FAR is as rounds of an earlier version have it
+    for own in (short, FAR):
         found = candidates_of(MADE, [accepted(index, parts=(PART, own)) for index in range(3)])
         chosen = np.ones(found.items, np.bool_)
         assert sets.pack(found.numbers(chosen)) == bitmap(range(4), (PART, FAR))
@@ -589,7 +553,6 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
         verdict(1, refused, reasons={ProofReason.POINT: b"\x60"}),
         verdict(1, refused, by=IDENTITIES[0]),
         verdict(1, refused, label=VERIFICATION_LABEL),
-        verdict(1, refused, label=LISTING_VERDICT_LABEL),
         verdict(0, refused),
     ]
     for item in bad:
@@ -598,58 +561,6 @@ def test_a_verdict_says_what_its_reasons_say() -> None:
     for some in (honest[:2], [*honest, honest[1]]):
         with pytest.raises(ManifestRefused):
             check_verdicts(MADE, FOUND, some)
-
-
-def listing(
-    index: int, outcomes: Sequence[Outcome], label: str = LISTING_VERDICT_LABEL, **changes: Any
-) -> Signed[Verdict]:
-    """A verdict of an earlier version, which says whom it counts."""
-    counted = np.array(outcomes, np.uint8) == Outcome.ACCEPTED
-    listed = {
-        "members": sets.pack(FOUND.numbers(counted)),
-        "parts": FOUND.parts_of(counted),
-    }
-    return verdict(index, outcomes, label, **{**listed, **changes})
-
-
-def test_verdicts_of_an_earlier_version_hold_and_say_what_their_reasons_say() -> None:
-    refused = [Outcome.ACCEPTED] * 5 + [Outcome.POINT]
-    old = [listing(index, refused) for index in range(3)]
-    new = [verdict(index, refused) for index in range(3)]
-    assert manifest_from(old) == manifest_from([old[0], *new[1:]]) == manifest_from(new)
-    for item in (
-        listing(1, refused, members=bitmap([0])),
-        listing(1, refused, parts=(PART, FAR)),
-        listing(1, refused, reasons={}),
-        listing(1, refused, label=VERDICT_LABEL),
-    ):
-        with pytest.raises(ManifestRefused):
-            check_verdicts(MADE, FOUND, [old[0], item, old[2]])
-    with pytest.raises(ValueError, match="members and parts go together"):
-        listing(1, refused, parts=None)
-
-
-def test_a_stored_verdict_of_an_earlier_version_is_read_as_it_was_signed() -> None:
-    """As an aggregator of before stored it: its canonical form is made by hand."""
-    own = listing(0, [Outcome.PROOF] + [Outcome.ACCEPTED] * 5)
-    text = wire_json_of(own)
-    again = Signed[Verdict].model_validate_json(text)
-    assert again == own
-    statement = json.loads(text)["statement"]
-    form = json.dumps(statement, sort_keys=True, separators=(",", ":"))
-    assert set(statement) == {
-        "round",
-        "descriptor_hash",
-        "aggregator",
-        "candidates_hash",
-        "shares_hashes",
-        "members",
-        "parts",
-        "reasons",
-    }
-    message = b"tacit verdict v1\0" + form.encode()
-    key = Ed25519PublicKey.from_public_bytes(IDENTITIES[0].public_key)
-    key.verify(own.signature, message)
 
 
 def wire_json_of(signed: Signed[Verdict]) -> str:

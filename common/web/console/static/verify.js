@@ -225,9 +225,9 @@ function combined(query, partials, offset) {
 
 const DESCRIPTOR = ["format", "deployment", "round", "query_id", "query", "window", "opened", "deadline",
   "aggregators", "roster_version", "roster_size", "segment_size", "ledger", "members"];
-const ENTRY = ["id", "operator", "url", "identity_key", "epoch_key", "seal_key"];
+const ENTRY = ["id", "operator", "url", "identity_key", "seal_key"];
 const COMMITMENT = ["round", "descriptor_hash", "manifest_hash", "aggregator", "hash", "offset"];
-const TRANSCRIPT = ["format", "descriptor", "manifest_hash", "members_hash", "quorum", "participants",
+const TRANSCRIPT = ["format", "descriptor", "members_hash", "quorum", "participants",
   "contributions", "commitments", "reveals"];
 
 function instant(value) {
@@ -248,17 +248,14 @@ async function consistent(signed, key) {
   const descriptor = await signedBy("tacit round descriptor v1", signed, key, "the round");
   only(descriptor, DESCRIPTOR, "the round");
   const { query, aggregators } = descriptor;
-  const sessions = descriptor.format === "tacit.round/2";
-  need(sessions || descriptor.format === "tacit.round/1", "the round is of another format");
+  need(descriptor.format === "tacit.round/1", "the round is of another format");
   const sealed = [];
   for (const entry of aggregators) {
     only(entry, ENTRY, "an aggregator");
-    need((entry.seal_key != null) === sessions && (entry.epoch_key == null) === sessions, "a key of another format");
-    const [label, own] = sessions ? ["tacit seal key v2", entry.seal_key] : ["tacit epoch key v1", entry.epoch_key];
-    const said = await signedBy(label, own, bytes(entry.identity_key), `the key of ${entry.id}`);
+    const said = await signedBy("tacit seal key v1", entry.seal_key, bytes(entry.identity_key), `the key of ${entry.id}`);
     need(said.party === entry.id, "a key names another party");
     need(said.round == null || said.round === descriptor.round, "a key is for another round");
-    sealed.push(sessions ? said.public_key_hash : said.public_key);
+    sealed.push(said.public_key_hash);
   }
   for (const list of [aggregators.map((each) => each.id), aggregators.map((each) => each.identity_key), sealed]) {
     need(list.length === query.aggregators && new Set(list).size === list.length, "an aggregator is missing, or there twice");
@@ -282,9 +279,7 @@ function checkNoise(query, contributions) {
  * each check. Returns {total, partials, anchored}; throws Refused with the reason. */
 export async function check({ transcript, result, round, coordinator, pins = null, answered = null }, step = () => {}) {
   only(transcript, TRANSCRIPT, "the transcript");
-  const second = transcript.format === "tacit.transcript/2";
-  need(second || transcript.format === "tacit.transcript/1", "the transcript is of another format");
-  need((transcript.manifest_hash == null) === second && (transcript.members_hash == null) === !second, "a hash is missing");
+  need(transcript.format === "tacit.transcript/1", "the transcript is of another format");
   const key = bytes(coordinator);
   const descriptor = await consistent(transcript.descriptor, key);
   const { query, aggregators } = descriptor;
@@ -306,10 +301,8 @@ export async function check({ transcript, result, round, coordinator, pins = nul
   need(participants <= descriptor.roster_size, "more took part than there are");
   checkNoise(query, contributions);
   step("Enough took part", `${participants} curators; the query demands ${query.min_participants}`);
-  const manifest = second
-    ? await sha256(prefixed(text.encode("tacit manifest v2"), text.encode(round), own, Uint8Array.from(quorum),
-      big4(participants), Uint8Array.from(contributions), bytes(transcript.members_hash)))
-    : bytes(transcript.manifest_hash);
+  const manifest = await sha256(prefixed(text.encode("tacit manifest v1"), text.encode(round), own, Uint8Array.from(quorum),
+      big4(participants), Uint8Array.from(contributions), bytes(transcript.members_hash)));
   const least = query.sharing === "shamir" ? query.threshold : query.aggregators;
   need(quorum.every((index) => index >= 0 && index < aggregators.length), "the quorum lists a stranger");
   need(new Set(quorum).size === quorum.length && quorum.length >= least, "the quorum is too small");

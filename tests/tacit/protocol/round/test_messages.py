@@ -20,12 +20,18 @@ HASH = bytes(range(32))
 TEXT = encode_binary(HASH)
 
 MODELS = [
-    Piece(sender="m", key_epoch=1, nonce=bytes(12), sealed=b"\x00\xff"),
+    Piece(sender="m", session=bytes(16), nonce=bytes(12), sealed=b"\x00\xff"),
     AcceptedSet(
         round=ROUND, descriptor_hash=HASH, aggregator="a", members=b"\x01", contributions=(0, 2)
     ),
     Manifest(
-        round=ROUND, descriptor_hash=HASH, quorum=(0, 1), members=b"\x01", count=1, contributions=()
+        round=ROUND,
+        descriptor_hash=HASH,
+        quorum=(0, 1),
+        members=b"\x01",
+        count=1,
+        contributions=(),
+        salt=HASH,
     ),
     Commitment(round=ROUND, descriptor_hash=HASH, manifest_hash=HASH, aggregator="a", hash=HASH),
     Reveal(aggregator="a", nonce=HASH, partial=b"12345678"),
@@ -63,8 +69,7 @@ def test_a_signed_descriptor_travels():
         (Commitment, "extra", 1),
         (Reveal, "nonce", encode_binary(bytes(31))),
         (Piece, "nonce", encode_binary(bytes(13))),
-        (Piece, "key_epoch", 2**32),
-        (Piece, "key_epoch", -1),
+        (Piece, "session", encode_binary(bytes(15))),
         (Manifest, "count", -1),
         (Manifest, "quorum", [0.5]),
         (Manifest, "members", 5),
@@ -129,10 +134,3 @@ def test_share_indices_are_positions():
     with pytest.raises(KeyError):
         made.index_of("stranger")
     assert entry(1).fingerprint == Identity.from_bytes(bytes([1]) * 32).fingerprint
-
-
-def test_the_format_says_which_keys_a_descriptor_holds() -> None:
-    body = json.loads(descriptor().model_dump_json(exclude_none=True))
-    body["format"] = "tacit.round/2"
-    with pytest.raises(ValidationError, match="seal keys in format 2"):
-        RoundDescriptor.model_validate_json(json.dumps(body))
