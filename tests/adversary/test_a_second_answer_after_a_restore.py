@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 from common.runtime.clock import ManualClock
+from curator.participation.restoring import Restore
 from tacit.encoders.crowd_tasking.encoder import Perturbation
 from tacit.encoders.crowd_tasking.reports import Encoding
 from tests.curator.conftest import HOUR, NOISY, OpenSite, Site, query
@@ -110,9 +111,14 @@ async def answered(s: Site, world: FakeWorld, name: str) -> int | None:
     return int(world.total(signed)[0]) if world.members(signed) else None
 
 
-@pytest.mark.parametrize("quiet_s", [172_800, 0])
+@pytest.mark.parametrize("checked", [True, False])
 async def test_a_round_that_was_answered_before(
-    site: OpenSite, world: FakeWorld, clock: ManualClock, tmp_path: Path, quiet_s: int
+    site: OpenSite,
+    world: FakeWorld,
+    clock: ManualClock,
+    tmp_path: Path,
+    checked: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Dated as late as allowed, answered, and shown again after the restore of an older copy."""
     folder = tmp_path / "curator"
@@ -132,20 +138,19 @@ async def test_a_round_that_was_answered_before(
     for item in world.aggregators:
         item.words.clear()
     clock.advance(timedelta(seconds=30))
-    async with site(restore_quiet_s=quiet_s) as s:
+    if not checked:
+        monkeypatch.setattr(Restore, "check_after", lambda self, moment: None)
+    async with site() as s:
         second = await answered(s, world, "again")
-        if quiet_s == 0:
-            # Control: who trusts every clock draws noise a second time for the same readings. (Two
+        if not checked:
+            # Control: without the check noise is drawn a second time for the same readings. (Two
             # draws of scale 5 million units are the same once in ten million.)
             assert second is not None
             assert second != first
             return
         assert second is None
-        clock.advance(timedelta(hours=47))
-        s.open(query(NOISY, name="fresh"))
-        await s.take_part()
-        assert grounds(await s.history("house")) == ["restored_recently", "opened_before_restore"]
-        clock.advance(timedelta(hours=1))
+        assert grounds(await s.history("house")) == ["opened_before_restore"]
+        clock.advance(timedelta(minutes=6))
         fresh = s.open(query(NOISY, name="fresh"))
         await s.take_part()
         assert world.members(fresh) == {0}

@@ -14,7 +14,7 @@ import pytest
 from common.web.parts import part_of
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
-from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
 from tests.curator.conftest import NOISY, OpenSite, query
 from tests.curator.double import FakeWorld
 
@@ -46,7 +46,7 @@ def call_aborted(
             "round": descriptor.round,
             "descriptor_hash": descriptor.digest(),
             "aggregator": item.id,
-            "frozen": False,
+            "frozen": Frozen.NEVER,
             "reason": "no quorum",
         }
         signed = (signer or item.identity).sign(
@@ -65,7 +65,7 @@ FORGED = Identity.generate()
         ((), {}),
         ((None,), {}),
         ((FORGED, FORGED, FORGED), {}),
-        ((None, None, None), {"frozen": True}),
+        ((None, None, None), {"frozen": Frozen.YES}),
         ((None, None, None), {"descriptor_hash": bytes(32)}),
     ],
     ids=["no statement", "one too few", "forged", "frozen", "of another round"],

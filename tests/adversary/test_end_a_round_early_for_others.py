@@ -127,7 +127,7 @@ async def test_a_round_that_all_refuse_ends_at_once_and_says_so(house: Houses) -
             "the query demands 5, 9 refuse"
         )
         # nothing was frozen, so that nobody is charged for good
-        assert [item["statement"]["frozen"] for item in finished["aborts"]] == [False] * 3
+        assert [item["statement"]["frozen"] for item in finished["aborts"]] == ["never"] * 3
         assert (await asked(it, opened))["grounds"] == {"policy": 6, "descriptor": 0, "own": 3}
 
 

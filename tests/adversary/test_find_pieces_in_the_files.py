@@ -117,7 +117,7 @@ async def test_what_a_curator_sent_is_in_none_of_its_files(
         (file,) = settings(0, tmp_path).data_dir.glob("*.db")
         with closing(sqlite3.connect(file)) as store:  # the aggregator has the same bytes
             (body,) = store.execute("SELECT bodies FROM piece").fetchone()
-        sealed = [body[48:60]]  # the session's key, wrapped (48 bytes), nonce (12), ciphertext
+        sealed = [body[60:72]]  # the session's key, wrapped (60 bytes), nonce (12), ciphertext
         assert holding(tmp_path / "meter", sealed)  # the control
         assert await part_of(meter.app, Participation).erasure.erase()
         assert not holding(tmp_path / "meter", sealed)

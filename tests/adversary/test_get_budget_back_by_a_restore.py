@@ -17,7 +17,7 @@ from aggregator.rounds.restoring import MARKER
 from common.runtime.clock import ManualClock
 from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import AbortStatement
+from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Running
 from tests.aggregator.double import Round, query
 from tests.aggregator.rounds.test_restoring import Site
@@ -58,7 +58,7 @@ async def test_a_restored_aggregator_does_not_vouch_for_what_it_forgot(
         (site.data / MARKER).touch()
         await site.start()
         statement = await aborted(site, current)
-        assert statement.statement.frozen
+        assert statement.statement.frozen is Frozen.MAYBE
         assert not abort_credit(current.descriptor, [statement])
 
 
@@ -76,5 +76,5 @@ async def test_a_round_that_stayed_open_earns_the_credit(
         await site.first.aclose()
         await site.start()  # an ordinary restart loses nothing
         statement = await aborted(site, current)
-        assert not statement.statement.frozen
+        assert statement.statement.frozen is Frozen.NEVER
         assert abort_credit(current.descriptor, [statement])

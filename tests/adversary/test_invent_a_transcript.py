@@ -51,6 +51,7 @@ class Impostor:
                 Route("/.well-known/tacit-coordinator", self._who),
                 Route("/v1/rounds/{round}/transcript", self._transcript),
                 Route("/v1/rounds/{round}/result", self._result),
+                Route("/v1/rounds/{round}/seals", self._seals),
             ]
         )
 
@@ -63,6 +64,9 @@ class Impostor:
 
     async def _transcript(self, _: Request) -> Response:
         return Response(self.transcript.model_dump_json(), media_type="application/json")
+
+    async def _seals(self, _: Request) -> Response:
+        return JSONResponse({"seals": []})
 
     async def _result(self, _: Request) -> Response:
         asked = self.transcript.descriptor.statement.query

@@ -202,6 +202,7 @@ class Federation:
 
     def __init__(self, *clients: httpx.AsyncClient, now: datetime | None = None) -> None:
         self.peers = [Peer(client) for client in clients]
+        self.deployment = DEPLOYMENT
         self.identity = Identity.generate()
         self.random = SecureRandom()
         self.next_number = 0
@@ -331,17 +332,27 @@ class Federation:
         assert answer.status_code == 200, answer.text
         return Signed[SealKeyStatement].model_validate_json(answer.content)
 
+    async def fetch_keys(self, entries: Sequence[AggregatorEntry]) -> list[bytes]:
+        """Fetch the seal keys of these entries from their aggregators; the new ones."""
+        fetched = []
+        peers = {peer.id: peer for peer in self.peers}
+        for entry in entries:
+            key_hash = entry.seal.public_key_hash
+            if key_hash not in self.public_keys:
+                path = f"/v1/seal-keys/{encode_binary(key_hash)}"
+                raw = (await peers[entry.id].client.get(path)).content
+                self.public_keys[key_hash] = SealPublicKey(raw)
+                fetched.append(key_hash)
+        return fetched
+
     async def _hand_over(self, entries: Sequence[AggregatorEntry]) -> None:
         """Fetch the seal keys of these entries, and give each aggregator those of the others."""
-        for own, entry in zip(self.peers, entries, strict=True):
-            key_hash = entry.seal.public_key_hash
-            if key_hash in self.public_keys:
-                continue
+        owners = {entry.seal.public_key_hash: entry.id for entry in entries}
+        for key_hash in await self.fetch_keys(entries):
             path = f"/v1/seal-keys/{encode_binary(key_hash)}"
-            raw = (await own.client.get(path)).content
-            self.public_keys[key_hash] = SealPublicKey(raw)
+            raw = self.public_keys[key_hash].raw
             for peer in self.peers:
-                if peer is not own:
+                if peer.id != owners[key_hash]:
                     form = "application/octet-stream"
                     token = peer.coordinator_token
                     answer = await peer.ask("PUT", path, raw, token, form=form)
@@ -377,7 +388,7 @@ class Federation:
         place = (sender.id, index, key_hash)
         if place not in self.begun:
             ends = SessionEnds(
-                deployment=DEPLOYMENT,
+                deployment=self.deployment,
                 party=sender.id,
                 party_key=sender.identity.public_key,
                 aggregator=entry.id,

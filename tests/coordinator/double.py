@@ -164,6 +164,7 @@ class House:
     async def pair(self) -> House:
         """Register every aggregator with the coordinator, and the reverse."""
         identity = (await self.client.get("/.well-known/tacit-coordinator")).json()
+        self.federation.deployment = identity["deployment"]
         for peer in self.federation.peers:
             document = (await peer.client.get("/.well-known/tacit-aggregator")).json()
             body = {
@@ -261,7 +262,9 @@ class House:
     async def round_of(self, round_id: str) -> Round:
         """A stored round as the double knows it, announced or not."""
         answer = await self.ask("GET", f"/v1/rounds/{round_id}/descriptor")
-        return Round(self.federation, Signed[RoundDescriptor].model_validate_json(answer.content))
+        signed = Signed[RoundDescriptor].model_validate_json(answer.content)
+        await self.federation.fetch_keys(signed.statement.aggregators)
+        return Round(self.federation, signed)
 
     async def open(self, asked: dict[str, Any], **more: Any) -> Round:
         """Create a query, open a round of it, and wait until curators can see it."""
@@ -275,6 +278,7 @@ class House:
             listed = found.json()["rounds"]
         (shown,) = [item for item in listed if item["statement"]["round"] == opened]
         signed = Signed[RoundDescriptor].model_validate_json(json.dumps(shown))
+        await self.federation.fetch_keys(signed.statement.aggregators)
         return Round(self.federation, signed)
 
     async def finish(self, opened: Round) -> dict[str, Any]:

@@ -232,27 +232,6 @@ async def test_enrolment_checks_fingerprints_before_it_sends(
             await s.request("POST", "/v1/enrolments", body, expected)
 
 
-async def test_a_key_is_replaced_after_its_epoch(
-    site: OpenSite, world: FakeWorld, clock: ManualClock
-) -> None:
-    async with site(key_epoch_s=3600) as s:
-        await s.enrol("house")
-        clock.advance(2 * HOUR)
-        world.aggregators[1].transport.down = True
-        await part_of(s.app, Participation).rotate_keys()
-        first = s.open(noisy(name="first"))
-        world.aggregators[1].transport.down = False
-        await s.take_part()
-        assert world.members(first)
-        await part_of(s.app, Participation).rotate_keys()
-        assert ("house", 1) in world.aggregators[1].keys
-        second = s.open(noisy(name="second"))
-        world.aggregators[2].keys.pop(("house", 1))  # it forgot, and is told again
-        await s.take_part()
-        assert world.members(second)
-        assert (await s.history("house"))[0]["state"] == "delivered"
-
-
 async def test_the_loop_does_it_all_by_itself(site: OpenSite, world: FakeWorld) -> None:
     import asyncio
 

@@ -61,7 +61,9 @@ def test_a_segment_is_sealed_from_arrays() -> None:
     prepared = engine.prepare_segment(terms_of(world, descriptor), span, present, readings)
     assert [body.aggregator for body in prepared.bodies] == [a.id for a in world.aggregators]
     assert prepared.used.tolist() == [1] * 20
-    assert len({len(body.content) for body in prepared.bodies}) == 1
+    seeded, words = prepared.bodies[:-1], prepared.bodies[-1]
+    assert len({len(body.content) for body in seeded}) == 1
+    assert len(words.content) - len(seeded[0].content) == 20 * 8 - 32
 
 
 @pytest.mark.parametrize("readings", [0, 3])

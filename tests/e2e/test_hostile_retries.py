@@ -294,7 +294,7 @@ async def test_an_abort_between_reveals_is_final(deviating: Deviating) -> None:
         last = it.federation.peers[2]
         answer = await last.coordinate("POST", opened.path("abort"), {"reason": "oops"})
         assert answer.status_code == 200
-        assert json.loads(answer.content)["statement"]["frozen"] is True
+        assert json.loads(answer.content)["statement"]["frozen"] == "yes"
         assert problem(await reveal(opened, 2, commitments)) == (410, "round_closed")
         with pytest.raises(RevealRefused):
             open_sum(opened.descriptor, manifest_hash(manifest), (0, 1, 2), commitments, reveals)

@@ -100,7 +100,7 @@ async def test_an_abort_that_another_signed_earns_nobody_a_credit(house: Houses)
 
         def forged(answer: Any) -> None:
             statement = AbortStatement.model_validate(
-                {**answer["statement"], "frozen": False}, strict=False
+                {**answer["statement"], "frozen": "never"}, strict=False
             )
             signed = Identity.generate().sign(ABORT_LABEL, statement)
             answer.update(signed.model_dump(mode="json"))

@@ -181,7 +181,7 @@ async def test_an_operator_aborts_an_open_round(house: Houses) -> None:
         assert answer.status_code == 200
         statements = [item["statement"] for item in answer.json()["aborts"]]
         assert {item["aggregator"] for item in statements} == {f"aggregator-{i}" for i in range(3)}
-        assert not any(item["frozen"] for item in statements)
+        assert {item["frozen"] for item in statements} == {"never"}
         assert answer.json()["participants"] is None
         assert problem(await it.ask("POST", f"/v1/rounds/{opened.id}/close")) == (
             410,

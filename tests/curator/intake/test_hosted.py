@@ -46,8 +46,7 @@ async def _enrol(database: Database, clock: ManualClock, party: str, ids: list[s
                 parties.Anchor("agg-1", "https://one.test", Pin(fingerprint=bytes(32)), None),
             ),
         )
-        key = parties.EpochRow(party, 0, bytes(32), True, clock.now())
-        await parties.add_party(transaction, row, ids, key)
+        await parties.add_party(transaction, row, ids)
 
 
 async def _make(database: Database, hosted: Hosted, wanted: list[Device]) -> dict[Device, int]:

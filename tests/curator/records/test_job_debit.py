@@ -435,9 +435,13 @@ async def test_what_was_left_out_shows_nowhere(it: Site) -> None:
     assert set(plain.values()) == {15}, plain
     assert not it.world.refusals
     for aggregator in it.world.aggregators:
-        sizes = {len(body) - len(party) for party, body in aggregator.bodies}
         assert len(aggregator.bodies) == 15
-        assert max(sizes) - min(sizes) <= 1
+        sizes = {
+            name: {len(b) for n, b in aggregator.bodies if n == name}
+            for name, _ in aggregator.bodies
+        }
+        assert len(sizes) == 5
+        assert all(max(each) - min(each) <= 1 for each in sizes.values())
     told = []
     for name in names:
         history = await it.history(name)

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from alembic import command
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from common.store.database import _config, migrate, open_database
+from common.store.database import migrate, open_database
 from common.store.transactions import Database, Transaction
 from curator.app import MIGRATIONS
 from curator.store import blocks, bulk, counters, flow
@@ -252,22 +251,6 @@ async def test_large_values_are_exact(database: Database) -> None:
         )
     order = np.argsort(owners)
     assert quantities[order].tolist() == values.tolist()
-
-
-async def test_blocks_become_rows_where_the_schema_goes_back(database: Database) -> None:
-    step = Step("import", [(time, device, 1) for time in range(2) for device in range(9)])
-    async with database.begin() as transaction:
-        with sizes(3):
-            await perform(transaction, IN_BLOCKS, step, 0)
-
-    def back(connection: Connection) -> None:
-        command.downgrade(_config(MIGRATIONS, connection), "0022")
-
-    await database.change_schema(back)
-    async with database.reading() as transaction:
-        rows = (await transaction.execute(text("SELECT * FROM reading ORDER BY random"))).all()
-    assert [(row.time, row.device, row.quantity) for row in rows] == step.items
-    await migrate(database, MIGRATIONS)
 
 
 async def test_two_processes_store_no_reading_twice(database: Database, database_url: str) -> None:
