@@ -36,7 +36,7 @@ from aggregator.store import tables
 from common.runtime.background import Repeating
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
-from common.store.database import check, migrate, open_store
+from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
@@ -183,7 +183,7 @@ async def _start(
     async def samplers() -> str | None:
         return None if passed else "the noise samplers failed their self-test"
 
-    add_readiness(app, "database", lambda: check(database))
+    add_readiness(app, "database", Readiness(database).check)
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
     add_readiness(app, "seal_keys", seal_keyring.readiness)

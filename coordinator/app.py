@@ -16,7 +16,7 @@ from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
-from common.store.database import check, migrate, open_store
+from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
@@ -186,7 +186,7 @@ def create_app(
             ),
         )
         install_authenticator(app, authenticator)
-        add_readiness(app, "database", lambda: check(database))
+        add_readiness(app, "database", Readiness(database).check)
         add_readiness(app, "ledger", ledger.readiness)
         add_readiness(app, "erasure", erasure.readiness)
         watch.start()
