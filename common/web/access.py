@@ -4,12 +4,14 @@ The log and the metrics know the route's template, never the path as sent, its q
 """
 
 import time
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from common.runtime.apart import ASKER, Asker
 from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
 from common.runtime.tracing import Span, Tracer
@@ -79,6 +81,7 @@ class Access:
             await send(message)
 
         aborted = False
+        ASKER.set(Asker(partial(_left, receive)))
         try:
             await self._app(scope, receive, dressed)
         except Exception as error:
@@ -107,6 +110,12 @@ class Access:
         log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
         if span is not None:
             span.answered(method, route, status)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client has left; for a request whose body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def route_template(scope: Scope) -> str:
