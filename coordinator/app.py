@@ -85,7 +85,14 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        database = open_store(settings)
+        directory = settings.dataset_dir or settings.data_dir / "datasets"
+        database = open_store(
+            settings,
+            settings.data_dir / "identity.serial",
+            settings.data_dir / "storage.key",
+            settings.data_dir / "jobs",
+            directory,
+        )
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await restoring.recover(database, settings, time)
@@ -139,7 +146,6 @@ def create_app(
         if settings.stored_datasets and post_quantum() == "no":
             _log.warning("datasets_travel_under_classical_tls", openssl=ssl.OPENSSL_VERSION)
         storage_keys = await open_storage_keys(database, settings)
-        directory = settings.dataset_dir or settings.data_dir / "datasets"
         datasets = Datasets(database, storage_keys, directory, time, settings)
         await datasets.tidy()
         jobs = open_jobs(database, datasets, storage_keys, settings, time, conduct, conductor.wake)

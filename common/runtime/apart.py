@@ -35,7 +35,7 @@ from tacit.errors import Invalid, TooMany, Unavailable
 Result = TypeVar("Result")
 Work = Callable[..., Any]
 
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 """Of processor time for one request: several times what the most expensive useful one takes."""
 PROCESSES: Final = 2
 MOST_WAITING: Final = 8

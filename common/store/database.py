@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 
 from common.runtime.settings import ServiceSettings
 from common.store.failures import Cause, cause, code_of
+from common.store.home import Home
 from common.store.postgresql import open_postgresql
 from common.store.sqlite import open_sqlite
 from common.store.transactions import Database, Transaction
@@ -67,14 +68,20 @@ def open_database(
     raise ValueError("the database must be SQLite or PostgreSQL")
 
 
-def open_store(settings: ServiceSettings) -> Database:
-    """A service's own database, with the pool that its settings ask for."""
-    return open_database(
+def open_store(settings: ServiceSettings, *kept: Path) -> Database:
+    """A service's own database, with the pool that its settings ask for.
+
+    `kept`: the files and directories that the service makes beside it. Raises StoreLost.
+    """
+    home = Home.of(settings, *kept)
+    database = open_database(
         settings.database(),
         pool_size=settings.database_pool_size,
         max_overflow=settings.database_pool_overflow,
         pool_timeout_s=settings.database_pool_timeout_s,
     )
+    database.home = home
+    return database
 
 
 async def exclusive(transaction: Transaction, purpose: str) -> None:
@@ -97,11 +104,19 @@ async def migrate(
     """Bring the schema to the newest revision, in one transaction; safe with several replicas.
 
     A database that does not answer yet is waited for. Raises DatabaseUnreachable, and for a
-    damaged one what it raised itself.
+    damaged one what it raised itself; StoreLost for an empty one in a directory that is in use.
     """
     await _answering(database, patience_s)
-    if await _newest(database, script_location):
-        return
+    revision = await _revision(database)
+    if revision is None and database.home is not None:
+        database.home.refuse_empty()
+    if revision != _newest(script_location):
+        await _upgraded(database, script_location)
+    if database.home is not None:
+        database.home.mark()
+
+
+async def _upgraded(database: Database, script_location: Path) -> None:
 
     def upgrade(connection: Connection) -> None:
         if connection.dialect.name == "postgresql":
@@ -114,16 +129,20 @@ async def migrate(
         await database.change_schema(upgrade)
 
 
-async def _newest(database: Database, script_location: Path) -> bool:
-    """Whether the schema is at the newest revision, without Alembic, which takes 12 MB and a
-    second. Files of revisions are numbered in their order: `0001_initial.py`."""
+def _newest(script_location: Path) -> str | None:
+    """The newest revision, without Alembic, which takes 12 MB and a second. Files of revisions are
+    numbered in their order: `0001_initial.py`."""
     names = (script_location / "versions").glob("[0-9]*.py")
-    newest = max((path.name.partition("_")[0] for path in names), default=None)
+    return max((path.name.partition("_")[0] for path in names), default=None)
+
+
+async def _revision(database: Database) -> str | None:
+    """The revision of the schema; None for a database without tables of ours."""
     async with database.reading() as transaction:
         if not await transaction.run_sync(lambda known: inspect(known).has_table(_VERSIONS)):
-            return False
+            return None
         current = await transaction.execute(text(f"SELECT version_num FROM {_VERSIONS}"))  # noqa: S608
-        return list(current.scalars()) == [newest]
+        return current.scalar()
 
 
 async def _answering(database: Database, patience_s: float) -> None:

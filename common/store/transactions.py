@@ -18,6 +18,7 @@ from sqlalchemy import Connection, CursorResult, Dialect, Executable
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from common.store.failures import code_of, of_a_database, store_failed
+from common.store.home import Home
 
 LARGE_BYTES: Final = 1 << 17
 """What a transaction binds or reads at least to be `large`."""
@@ -94,6 +95,8 @@ class Database(ABC):
     counts: Counts
     failed: Failed | None = None
     """The last failure of a transaction that was to write."""
+    home: Home | None = None
+    """The data directory of a service's own database."""
 
     @contextmanager
     def _noting(self) -> Iterator[None]:

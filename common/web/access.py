@@ -61,7 +61,7 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request whatever happens inside, and account for it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _one_line(send))
         elif scope["path"] in _QUIET:
             await self._answer(scope, receive, send, None)
         else:
@@ -110,6 +110,18 @@ class Access:
         log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
         if span is not None:
             span.answered(method, route, status)
+
+
+def _one_line(send: Send) -> Send:
+    """A failed start is reported by the last line of its traceback: the words of StartFailed."""
+
+    async def brief(message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            last = message["message"].strip().rpartition("\n")[2]
+            message = {**message, "message": last.partition(": ")[2] or last}
+        await send(message)
+
+    return brief
 
 
 async def _left(receive: Receive) -> None:

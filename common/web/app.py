@@ -96,7 +96,8 @@ def build_app(
             try:
                 await stack.enter_async_context(lifespan(app))
             except Exception as error:
-                _logger.error("start_failed", **describe(error))
+                if not isinstance(error, StartRefused):
+                    _logger.error("start_failed", **describe(error))
                 raise StartFailed(_public(error, settings)) from None
             yield
 
