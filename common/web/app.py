@@ -8,6 +8,7 @@ records what clients sent when validation fails.
 import asyncio
 import inspect
 import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -163,7 +164,7 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
         shown = {"checks": {key: why or "ok" for key, why in checks.items()}}
         if any(reason is not None for reason in checks.values()):
             raise NotReady(extra={**shown, "tls_pq": post_quantum()})
-        return {"status": "ready", **shown, "tls_pq": post_quantum()}
+        return {"status": "ready", **shown, "tls_pq": post_quantum(), "pid": os.getpid()}
 
     async def metrics_text(_: Request) -> Response:
         return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)
