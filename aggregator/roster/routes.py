@@ -6,6 +6,7 @@ import asyncio
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Path as PathParameter
 
 from aggregator import examples
 from aggregator.context import Aggregator
@@ -21,6 +22,7 @@ from common.web.bodies import gives, takes
 from common.web.grants import EnrolmentRefused, answer_enrolment
 from common.web.paging import PageQuery, next_link
 from common.web.parts import part
+from common.web.storable import LARGEST
 from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
 from tacit.answers.aggregators import AnnouncedKey, PartiesOfRoster
@@ -91,7 +93,11 @@ def add_enrolment(app: FastAPI) -> None:
         openapi_extra=takes(Signed[EpochKey]),
     )
     async def announce_party_keys(
-        request: Request, party: str, epoch: int, aggregator: AggregatorPart, caller: Curator
+        request: Request,
+        party: str,
+        epoch: Annotated[int, PathParameter(ge=0, le=LARGEST)],
+        aggregator: AggregatorPart,
+        caller: Curator,
     ) -> Response:
         if caller.subject != party:
             raise NotYourParty

@@ -16,6 +16,7 @@ from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
 from common.runtime.tracing import Span, Tracer
 from common.web.problems import problem_response
+from common.web.storable import refuse_unstorable_address
 
 API_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS: Final = {
@@ -81,8 +82,9 @@ class Access:
             await send(message)
 
         aborted = False
-        ASKER.set(Asker(partial(_left, receive)))
+        asker = ASKER.set(Asker(partial(_left, receive)))
         try:
+            refuse_unstorable_address(scope, scope["app"].routes)
             await self._app(scope, receive, dressed)
         except Exception as error:
             aborted = status != 0
@@ -91,6 +93,7 @@ class Access:
             else:
                 await problem_response(error)(scope, receive, dressed)
         finally:
+            ASKER.reset(asker)
             self._account(scope, status or 499, time.perf_counter() - started, span)
         if aborted:
             raise ResponseAborted
