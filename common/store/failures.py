@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from tacit.errors import DomainError, Unavailable
+from tacit.errors import DomainError, Invalid, Unavailable
 
 
 class Cause(Enum):
@@ -44,6 +44,14 @@ class StoreDamaged(Unavailable):
     retryable_by_default = False
 
 
+class ValueRefused(Invalid):
+    """A value that no check of ours refused: the field is not known here."""
+
+    name = "value_refused"
+    title = "A value of the request cannot be stored"
+
+
+_DATA: Final = "22"
 _PASSING_STATES: Final = ("08", "25006", "25P03", "25P04", "40", "53", "55", "57", "58")
 _DAMAGED_STATES: Final = ("XX001", "XX002")
 _INPUT_STATES: Final = ("21", "22", "23", "44", "54")
@@ -102,10 +110,13 @@ def store_failed(error: BaseException) -> bool:
 
 
 def store_problem(error: BaseException) -> DomainError | None:
-    """The error to answer with where the store failed, unless it is a fault of this service."""
+    """The error to answer with where the store failed or refused a value; None for a fault of this
+    service."""
     found = cause(error)
     if found is Cause.PASSING:
         return StoreUnavailable()
+    if (_state(error) or "").startswith(_DATA):
+        return ValueRefused()
     return StoreDamaged() if found is Cause.DAMAGED else None
 
 
