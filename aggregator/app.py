@@ -137,7 +137,7 @@ async def _start(
 ) -> tuple[Aggregator, Intake, KeyWarmer, Evaluations]:
     """Make and provide the parts; those that have to be stopped again are returned."""
     key_dir = settings.key_dir or settings.data_dir / "keys"
-    database = open_store(settings, settings.data_dir / "identity.serial", key_dir)
+    database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
     await ensure_operator_token(database, tables.tokens, settings, clock)

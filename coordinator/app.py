@@ -88,7 +88,6 @@ def create_app(
         directory = settings.dataset_dir or settings.data_dir / "datasets"
         database = open_store(
             settings,
-            settings.data_dir / "identity.serial",
             settings.data_dir / "storage.key",
             settings.data_dir / "jobs",
             directory,

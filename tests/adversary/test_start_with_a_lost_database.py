@@ -25,8 +25,8 @@ from coordinator.settings import CoordinatorSettings
 from curator.settings import CuratorSettings
 
 KEEPS = {
-    "coordinator": ["storage.key", "datasets/0198", "jobs/0198", "identity.serial"],
-    "aggregator": ["keys/1.key", "identity.serial"],
+    "coordinator": ["storage.key", "datasets/0198", "jobs/0198"],
+    "aggregator": ["keys/1.key"],
     "curator": ["curator.db-wal"],
 }
 
