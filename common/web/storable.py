@@ -5,7 +5,6 @@ PostgreSQL keeps no NUL in a text, and both databases whole numbers of 64 bits w
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -20,12 +19,15 @@ NUL: Final = "\0"
 LARGEST: Final = 2**63 - 1
 _NO_NUL: Final = "must not contain the character U+0000"
 _NO_SUCH_NUMBER: Final = "must be a number of 64 bits"
-_MAY_BE: Final = re.compile(rb"\\u0000|[0-9]{19}")
+_ESCAPED: Final = b"\\u0000"
+_DIGITS_AS_ONE: Final = bytes(ord("0") if chr(each).isdecimal() else each for each in range(256))
+_LONG: Final = b"0" * 19
+"""Digits of the least number that does not fit."""
 
 
 def may_be_unstorable(body: bytes) -> bool:
-    """Whether a JSON text could hold such a value; most bodies are passed by a search."""
-    return _MAY_BE.search(body) is not None
+    """Whether a JSON text could hold such a value: two searches, far cheaper than to parse it."""
+    return _ESCAPED in body or _LONG in body.translate(_DIGITS_AS_ONE)
 
 
 def refuse_unstorable(value: object) -> None:
