@@ -35,7 +35,7 @@ from aggregator.store import tables
 from common.runtime.background import Repeating
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
-from common.store.database import check, migrate, open_store
+from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
@@ -132,7 +132,8 @@ async def _start(
     intake_type: Callable[..., Intake],
 ) -> tuple[Aggregator, Intake, Evaluations]:
     """Make and provide the parts; those that have to be stopped again are returned."""
-    database = open_store(settings)
+    key_dir = settings.key_dir or settings.data_dir / "keys"
+    database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
     await migrate(database, MIGRATIONS)
     await ensure_operator_token(database, tables.tokens, settings, clock)
@@ -166,7 +167,7 @@ async def _start(
     async def samplers() -> str | None:
         return None if passed else "the noise samplers failed their self-test"
 
-    add_readiness(app, "database", lambda: check(database))
+    add_readiness(app, "database", Readiness(database).check)
     add_readiness(app, "samplers", samplers)
     add_readiness(app, "erasure", aggregator.erasure.readiness)
     add_readiness(app, "seal_keys", seal_keyring.readiness)

@@ -156,7 +156,12 @@ async def _database(settings: ServiceSettings, service: str) -> Finding:
     # SQLAlchemy comes with it, for which no other command should wait.
     from common.store.database import check as database_answers
     from common.store.database import open_database, pending_migrations
+    from common.store.home import Home, StoreLost
 
+    try:
+        Home.of(settings)
+    except StoreLost as error:
+        return Finding("database", "error", str(error))
     url = settings.database()
     path = Path(url.split("///", 1)[-1])
     if url.startswith("sqlite") and not path.exists():

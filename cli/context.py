@@ -78,10 +78,10 @@ class Target:
         return choose(self.deployment()).client()
 
 
-def fail(message: str) -> NoReturn:
-    """One line on standard error, and exit code 2."""
+def fail(message: str, code: int = 2) -> NoReturn:
+    """One line on standard error, and an exit code."""
     errors.print(f"tacit: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 @contextmanager

@@ -7,11 +7,11 @@ so one operator runs them all here: fit for trials, and the reports say so.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
 import secrets
+import signal
 import socket
 import ssl
 import subprocess
@@ -21,13 +21,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import httpx
+
 from common.runtime.tls import environment_trust
-from tacit import Client
+from tacit import Client, Error
+from tacit.client.exchange import Retry
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
 from tacit.wire import encode_binary
 
 FILE = "deployment.json"
 READY_S = 60.0
+LOOK_S = 0.1
+LOOK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -143,7 +148,7 @@ def _is_free(port: int) -> bool:
 
 
 class Running:
-    """The processes of a deployment, while this process lives."""
+    """The processes of a deployment. They end with this process, however it ends."""
 
     def __init__(self, deployment: Deployment, extra: Mapping[str, Mapping[str, str]]) -> None:
         self.deployment = deployment
@@ -152,13 +157,32 @@ class Running:
         self.more: dict[str, dict[str, str]] = {}
         """Settings of single services, by id."""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._pipe: tuple[int, int] | None = None
+        """Its end of file tells the services that this process has ended (`cli.child`)."""
 
     def start(self) -> None:
-        """Start all services and wait until each is ready; raises RuntimeError if one is not."""
+        """Start all services and wait until each is ready; raises RuntimeError if one is not, and
+        starts none if something answers at the address of one."""
+        for service in self.deployment.services:
+            self._refuse_another(service)
         for service in self.deployment.services:
             self.start_one(service)
         for service in self.deployment.services:
             self.wait_for(service)
+
+    def _refuse_another(self, service: ServiceAddress) -> None:
+        port = int(service.url.rpartition(":")[2])
+        if _is_free(port):
+            return
+        who = _pid_at(service)
+        raise RuntimeError(
+            f"{service.id}: port {port} is in use"
+            + (
+                ""
+                if who is None
+                else f" by a service that still runs (process {who}): end it first"
+            )
+        )
 
     def start_one(self, service: ServiceAddress) -> None:
         """Start one service's process."""
@@ -177,12 +201,14 @@ class Running:
         if service.kind == "aggregator":
             environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
         environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
+        if self._pipe is None:
+            self._pipe = os.pipe()
         with (directory / "service.log").open("ab") as log:
             self.processes[service.id] = subprocess.Popen(
                 # `-P`: a module of the user's folder may have the name of one of ours.
-                [sys.executable, "-P", "-m", service.kind],
+                [sys.executable, "-P", "-m", "cli.child", service.kind],
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=self._pipe[0],
                 stdout=log,
                 stderr=log,
                 # Own group: Ctrl-C reaches the services through us, in order.
@@ -190,18 +216,17 @@ class Running:
             )
 
     def wait_for(self, service: ServiceAddress) -> None:
-        """Block until one service is ready."""
+        """Block until one service is ready, by its own process and no other at its address. Raises
+        RuntimeError where that does not come."""
         process = self.processes[service.id]
-        with Client(service.url, verify=trusted(service.url)) as client:
-            for _ in range(int(READY_S / 0.5)):
-                if process.poll() is not None:
-                    break
-                with contextlib.suppress(TimeoutError):
-                    client.wait_until_ready(0.5)
-                    return
-        path = Path(service.directory) / "service.log"
-        said = path.read_text(errors="replace").strip().splitlines()[-1:]
-        raise RuntimeError(f"{service.id} did not start: {''.join(said)[-500:]} (log: {path})")
+        end = time.monotonic() + READY_S
+        while process.poll() is None and time.monotonic() < end:
+            if _pid_at(service) == process.pid:
+                return
+            time.sleep(LOOK_S)
+        if process.poll() is None:
+            raise RuntimeError(f"{service.id} is not ready after {READY_S:.0f} s{_log(service)}")
+        raise RuntimeError(f"{service.id} did not start, {_ending(process)}{_log(service)}")
 
     def cpu_s(self, service: ServiceAddress) -> float:
         """CPU seconds of one service's process so far, ended threads too; 0 where the system does
@@ -223,12 +248,53 @@ class Running:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if self._pipe is not None:
+            for end in self._pipe:
+                os.close(end)
+            self._pipe = None
 
-    def wait(self) -> None:
-        """Block until a service ends or a signal comes."""
-        while all(process.poll() is None for process in self.processes.values()):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                next(iter(self.processes.values())).wait(timeout=1)
+    def wait(self) -> str:
+        """Block until a service ends; which one, how, and where its log is."""
+        while True:
+            for service in self.deployment.services:
+                process = self.processes.get(service.id)
+                if process is not None and process.poll() is not None:
+                    return f"{service.id} {_ending(process)}{_log(service)}"
+            time.sleep(LOOK_S)
+
+
+def _pid_at(service: ServiceAddress) -> int | None:
+    """The process that answers at an address, ready; None if none does."""
+    try:
+        with Client(
+            service.url,
+            timeout_s=LOOK_TIMEOUT_S,
+            retry=Retry(attempts=1),
+            verify=trusted(service.url),
+        ) as client:
+            pid = client.get("/readyz").get("pid")
+    except (httpx.HTTPError, Error, ValueError, AttributeError):
+        return None
+    return pid if isinstance(pid, int) else None
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended."""
+    code = process.returncode
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended by signal {-code}"
+
+
+def _log(service: ServiceAddress) -> str:
+    """The last line of a service's log, and where the log is."""
+    path = Path(service.directory) / "service.log"
+    lines = path.read_text(errors="replace").strip().splitlines()
+    said = [line for line in lines if "Application startup failed" not in line][-1:]  # uvicorn's
+    return f"; {said[0][-500:]} (log: {path})" if said else f" (log: {path})"
 
 
 def trusted(url: str) -> ssl.SSLContext | bool:

@@ -154,8 +154,11 @@ def tacit(
 
 
 def main() -> None:
-    """Entry point of the command. Told to end, it ends the services that it started, too."""
+    """Entry point of the command. Told to end, or when its terminal is closed, it ends the
+    services that it started, too."""
     signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        signal.signal(signal.SIGHUP, _end)
     app()
 
 

@@ -46,7 +46,11 @@ def up(
         ),
     ] = None,
 ) -> None:
-    """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home."""
+    """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home.
+
+    The services end with this command, also when its terminal is closed; if one of them ends by
+    itself, all do, and the exit code is 1.
+    """
     with plain_errors(), alone_in(home):
         deployment = plan(home, aggregators, port)
         running = Running(deployment, service_settings(allow_exact=allow_exact))
@@ -57,7 +61,7 @@ def up(
             for line in addresses(deployment, home):
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
             with contextlib.suppress(KeyboardInterrupt):
-                running.wait()
+                fail(running.wait(), 1)
         finally:
             running.stop()
 

@@ -16,7 +16,7 @@ from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
-from common.store.database import check, migrate, open_store
+from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
 from common.store.meters import add_store_meters
 from common.store.own_identities import OwnIdentities
@@ -83,7 +83,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        database = open_store(settings)
+        directory = settings.dataset_dir or settings.data_dir / "datasets"
+        database = open_store(
+            settings,
+            settings.data_dir / "storage.key",
+            settings.data_dir / "jobs",
+            directory,
+        )
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await restoring.recover(database, settings, time)
@@ -136,7 +142,6 @@ def create_app(
         if settings.stored_datasets and post_quantum() == "no":
             _log.warning("datasets_travel_under_classical_tls", openssl=ssl.OPENSSL_VERSION)
         storage_keys = await open_storage_keys(database, settings)
-        directory = settings.dataset_dir or settings.data_dir / "datasets"
         datasets = Datasets(database, storage_keys, directory, time, settings)
         await datasets.tidy()
         jobs = open_jobs(database, datasets, storage_keys, settings, time, conduct, conductor.wake)
@@ -182,7 +187,7 @@ def create_app(
             ),
         )
         install_authenticator(app, authenticator)
-        add_readiness(app, "database", lambda: check(database))
+        add_readiness(app, "database", Readiness(database).check)
         add_readiness(app, "ledger", ledger.readiness)
         add_readiness(app, "erasure", erasure.readiness)
         watch.start()

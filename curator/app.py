@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.memory import give_back
-from common.store.database import check, migrate, open_store
+from common.store.database import Readiness, migrate, open_store
 from common.store.leader import Leader
 from common.store.meters import add_store_meters
 from common.store.transactions import Database
@@ -80,7 +80,7 @@ def create_app(
         if settings.console:
             pages = await _pages().console_parts(settings, database, authenticator, time, VERSION)
             provide(app, *parts, *pages)
-        add_readiness(app, "database", lambda: check(database))
+        add_readiness(app, "database", Readiness(database).check)
         add_readiness(app, "erasure", participation.erasure.readiness)
         meters = await _meters(app, settings, time)
         active = Active(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, cast
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -77,6 +77,20 @@ class DomainError(Error):
         self.retryable = self.retryable_by_default if retryable is None else retryable
         self.retry_after_s = retry_after_s
         self.extra = MappingProxyType(dict(extra or {}))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """An error crosses to another process as it is."""
+        fields = {**vars(self), "extra": dict(self.extra)}
+        return _again, (type(self), self.args, fields)
+
+
+def _again(
+    kind: type[DomainError], arguments: tuple[object, ...], fields: dict[str, object]
+) -> DomainError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    vars(error).update(fields, extra=MappingProxyType(cast(dict[str, object], fields["extra"])))
+    return error
 
 
 class Malformed(DomainError):

@@ -102,6 +102,11 @@ def encode_binary(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
+FIRST_YEAR: Final = 100
+LAST_YEAR: Final = 9899
+"""An instant leaves a century to both ends of what a date can be: spans are added to it."""
+
+
 def _parse_instant(value: object) -> datetime:
     if isinstance(value, str):
         try:
@@ -111,9 +116,13 @@ def _parse_instant(value: object) -> datetime:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise PydanticCustomError("instant", "must be an RFC 3339 time with an offset")
     try:
-        return value.astimezone(UTC)
+        moment = value.astimezone(UTC)
     except OverflowError:
-        raise PydanticCustomError("instant", "lies outside the years 1 to 9999 in UTC") from None
+        moment = None
+    if moment is None or not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        rule = f"lies outside the years {FIRST_YEAR} to {LAST_YEAR} in UTC"
+        raise PydanticCustomError("instant", "{reason}", {"reason": rule})
+    return moment
 
 
 @lru_cache(maxsize=4096)  # a round's times are told again and again

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -16,12 +17,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, TextClause, inspect, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from common.runtime.settings import ServiceSettings
+from common.store.failures import Cause, cause, code_of
+from common.store.home import Home
 from common.store.postgresql import open_postgresql
 from common.store.sqlite import open_sqlite
 from common.store.transactions import Database, Transaction
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 CHECK_S: Final = 5.0
+WRITE_S: Final = 1.0
+RECENT_S: Final = 10.0
+"""How long a failed write keeps the service from being ready."""
 PATIENCE_S: Final = 30.0
 """How long a start waits for a database that is started at the same time."""
 
-_BUSY_STATES: Final = ("08", "40001", "40P01", "53", "55P03", "57014", "57P0")
-"""PostgreSQL: connection, serialisation, deadlock, resources, a lock or statement that took too
-long, a server that starts or stops. The same request may succeed later."""
 _VERSIONS: Final = "alembic_version"
+_WRITE: Final = text(f"UPDATE {_VERSIONS} SET version_num = version_num")  # noqa: S608
+"""A real write of a row that every service has, and that changes nothing."""
 _alembic = threading.Lock()
 
 
@@ -52,7 +55,7 @@ def open_database(
     0600.
 
     PostgreSQL gets `pool_size` lasting connections and `max_overflow` more; waiting longer than
-    `pool_timeout_s` for one raises an error that `store_unavailable` recognises.
+    `pool_timeout_s` for one raises an error that may pass (`failures.cause`).
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -65,14 +68,20 @@ def open_database(
     raise ValueError("the database must be SQLite or PostgreSQL")
 
 
-def open_store(settings: ServiceSettings) -> Database:
-    """A service's own database, with the pool that its settings ask for."""
-    return open_database(
+def open_store(settings: ServiceSettings, *kept: Path) -> Database:
+    """A service's own database, with the pool that its settings ask for.
+
+    `kept`: the files and directories that the service makes beside it. Raises StoreLost.
+    """
+    home = Home.of(settings, *kept)
+    database = open_database(
         settings.database(),
         pool_size=settings.database_pool_size,
         max_overflow=settings.database_pool_overflow,
         pool_timeout_s=settings.database_pool_timeout_s,
     )
+    database.home = home
+    return database
 
 
 async def exclusive(transaction: Transaction, purpose: str) -> None:
@@ -94,11 +103,20 @@ async def migrate(
 ) -> None:
     """Bring the schema to the newest revision, in one transaction; safe with several replicas.
 
-    A database that does not answer yet is waited for. Raises DatabaseUnreachable.
+    A database that does not answer yet is waited for. Raises DatabaseUnreachable, and for a
+    damaged one what it raised itself; StoreLost for an empty one in a directory that is in use.
     """
     await _answering(database, patience_s)
-    if await _newest(database, script_location):
-        return
+    revision = await _revision(database)
+    if revision is None and database.home is not None:
+        database.home.refuse_empty()
+    if revision != _newest(script_location):
+        await _upgraded(database, script_location)
+    if database.home is not None:
+        database.home.mark()
+
+
+async def _upgraded(database: Database, script_location: Path) -> None:
 
     def upgrade(connection: Connection) -> None:
         if connection.dialect.name == "postgresql":
@@ -111,23 +129,29 @@ async def migrate(
         await database.change_schema(upgrade)
 
 
-async def _newest(database: Database, script_location: Path) -> bool:
-    """Whether the schema is at the newest revision, without Alembic, which takes 12 MB and a
-    second. Files of revisions are numbered in their order: `0001_initial.py`."""
+def _newest(script_location: Path) -> str | None:
+    """The newest revision, without Alembic, which takes 12 MB and a second. Files of revisions are
+    numbered in their order: `0001_initial.py`."""
     names = (script_location / "versions").glob("[0-9]*.py")
-    newest = max((path.name.partition("_")[0] for path in names), default=None)
+    return max((path.name.partition("_")[0] for path in names), default=None)
+
+
+async def _revision(database: Database) -> str | None:
+    """The revision of the schema; None for a database without tables of ours."""
     async with database.reading() as transaction:
         if not await transaction.run_sync(lambda known: inspect(known).has_table(_VERSIONS)):
-            return False
+            return None
         current = await transaction.execute(text(f"SELECT version_num FROM {_VERSIONS}"))  # noqa: S608
-        return list(current.scalars()) == [newest]
+        return current.scalar()
 
 
 async def _answering(database: Database, patience_s: float) -> None:
     end = time.monotonic() + patience_s
-    while (why := await check(database)) is not None:
+    while (error := await _failure(database)) is not None:
+        if cause(error) is Cause.DAMAGED:
+            raise error
         if time.monotonic() > end:
-            raise DatabaseUnreachable(f"{why}, after {patience_s:.0f} s")
+            raise DatabaseUnreachable(f"{_why(error, 'does not answer')}, after {patience_s:.0f} s")
         await asyncio.sleep(0.5)
 
 
@@ -149,27 +173,54 @@ async def pending_migrations(database: Database, script_location: Path) -> tuple
 
 
 async def check(database: Database) -> str | None:
-    """For readiness: None when the database answers, else why not."""
+    """None when the database answers, else why not; writes nothing."""
+    error = await _failure(database)
+    return None if error is None else _why(error, "does not answer")
+
+
+class Readiness:
+    """The check for `/readyz`: the database takes a write, and no write failed a moment ago.
+
+    A write of another table may fail where this one does not, and one without a request would
+    not be noticed: hence both. At most one write in `WRITE_S`, however often it is asked.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._asked = asyncio.Lock()
+        self._written = -math.inf
+
+    async def check(self) -> str | None:
+        """None when it takes writes, else why not."""
+        async with self._asked:
+            if time.monotonic() - self._written >= WRITE_S:
+                error = await _failure(self._database, _WRITE)
+                if error is not None:
+                    return _why(error, "takes no writes")
+                self._written = time.monotonic()
+        failed = self._database.failed
+        if failed is not None and time.monotonic() - failed.at < RECENT_S:
+            return f"a write failed ({failed.code})"
+        return None
+
+
+async def _failure(database: Database, statement: TextClause | None = None) -> Exception | None:
     try:
-        async with asyncio.timeout(CHECK_S), database.reading() as transaction:
-            await transaction.execute(text("SELECT 1"))
+        async with asyncio.timeout(CHECK_S):
+            if statement is None:
+                async with database.reading() as transaction:
+                    await transaction.execute(text("SELECT 1"))
+            else:
+                async with database.begin() as transaction:
+                    await transaction.execute(statement)
     except Exception as error:
-        return f"the database does not answer ({type(error).__name__})"
+        return error
     return None
 
 
-def store_unavailable(error: Exception) -> bool:
-    """Whether an exception means that the store could not be reached or was too busy."""
-    if isinstance(error, PoolTimeout):
-        return True
-    if isinstance(error, OperationalError) and "locked" in str(error.orig):
-        return True
-    if isinstance(error, DBAPIError) and error.connection_invalidated:
-        return True
-    state = getattr(error.orig if isinstance(error, DBAPIError) else error, "sqlstate", None)
-    if isinstance(state, str) and state.startswith(_BUSY_STATES):
-        return True
-    return isinstance(error, ConnectionError)
+def _why(error: Exception, otherwise: str) -> str:
+    what = "is damaged" if cause(error) is Cause.DAMAGED else otherwise
+    return f"the database {what} ({code_of(error)})"
 
 
 # Alembic is imported where a schema is checked: its import is slow, and most commands open no

@@ -65,8 +65,9 @@ class PostgresqlDatabase(Database):
     async def begin(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002
         """A transaction that may write; `large` makes no difference to a server."""
         self.counts.writing += 1
-        async with self.engine.begin() as connection:
-            yield PostgresqlTransaction(connection, self.counts)
+        with self._noting():
+            async with self.engine.begin() as connection:
+                yield PostgresqlTransaction(connection, self.counts)
 
     @asynccontextmanager
     async def reading(self, *, large: bool = False) -> AsyncIterator[PostgresqlTransaction]:  # noqa: ARG002

@@ -149,24 +149,30 @@ class SqliteDatabase(Database):
     @asynccontextmanager
     async def begin(self, *, large: bool = False) -> AsyncIterator[SqliteTransaction]:
         """A transaction that may write; raises sqlalchemy.exc.TimeoutError after `BUSY_S`."""
-        await self._my_turn()
-        self.counts.writing += 1
-        try:
-            opened = await self._take()
-            driver = opened.driver
+        with self._noting():
+            await self._my_turn()
+            self.counts.writing += 1
             try:
-                await _begin_immediate(driver)
-                before = driver.total_changes
-                yield self._transaction(opened, large=large)
-                if driver.total_changes != before:
-                    await _finished(self._threads, driver.commit)
-                else:
-                    driver.commit()
-                opened.connection.commit()
+                async with self._writing(large=large) as transaction:
+                    yield transaction
             finally:
-                self._give_back(opened)
+                self._writer.release()
+
+    @asynccontextmanager
+    async def _writing(self, *, large: bool) -> AsyncIterator[SqliteTransaction]:
+        opened = await self._take()
+        driver = opened.driver
+        try:
+            await _begin_immediate(driver)
+            before = driver.total_changes
+            yield self._transaction(opened, large=large)
+            if driver.total_changes != before:
+                await _finished(self._threads, driver.commit)
+            else:
+                driver.commit()
+            opened.connection.commit()
         finally:
-            self._writer.release()
+            self._give_back(opened)
 
     @asynccontextmanager
     async def reading(self, *, large: bool = False) -> AsyncIterator[SqliteTransaction]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from common.batches import batches
 from common.runtime.logs import describe, get_logger
+from common.store.failures import store_failed
 from common.store.transactions import LARGE_ROWS, Transaction
 from common.store.writer import WriterStopped
 
@@ -128,12 +129,14 @@ class Together(Generic[Item, Answer]):
         try:
             found = await self._done([each.item for each in batch])
         except Exception as error:
-            if len(batch) > 1:
+            if len(batch) > 1 and not store_failed(error):
                 _logger.info("done_one_by_one", items=len(batch), **describe(error))
                 for each in batch:
                     await self._all([each])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
+                return
+            for each in batch:
+                if not each.answer.done():
+                    each.answer.set_exception(error)
             return
         for each, answer in zip(batch, found, strict=True):
             if not each.answer.done():

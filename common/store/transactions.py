@@ -7,14 +7,18 @@ in a thread. PostgreSQL is reached by asyncpg. Store functions are the same for 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Connection, CursorResult, Dialect, Executable
 from sqlalchemy.sql.selectable import TypedReturnsRows
+
+from common.store.failures import code_of, of_a_database, store_failed
+from common.store.home import Home
 
 LARGE_BYTES: Final = 1 << 17
 """What a transaction binds or reads at least to be `large`."""
@@ -76,10 +80,33 @@ class Counts:
     statements: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A transaction that was to write and failed by the store: when (monotonic), and how it is
+    named."""
+
+    at: float
+    code: str
+
+
 class Database(ABC):
     """A database of one service."""
 
     counts: Counts
+    failed: Failed | None = None
+    """The last failure of a transaction that was to write."""
+    home: Home | None = None
+    """The data directory of a service's own database."""
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Note a failure of the store for readiness, and pass it on."""
+        try:
+            yield
+        except Exception as error:
+            if of_a_database(error) and store_failed(error):
+                self.failed = Failed(time.monotonic(), code_of(error))
+            raise
 
     @property
     @abstractmethod

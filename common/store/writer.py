@@ -18,10 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
-from sqlalchemy.exc import OperationalError
-
 from common.runtime.logs import describe, get_logger
-from common.store.database import store_unavailable
+from common.store.failures import store_failed
 from common.store.transactions import LARGE_BYTES, Database, Transaction
 from tacit.errors import DomainError, TooMany, Unavailable
 
@@ -167,7 +165,7 @@ class BatchingWriter(Generic[Item, Answer]):
                     raise RuntimeError("a batch needs one answer for each item")
         except Exception as error:
             _logger.error("write_failed", items=len(batch), **describe(error))
-            if len(batch) > 1 and not _of_the_store(error):
+            if len(batch) > 1 and not store_failed(error):
                 for waiting in batch:
                     await self._write([waiting])
                 return
@@ -184,11 +182,6 @@ class BatchingWriter(Generic[Item, Answer]):
             self._items -= 1
             self._bytes -= waiting.size
             _settle(waiting.answer, WriterStopped())
-
-
-def _of_the_store(error: Exception) -> bool:
-    """Whether the store failed, rather than what it was asked: every item would fail with it."""
-    return isinstance(error, OperationalError | OSError) or store_unavailable(error)
 
 
 def _settle(future: "asyncio.Future[Answer]", answer: Answer | Exception) -> None:

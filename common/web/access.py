@@ -4,16 +4,19 @@ The log and the metrics know the route's template, never the path as sent, its q
 """
 
 import time
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import Counter, Histogram
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from common.runtime.apart import ASKER, Asker
 from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
 from common.runtime.tracing import Span, Tracer
 from common.web.problems import problem_response
+from common.web.storable import refuse_unstorable_address
 
 API_POLICY: Final = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS: Final = {
@@ -59,7 +62,7 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request whatever happens inside, and account for it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _one_line(send))
         elif scope["path"] in _QUIET:
             await self._answer(scope, receive, send, None)
         else:
@@ -79,7 +82,9 @@ class Access:
             await send(message)
 
         aborted = False
+        asker = ASKER.set(Asker(partial(_left, receive)))
         try:
+            refuse_unstorable_address(scope, scope["app"].routes)
             await self._app(scope, receive, dressed)
         except Exception as error:
             aborted = status != 0
@@ -88,6 +93,7 @@ class Access:
             else:
                 await problem_response(error)(scope, receive, dressed)
         finally:
+            ASKER.reset(asker)
             self._account(scope, status or 499, time.perf_counter() - started, span)
         if aborted:
             raise ResponseAborted
@@ -107,6 +113,24 @@ class Access:
         log("request", method=method, route=route, status=status, ms=round(seconds * 1000, 1))
         if span is not None:
             span.answered(method, route, status)
+
+
+def _one_line(send: Send) -> Send:
+    """A failed start is reported by the last line of its traceback: the words of StartFailed."""
+
+    async def brief(message: Message) -> None:
+        if message["type"] == "lifespan.startup.failed":
+            last = message["message"].strip().rpartition("\n")[2]
+            message = {**message, "message": last.partition(": ")[2] or last}
+        await send(message)
+
+    return brief
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client has left; for a request whose body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def route_template(scope: Scope) -> str:

@@ -8,6 +8,7 @@ records what clients sent when validation fails.
 import asyncio
 import inspect
 import math
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI
+from sqlalchemy.engine import make_url
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +26,7 @@ from common.runtime.metrics import ServiceMetrics
 from common.runtime.settings import ServiceSettings
 from common.runtime.tls import expiry, post_quantum
 from common.runtime.tracing import tracer_of
+from common.store.failures import Cause, cause
 from common.web.access import Access
 from common.web.bodies import gives
 from common.web.body_limit import BodyLimit
@@ -94,8 +97,9 @@ def build_app(
             try:
                 await stack.enter_async_context(lifespan(app))
             except Exception as error:
-                _logger.error("start_failed", **describe(error))
-                raise StartFailed(_public(error)) from None
+                if not isinstance(error, StartRefused):
+                    _logger.error("start_failed", **describe(error))
+                raise StartFailed(_public(error, settings)) from None
             yield
 
     app = ServiceApp(
@@ -160,7 +164,7 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
         shown = {"checks": {key: why or "ok" for key, why in checks.items()}}
         if any(reason is not None for reason in checks.values()):
             raise NotReady(extra={**shown, "tls_pq": post_quantum()})
-        return {"status": "ready", **shown, "tls_pq": post_quantum()}
+        return {"status": "ready", **shown, "tls_pq": post_quantum(), "pid": os.getpid()}
 
     async def metrics_text(_: Request) -> Response:
         return Response(await app.state.metrics.scrape(), media_type=ServiceMetrics.content_type)
@@ -169,10 +173,13 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
     add_docs(app)
 
 
-def _public(error: Exception) -> str:
+def _public(error: Exception, settings: ServiceSettings) -> str:
     """What may be reported about an error at startup."""
     if isinstance(error, StartRefused):
         return str(error)
+    if cause(error) is Cause.DAMAGED:
+        file = make_url(settings.database()).database
+        return f"the database {file} is damaged: restore the data directory from a backup"
     if isinstance(error, DomainError):
         return f"{error.name}: {error.title}"
     return type(error).__name__

@@ -22,6 +22,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Table, select, update
 from starlette.requests import Request
 
+from common.runtime.apart import ASKER
 from common.runtime.clock import Clock
 from common.runtime.directories import make_private_directory
 from common.runtime.settings import ServiceSettings
@@ -131,6 +132,8 @@ class Authenticator:
             self._remember(token_hash, record)
         if record.expires is not None and record.expires <= self._clock.now():
             raise TokenExpired
+        if (asker := ASKER.get()) is not None:
+            asker.caller = record.id
         scopes = frozenset(record.scopes)
         implied = frozenset[Scope]().union(*(IMPLIED.get(scope, ()) for scope in scopes))
         return Principal(record.id, scopes | implied, record.subject)

@@ -16,6 +16,7 @@ from fastapi import Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from common.web.storable import NUL
 from tacit.errors import FieldError, Invalid
 
 MAX_LIMIT: Final = 1000
@@ -80,9 +81,13 @@ def decode_cursor(cursor: str) -> Key:
         key = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
     except (ValueError, binascii.Error, RecursionError):
         raise _bad_cursor() from None
-    if not isinstance(key, list) or not key or not all(type(part) in (str, int) for part in key):
+    if not isinstance(key, list) or not key or not all(map(_is_part, key)):
         raise _bad_cursor()
     return tuple(key)
+
+
+def _is_part(part: object) -> bool:
+    return type(part) is int or (isinstance(part, str) and NUL not in part)
 
 
 def page(

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from common.runtime.logs import describe, get_logger
-from common.store.database import store_unavailable
+from common.store.failures import store_problem
 from tacit import errors
 from tacit.errors import DomainError, FieldError
 from tacit.field_words import WORDED, rule
@@ -125,9 +125,9 @@ def problem_response(error: Exception, *, instance: str | None = None) -> Respon
         return _domain_response(invalid_from(error), instance)
     if isinstance(error, HTTPException):
         return _http_response(error)
-    if store_unavailable(error):
+    if (failed := store_problem(error)) is not None:
         _logger.error("store_unavailable", **describe(error))
-        return _domain_response(errors.Unavailable("The store does not answer"), instance)
+        return _domain_response(failed, instance)
     _logger.error("internal_error", **describe(error))
     document = _document(500, "internal_error", "An internal error occurred", "", retryable=False)
     return JSONResponse(document, 500, media_type=MEDIA_TYPE)

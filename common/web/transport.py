@@ -21,7 +21,10 @@ import httpx
 PART_BYTES: Final = 1 << 16
 """Of a large body: what is handed to the connection at a time, and has the write timeout."""
 HEAD_BYTES: Final = 1 << 16
-"""The longest head of an answer."""
+"""The longest head of an answer, and the longest trailer or extension of a chunk: the parser keeps
+what is incomplete, so they are counted as they arrive, to within one read of the connection."""
+MOST_INTERIM: Final = 16
+"""Answers below 200 before the one to a request."""
 BODY_BYTES: Final = 512 * 1024 * 1024
 """The longest body of one: twice the longest request that a service reads by default."""
 _PORTS: Final = {"http": 80, "https": 443}
@@ -134,6 +137,9 @@ class _Connection(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         """There while the other side reads slower than we write."""
+        self._unparsed = self._interim = 0
+        """Bytes since the parser last completed a head, a piece of a body or an answer; answers
+        below 200 to the present request."""
         self._begin()
 
     def _begin(self) -> None:
@@ -147,7 +153,7 @@ class _Connection(asyncio.Protocol):
     ) -> _Answer:
         """The answer to a request; `write_s` and `read_s`: for each part of the two."""
         answer: asyncio.Future[_Answer] = self._loop.create_future()
-        self._answer = answer
+        self._answer, self._interim = answer, 0
         try:
             await self._write(head, content, write_s)
             self.used_at = self._loop.time()
@@ -221,8 +227,11 @@ class _Connection(asyncio.Protocol):
         if self._answered():
             self.end()  # nobody asked
             return
+        self._unparsed += len(data)
         try:
             self._parser.feed_data(data)
+            if self._unparsed > HEAD_BYTES:
+                self._fail(httpx.RemoteProtocolError("its head or trailer is too long"))
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx.RemoteProtocolError(f"this is no answer: {error}"))
 
@@ -268,7 +277,7 @@ class _Connection(asyncio.Protocol):
             raise ValueError("its head is too long")
 
     def on_headers_complete(self) -> None:
-        self._head_ended = True
+        self._head_ended, self._unparsed = True, 0
         for name, value in self._headers:
             if name.lower() == b"content-encoding" and value.lower() != b"identity":
                 raise ValueError("it is packed")  # a few bytes may expand to gigabytes
@@ -278,12 +287,17 @@ class _Connection(asyncio.Protocol):
             self._body_ends_with_the_connection = named.isdisjoint(_LENGTHS)
 
     def on_body(self, body: bytes) -> None:
+        self._unparsed = 0
         self._body += body  # one piece: a list of very small chunks would take twenty times as much
         if len(self._body) > BODY_BYTES:
             raise ValueError("its body is too long")
 
     def on_message_complete(self) -> None:
+        self._unparsed = 0
         status = self._parser.get_status_code()
+        self._interim += status < 200
+        if self._interim > MOST_INTERIM:
+            raise ValueError("its answer never comes")
         if status >= 200 and self._answer is not None and not self._answer.done():
             self._answer.set_result((status, self._reason, self._headers, bytes(self._body)))
         self._begin()  # below 200 the answer follows

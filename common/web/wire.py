@@ -36,6 +36,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from common.web.problems import MalformedBody, invalid_from
+from common.web.storable import may_be_unstorable, refuse_unstorable
 from tacit.errors import DomainError, FieldError, Invalid, TooLarge, UnsupportedForm
 from tacit.field_words import unknown_field
 
@@ -89,6 +90,8 @@ def parse_json(body: bytes, model: type[M]) -> M:
     """`model` from JSON text in UTF-8."""
     if not _bounds_depth(model) or b"NaN" in body or b"Infinity" in body:
         _refuse_exotic_json(body)
+    if may_be_unstorable(body):
+        refuse_unstorable(_parsed(body))
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -123,6 +126,7 @@ def decode_cbor(body: bytes) -> Any:
     if stream.tell() != len(body):
         raise MalformedBody("Something follows the end of the body")
     _refuse_exotic_value(value)
+    refuse_unstorable(value)
     return value
 
 

@@ -59,6 +59,11 @@ def price_of(query: Query, operators: Sequence[str] | None = None) -> Price:
     return _price(priced_text(query), None if operators is None else tuple(operators))
 
 
+def prices_of(asked: Sequence[tuple[Query, Sequence[str]]]) -> list[Price]:
+    """`price_of` of several queries, each with the operators of its aggregators, if known."""
+    return [price_of(query, operators or None) for query, operators in asked]
+
+
 def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Price:
     """What a job that is debited once costs each member, with its first round; query: of one."""
     costs = job_costs(query, epsilon, operators)

@@ -16,6 +16,7 @@ from common.web.bodies import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.parts import part
 from common.web.problems import status_of
+from common.web.storable import LARGEST
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples
@@ -185,7 +186,8 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
         ledger: LedgerPart,
         _: Operator,
         seq: Annotated[
-            int | None, Parameter(ge=0, description="A row whose hash you kept.")
+            int | None,
+            Parameter(ge=0, le=LARGEST, description="A row whose hash you kept."),
         ] = None,
         head: Annotated[
             str | None, Parameter(pattern="^[0-9a-f]{64}$", description="The hash that was kept.")

@@ -28,7 +28,15 @@ from coordinator.models.dataset_events import (
 )
 from coordinator.store import datasets as store
 from coordinator.store.datasets import LedgerRow
-from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_femto, format_micro
+from tacit.accounting.amounts import (
+    FEMTO,
+    MICRO,
+    ROUNDED,
+    Amount,
+    format_amount,
+    format_femto,
+    format_micro,
+)
 from tacit.wire import format_instant
 
 
@@ -285,7 +293,7 @@ def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -
         raise BudgetExceeded(
             f"the job needs {_words(asked)}; {_words(left)} is left of the dataset's budget, "
             f"{_words(budget)}. Ask for less, or allow all jobs on this content more: run it again "
-            f"with {_options(enough)}; what was charged stays charged",
+            f"with {_options(enough)}; what was charged stays charged. {ROUNDED}",
             extra={
                 "dataset": dataset_id,
                 "budget": format_amount(budget),

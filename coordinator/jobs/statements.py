@@ -7,10 +7,11 @@ budget, and the effect of a chosen seed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Final
 
-from coordinator.jobs.prices import Price
-from tacit.accounting.amounts import Amount, format_amount, format_micro
+from coordinator.jobs.prices import Price, stated
+from tacit.accounting.amounts import MICRO, ROUNDED, Amount, format_amount, format_micro
 from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
 TRUST: Final = (
@@ -42,6 +43,8 @@ def complete(
             f"The dataset was released outside its budget before, by job {other}: over its "
             "lifetime no finite figure holds."
         )
+    if price.kind == "budget" and _is_rounded(report, unit, price.epsilon):
+        caveats.append(f"{ROUNDED}. This job counts as {format_micro(price.epsilon)}.")
     changes = {
         "subject": report.subject.model_copy(update={"id": job_id, "dataset": dataset_id}),
         "charged": _charge(price, unit, charged),
@@ -55,6 +58,11 @@ def complete(
             "caveats": (REPRODUCIBLE, *caveats),
         }
     return PrivacyReport.model_validate_json(report.model_copy(update=changes).model_dump_json())
+
+
+def _is_rounded(report: PrivacyReport, unit: str | None, epsilon: int) -> bool:
+    """Whether the ledger's epsilon is above that of the line that it charges by."""
+    return Fraction(stated(report, unit).line.epsilon or 0) != Fraction(epsilon, MICRO)
 
 
 def _charge(price: Price, unit: str | None, charged: Amount) -> Charge:

@@ -18,6 +18,7 @@ from algorithms import catalogue
 from algorithms.contract import Algorithm
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import WrongKind, read
+from common.runtime.apart import apart
 from common.runtime.clock import uuid7
 from common.store.transactions import Transaction
 from common.web.problems import invalid_from
@@ -39,7 +40,7 @@ from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import JobRow
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.randomness import SEED_BYTES
-from tacit.report.model import PrivacyReport
+from tacit.report.model import PrivacyReport, Stance
 from tacit.wire import WireModel
 
 CHECKED_BYTES: Final = 256 * 1024 * 1024
@@ -106,7 +107,7 @@ class Submission:
                 pointer="/dataset",
             )
         full = params.model_copy(update=lists)
-        report = await asyncio.to_thread(algorithm.preview, full, request.stance)
+        report = await apart(_preview, request.algorithm, full, request.stance)
         price = price_of(report, dataset.privacy_unit, seeded=seeded)
         production = dataset.purpose == "production"
         if price.kind == "outside" and production and not request.acknowledge_unverified:
@@ -165,6 +166,10 @@ class Submission:
         )
         await store.add(transaction, row)
         return row
+
+
+def _preview(name: str, params: WireModel, stance: Stance) -> PrivacyReport:
+    return catalogue.find(name).preview(params, stance)
 
 
 def validated(algorithm: Algorithm, params: dict[str, Any]) -> WireModel:

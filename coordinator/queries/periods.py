@@ -17,7 +17,7 @@ def over(schedule: Schedule, now: datetime) -> int:
 
 
 def window(schedule: Schedule, number: int) -> Window:
-    """The window of a period. Raises OverflowError beyond the year 9999."""
+    """The window of a period. Raises ValueError beyond the years of an instant."""
     period = timedelta(seconds=schedule.period_s)
     start = schedule.first_start + number * period
     return Window(start=start, end=start + period)

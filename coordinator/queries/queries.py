@@ -6,10 +6,12 @@ stance or demands proofs, or (sound stance) when what is verified is weaker than
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal, Self
 
+from common.runtime.apart import apart
 from common.runtime.clock import Clock, uuid7
 from common.store.transactions import Database, Transaction
 from coordinator.errors import (
@@ -20,7 +22,7 @@ from coordinator.errors import (
     QueryRefused,
     UnknownQuery,
 )
-from coordinator.queries.stops import Preview, stops
+from coordinator.queries.stops import Preview, Stop, stops
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
@@ -36,7 +38,23 @@ from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 
 
-def check_query(query: Query, settings: CoordinatorSettings, operators: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class Permissions:
+    """Which queries a deployment allows."""
+
+    insecure_allow_exact: bool
+    allow_paper: bool
+    require_validity: Literal["proved"] | None
+
+    @classmethod
+    def of(cls, settings: CoordinatorSettings) -> Self:
+        """Those of the settings."""
+        return cls(settings.insecure_allow_exact, settings.allow_paper, settings.require_validity)
+
+
+def check_query(
+    query: Query, settings: CoordinatorSettings | Permissions, operators: Sequence[str]
+) -> None:
     """Raise unless this deployment may run the query."""
     if (unsuited := asked_mismatch(query.register_name, query.unit)) is not None:
         raise QueryRefused(
@@ -84,11 +102,14 @@ async def preview(
             pointer="/aggregators",
             extra={"needed": query.aggregators, "registered": paired},
         )
-    report = await forecast(database, query, settings, query.digest().hex())
-    found = None
-    if epsilons is not None:
-        operators = operators_for(query, rows)
-        found = tuple(await asyncio.to_thread(stops, query, epsilons, operators))
+    report, found = await apart(
+        _report,
+        query,
+        Permissions.of(settings),
+        operators_for(query, rows),
+        query.digest().hex(),
+        epsilons,
+    )
     return Preview(**dict(report), stops=found)
 
 
@@ -98,13 +119,22 @@ async def forecast(
     """The report that a result of this query would carry, and the error to expect."""
     async with database.reading() as transaction:
         operators = operators_for(query, await list_aggregators(transaction))
+    report, _ = await apart(_report, query, Permissions.of(settings), operators, query_id, None)
+    return report
+
+
+def _report(
+    query: Query,
+    permissions: Permissions,
+    operators: tuple[str, ...],
+    query_id: str,
+    epsilons: tuple[Fraction, ...] | None,
+) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
+    """The report of a query that may run, and what it would be at each of some epsilons."""
+    check_query(query, permissions, operators)
     subject = Subject(kind="query", id=query_id)
-
-    def work() -> PrivacyReport:
-        check_query(query, settings, operators)
-        return query_report(query, subject=subject, operators=operators or None)
-
-    return await asyncio.to_thread(work)
+    report = query_report(query, subject=subject, operators=operators or None)
+    return report, None if epsilons is None else tuple(stops(query, epsilons, operators))
 
 
 async def known(transaction: Transaction, query: Query) -> QueryRow | None:

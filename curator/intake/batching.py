@@ -13,10 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
 from common.runtime.logs import describe, get_logger
+from common.store.failures import store_failed
 from common.store.writer import QueueFull
 from common.web.auth import Principal
 from curator.intake.intake import Answer, Intake
@@ -78,7 +76,7 @@ class Gathering:
         try:
             found = await together(self._intake, [(each.raws, each.caller) for each in lot])
         except Exception as error:
-            if len(lot) == 1 or out_of_reach(error):
+            if len(lot) == 1 or store_failed(error):
                 for waiting in lot:
                     if not waiting.answer.done():
                         waiting.answer.set_exception(error)
@@ -104,9 +102,3 @@ async def together(
         found.append([replace(answer, index=answer.index - begin) for answer in own])
         begin += len(raws)
     return found
-
-
-def out_of_reach(error: Exception) -> bool:
-    """Whether the store failed (full, locked, gone), and not the request."""
-    broken = isinstance(error, DBAPIError) and error.connection_invalidated
-    return broken or isinstance(error, OperationalError | InterfaceError | PoolTimeout | OSError)

@@ -14,10 +14,11 @@ from zoneinfo import ZoneInfo
 from common.runtime.clock import Clock, epoch_microseconds
 from common.runtime.logs import describe, get_logger
 from common.runtime.metrics import ServiceMetrics
+from common.store.failures import store_failed
 from common.web.auth import Principal
 from common.web.tokens import Scope
 from curator.errors import UnknownCurator
-from curator.intake.batching import out_of_reach, together
+from curator.intake.batching import together
 from curator.intake.intake import Answer, Intake, Status
 from curator.mqtt.mapping import Route
 from curator.mqtt.messages import Letter, Message, letter_of, raw_items
@@ -75,7 +76,7 @@ class MessageIntake:
 
     async def take(self, messages: Sequence[Message]) -> list[Letter]:
         """Store what is good, durably; the letters of what is not. Raises what the store raises
-        when it cannot be reached: then nothing was taken, and nothing may be acknowledged."""
+        when it fails: then nothing may be acknowledged."""
         await self._intake.look()
         sent = [self._sent(message) for message in messages]
         good = [item for item in sent if isinstance(item, _Sent)]
@@ -125,6 +126,8 @@ class MessageIntake:
         except DomainError as error:
             return error
         except Exception as error:
+            if store_failed(error):  # no memory: it says nothing about the message
+                raise
             _logger.error("message_unreadable", **describe(error))
             return Unprocessable()
 
@@ -144,7 +147,7 @@ class MessageIntake:
         try:
             return list(await together(self._intake, [(each.raws, each.caller) for each in sent]))
         except Exception as error:
-            if out_of_reach(error):
+            if store_failed(error):
                 raise
             _logger.error("messages_unprocessable", **describe(error))
             if len(sent) == 1:

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi import Query as Parameter
 
 from common.web.bodies import gives
+from common.web.storable import LARGEST
 from curator.owner import chain
 from curator.web import DatabasePart, Operator
 from tacit.answers.budget import LedgerVerification
@@ -26,7 +27,8 @@ def add_ledger(app: FastAPI) -> None:
         _: Operator,
         database: DatabasePart,
         seq: Annotated[
-            int | None, Parameter(ge=0, description="The rows of a checkpoint that you kept.")
+            int | None,
+            Parameter(ge=0, le=LARGEST, description="The rows of a checkpoint that you kept."),
         ] = None,
         head: Annotated[
             str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")

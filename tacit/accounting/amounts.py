@@ -22,6 +22,10 @@ MOST_EPSILON: Final = MICRO * 10**6
 MOST_DELTA: Final = FEMTO // 10
 """What costs more than epsilon 10^6 or delta 0.1 counts as unbounded: sums of ninety thousand such
 rounds then fit 64 bits."""
+ROUNDED: Final = (
+    "Ledgers count epsilon in millionths and delta in 10^-15, each charge rounded up: 1/3 counts "
+    "as 0.333334"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ class Health(Answer):
 
 class Readiness(Answer):
     """The service can do its work. `checks`: `ok` for each; `tls_pq`: whether its TLS offers a
-    group that withstands quantum computers."""
+    group that withstands quantum computers; `pid`: the process that answers, in the numbers of its
+    own machine or container."""
 
     status: Literal["ready"]
     checks: dict[str, str]
     tls_pq: str
+    pid: int
 
 
 class MadeToken(Answer):

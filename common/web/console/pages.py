@@ -26,6 +26,7 @@ from common.web.console.origin import require_own_origin, require_secret
 from common.web.console.sessions import Sessions, Visitor
 from common.web.parts import part_of
 from common.web.problems import invalid_from, status_of
+from common.web.storable import refuse_unstorable_fields
 from common.web.tokens import Scope
 from common.web.wire import etag_response
 from tacit.errors import DomainError, NotFound, TooMany, Unauthenticated
@@ -238,6 +239,7 @@ async def own_form(request: Request, visitor: Visitor) -> Mapping[str, str]:
     async with request.form() as form:
         fields = {name: value for name, value in form.items() if isinstance(value, str)}
     require_secret(visitor.csrf, fields.get("csrf"))
+    refuse_unstorable_fields(fields)
     return fields
 
 

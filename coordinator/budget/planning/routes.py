@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
 
+from common.runtime.apart import apart
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Database, Transaction
 from common.web.bodies import gives, takes
@@ -89,7 +90,7 @@ def add_planning(app: FastAPI) -> None:
         async with database.reading() as transaction:
             query, operators = await _planned(transaction, body.query, body.query_id)
         try:
-            return await asyncio.to_thread(plans.forecast, query, operators, body)
+            return await apart(plans.forecast, query, operators, body)
         except ValueError as error:
             raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
 
@@ -135,7 +136,7 @@ async def preview_of(
         raise WindowMissing(
             "this query does not say which readings: give a window", pointer="/window"
         )
-    price = await asyncio.to_thread(charging.price_of, query, operators)
+    price = await apart(charging.price_of, query, operators)
     planned = plans.planned(state, price, window, clock.now())
     found = shortages(state.limits, state.spending, planned)
     blocked = None
@@ -187,13 +188,17 @@ async def outlook_of(
         state = await ledger.current(transaction)
         queries_asked = await _asked(transaction, asked.queries)
         aggregators = await list_aggregators(transaction)
-    coming: list[Coming] = []
-    shown: list[ScheduleOutlook] = []
-    for place, (query_id, query, period_s) in enumerate(queries_asked):
+    for place, (_, _, period_s) in enumerate(queries_asked):
         if period_s is None:
             raise _refused(f"/queries/{place}/period_s", "the query has no schedule: give a period")
-        operators = queries.operators_for(query, aggregators)
-        price = await asyncio.to_thread(charging.price_of, query, operators or None)
+    prices = await apart(
+        charging.prices_of,
+        [(query, queries.operators_for(query, aggregators)) for _, query, _ in queries_asked],
+    )
+    coming: list[Coming] = []
+    shown: list[ScheduleOutlook] = []
+    for (query_id, query, period_s), price in zip(queries_asked, prices, strict=True):
+        assert period_s is not None
         each = _coming(query, price, period_s * 10**6, start)
         if sum(item.rounds for item in shown) + count_rounds([each], until) > MOST_ROUNDS:
             raise _refused("/days", f"more than {MOST_ROUNDS} rounds: look less far ahead")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import YEAR_S, Limit
@@ -60,9 +60,11 @@ class HistoryRequest(BaseModel):
         int | None,
         Field(ge=60, le=10 * YEAR_S, description="Count within periods, as a limit with them."),
     ] = None
-    since: Annotated[AwareDatetime | None, Field(alias="from")] = None
-    until: Annotated[AwareDatetime | None, Field(alias="to")] = None
-    step_s: Annotated[int | None, Field(ge=1, description="By default 60 steps.")] = None
+    since: Annotated[Instant | None, Field(alias="from")] = None
+    until: Annotated[Instant | None, Field(alias="to")] = None
+    step_s: Annotated[
+        int | None, Field(ge=1, le=100 * YEAR_S, description="By default 60 steps.")
+    ] = None
 
     def concerns(self, limit: Limit) -> bool:
         """Whether a limit is on this figure."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from common.runtime.background import Repeating
 from common.runtime.logs import describe, get_logger
+from common.store.failures import store_failed
 from coordinator.jobs.federated import account
 from coordinator.jobs.federated.lifecycle import Desk, JobEnded
 from coordinator.jobs.federated.reports import Collection
@@ -71,7 +72,7 @@ class Federated(Repeating):
             return True
         except Exception as error:
             name = error.name if isinstance(error, DomainError) else type(error).__name__
-            if isinstance(error, DomainError) and error.retryable:
+            if store_failed(error) and not isinstance(error, MemoryError):
                 self._note(job, name)
                 return False
             if not isinstance(error, DomainError):

@@ -6,15 +6,17 @@ and ledger decide, and the coordinator's limit when a round is opened.
 
 from __future__ import annotations
 
-import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
+from algorithms import catalogue
 from algorithms.contract import Algorithm
+from common.runtime.apart import apart
 from common.runtime.clock import uuid7
 from common.store.transactions import Transaction
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
@@ -29,11 +31,11 @@ from coordinator.store import job_steps
 from coordinator.store import jobs as store
 from coordinator.store.job_steps import StepRow
 from coordinator.store.jobs import JobRow
-from coordinator.store.registry import list_aggregators
+from coordinator.store.registry import AggregatorRow, list_aggregators
 from tacit.encoders.reports import OF_ITEMS
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
 from tacit.registers import asked_mismatch
-from tacit.report.model import PrivacyReport, Subject
+from tacit.report.model import PrivacyReport, Stance, Subject
 from tacit.report.queries import query_report
 from tacit.wire import WireModel
 
@@ -90,43 +92,10 @@ class FederatedAsking:
         if plan.federation.label is not None:
             raise FederationUnsupported("rounds take no labels", pointer="/federation/label")
         _check_kind(plan.federation, None if rounds.universe is None else algorithm.dataset_kind)
-        if rounds.universe is not None:
-            plan = replace(plan, universe=rounds.universe(params))
         async with self._conduct.database.reading() as transaction:
             aggregators = await list_aggregators(transaction)
-
-        def work() -> PrivacyReport:
-            names, scope = plan.federation.names, rounds.scope(params)
-            state = rounds.first(params, names, Fraction(1))
-            asked = rounds.next_sum(state)
-            assert asked is not None
-            _, query = step_of_sum(plan, 1, asked, scope)
-            share = noise_share(query, scope)
-            state = rounds.first(params, names, share)
-            asked = rounds.next_sum(state)
-            assert asked is not None
-            _, query = step_of_sum(plan, 1, asked, scope)
-            operators = queries.operators_for(query, aggregators)
-            queries.check_query(query, self._settings, operators)
-            epsilon = one_debit(rounds, params, plan.federation, query, operators or None)
-            if epsilon is None and rounds.universe is not None:
-                raise FederationUnsupported(NO_ONE_DEBIT, pointer="/federation/collusion")
-            subject = Subject(kind="query", id=plan.job)
-            first = query_report(query, subject=subject, operators=operators or None)
-            report = rounds.preview(params, share)
-            charged = report.charged
-            assert charged is not None
-            assert charged.epsilon is not None
-            if epsilon is None:
-                whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
-            else:
-                whole = under_one_debit(first, query, epsilon, operators or None)
-            if rounds.forecast is not None:
-                error = rounds.forecast(params, asking(query, scope, plan.federation))
-                report = report.model_copy(update={"error": error})
-            return completed(report, plan.job, [whole], timed_only=plan.federation.timed_only)
-
-        return await asyncio.to_thread(work)
+        permissions = queries.Permissions.of(self._settings)
+        return await apart(_first_round, request.algorithm, params, plan, aggregators, permissions)
 
     async def _reports(
         self, algorithm: Algorithm, params: WireModel, request: JobRequest, plan: JobPlan
@@ -134,7 +103,7 @@ class FederatedAsking:
         reports, federation = algorithm.reports, plan.federation
         assert reports is not None
         _check_kind(federation, "transactions" if request.algorithm in OF_ITEMS else None)
-        encoding = await asyncio.to_thread(reports.encoding, params, request.stance)
+        encoding = await apart(_encoding, request.algorithm, params, request.stance)
         if len(federation.columns) != reports.columns(params):
             raise FederationUnsupported(
                 f"the algorithm takes {reports.columns(params)} columns",
@@ -164,7 +133,7 @@ class FederatedAsking:
         )
         await self._conduct.own.load()
         signed = self._conduct.own.current.sign(DESCRIPTOR_LABEL, descriptor)
-        report = await asyncio.to_thread(reports.preview, params, request.stance)
+        report = await apart(_preview, request.algorithm, params, request.stance)
         digest = descriptor.digest().hex()
         return local(report, plan.job, descriptor=digest), signed.model_dump_json()
 
@@ -193,6 +162,61 @@ class FederatedAsking:
             step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
             await job_steps.add(transaction, step)
         return row
+
+
+def _first_round(
+    name: str,
+    params: WireModel,
+    plan: JobPlan,
+    aggregators: Sequence[AggregatorRow],
+    permissions: queries.Permissions,
+) -> PrivacyReport:
+    """The preview of a job of rounds, from its first query."""
+    rounds = catalogue.find(name).rounds
+    assert rounds is not None
+    if rounds.universe is not None:
+        plan = replace(plan, universe=rounds.universe(params))
+    names, scope = plan.federation.names, rounds.scope(params)
+    state = rounds.first(params, names, Fraction(1))
+    asked = rounds.next_sum(state)
+    assert asked is not None
+    _, query = step_of_sum(plan, 1, asked, scope)
+    share = noise_share(query, scope)
+    state = rounds.first(params, names, share)
+    asked = rounds.next_sum(state)
+    assert asked is not None
+    _, query = step_of_sum(plan, 1, asked, scope)
+    operators = queries.operators_for(query, aggregators)
+    queries.check_query(query, permissions, operators)
+    epsilon = one_debit(rounds, params, plan.federation, query, operators or None)
+    if epsilon is None and rounds.universe is not None:
+        raise FederationUnsupported(NO_ONE_DEBIT, pointer="/federation/collusion")
+    subject = Subject(kind="query", id=plan.job)
+    first = query_report(query, subject=subject, operators=operators or None)
+    report = rounds.preview(params, share)
+    charged = report.charged
+    assert charged is not None
+    assert charged.epsilon is not None
+    if epsilon is None:
+        whole = foreseen(first, Fraction(charged.epsilon), rounds.planned(state))
+    else:
+        whole = under_one_debit(first, query, epsilon, operators or None)
+    if rounds.forecast is not None:
+        error = rounds.forecast(params, asking(query, scope, plan.federation))
+        report = report.model_copy(update={"error": error})
+    return completed(report, plan.job, [whole], timed_only=plan.federation.timed_only)
+
+
+def _encoding(name: str, params: WireModel, stance: Stance) -> dict[str, Any]:
+    reports = catalogue.find(name).reports
+    assert reports is not None
+    return reports.encoding(params, stance)
+
+
+def _preview(name: str, params: WireModel, stance: Stance) -> PrivacyReport:
+    reports = catalogue.find(name).reports
+    assert reports is not None
+    return reports.preview(params, stance)
 
 
 def plan_of(job_id: str, request: JobRequest, params: WireModel) -> JobPlan:

@@ -24,6 +24,7 @@ from tacit.protocol.federation import Federation
 from tacit.query.fields import Schedule
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import Charge, PrivacyReport
+from tacit.wire import LAST_YEAR
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,12 @@ def federation_of(request: JobRequest) -> tuple[Federation, Schedule]:
 
 
 def run_request(request: JobRequest, period: int) -> JobRequest:
-    """The ordinary job of a period. Raises Invalid beyond the year 9999."""
+    """The ordinary job of a period. Raises Invalid beyond the years of an instant."""
     federation, schedule = federation_of(request)
     try:
         window = periods.window(schedule, period)
-    except OverflowError:
-        reason = "the first period does not end before the year 10000"
+    except ValueError:
+        reason = f"the first period ends after the year {LAST_YEAR}"
         raise Invalid(reason, pointer="/federation/schedule/first_start") from None
     return request.model_copy(update={"federation": federation.over(window)})
 

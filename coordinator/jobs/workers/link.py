@@ -1,7 +1,8 @@
 """A worker's calls to the coordinator about one attempt. Runs in workers; knows no database.
 
-A call without an answer is repeated for as long as a coordinator may take to restart; a refused one
-raises AttemptLost: another attempt has the job, or it has ended.
+A call without an answer is repeated for as long as a coordinator may take to restart, and so is one
+that the coordinator could not carry out (its store is full); then, and when it is refused (another
+attempt has the job, or it has ended), it raises AttemptLost.
 """
 
 from __future__ import annotations
@@ -115,12 +116,10 @@ class Link:
         while True:
             try:
                 answer = call()
+                return _checked(answer)
             except httpx.TransportError:
                 if time.monotonic() > end:
                     raise AttemptLost from None
-            else:
-                if answer.status_code < 500 or time.monotonic() > end:
-                    return _checked(answer)
             time.sleep(PAUSE_S)
 
 

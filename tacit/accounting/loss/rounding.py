@@ -17,6 +17,8 @@ PRECISE: Final = Context(prec=50, Emin=MIN_EMIN, Emax=MAX_EMAX)
 UP: Final = Context(prec=17, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
 ZERO: Final = Decimal(0)
 ONE: Final = Decimal(1)
+LEAST: Final = Decimal("1e-40")
+"""A smaller delta says nothing more, and as a fraction it may have millions of digits."""
 
 
 def decimal_up(value: Fraction, digits: int = 17) -> Decimal:
@@ -40,6 +42,6 @@ def both_deltas(one: Decimal, other: Decimal) -> Decimal:
 
 
 def capped(value: Decimal | float) -> Decimal:
-    """A delta: within [0, 1], rounded up."""
+    """A delta: within [0, 1], rounded up, and above 0 never below LEAST."""
     exact = value if isinstance(value, Decimal) else Decimal(value)
-    return UP.plus(min(max(exact, ZERO), ONE))
+    return UP.plus(min(max(exact, LEAST), ONE)) if exact > 0 else ZERO

@@ -16,7 +16,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as WaitedTooLong
 
 from common.store import sqlite as module
-from common.store.database import open_database, store_unavailable
+from common.store.database import open_database
+from common.store.failures import Cause, cause
 from common.store.transactions import Database
 
 LONG = text(
@@ -141,7 +142,7 @@ async def test_a_writer_that_waits_too_long_may_try_again(
     async with database.begin():
         with pytest.raises(WaitedTooLong) as refused:
             await add(database, 1)
-        assert store_unavailable(refused.value)
+        assert cause(refused.value) is Cause.PASSING
     await add(database, 1)
     assert await keys(database) == [1]
 
@@ -161,7 +162,7 @@ async def test_a_lock_of_another_process_is_waited_for(
         monkeypatch.setattr(module, "BUSY_S", 0.05)
         with pytest.raises(WaitedTooLong) as refused:
             await add(database, 2)
-        assert store_unavailable(refused.value)
+        assert cause(refused.value) is Cause.PASSING
         other.execute("ROLLBACK")
         await add(database, 3)
     assert await keys(database) == [1, 3]

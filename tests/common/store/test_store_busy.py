@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from common.runtime.settings import ServiceSettings
-from common.store.database import open_store, store_unavailable
+from common.store.database import open_store
+from common.store.failures import Cause, cause
 from common.web.app import build_app
 from tests.conftest import postgres_database, postgres_server
 
@@ -123,7 +124,7 @@ async def test_a_database_that_is_not_there_is_no_matter_of_waiting(
     ids=lambda error: type(getattr(error, "orig", error)).__name__,
 )
 def test_what_may_succeed_later(error: Exception) -> None:
-    assert store_unavailable(error)
+    assert cause(error) is Cause.PASSING
 
 
 @pytest.mark.parametrize(
@@ -137,4 +138,4 @@ def test_what_may_succeed_later(error: Exception) -> None:
     ids=lambda error: type(getattr(error, "orig", error)).__name__,
 )
 def test_what_will_not(error: Exception) -> None:
-    assert not store_unavailable(error)
+    assert cause(error) is not Cause.PASSING

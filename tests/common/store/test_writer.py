@@ -1,6 +1,7 @@
 """The batching writer: order, answers after the commit only, failures, back-pressure."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -39,7 +40,7 @@ class Double:
             raise
         await self.gate.wait()
         if self.fail_commit:
-            raise OSError("the disk is full of 4711")
+            raise OSError(errno.ENOSPC, "the disk is full of 4711")
         self.committed += 1
 
     async def apply(self, _: Transaction, items: Sequence[int]) -> list[int | Exception]:

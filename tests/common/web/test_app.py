@@ -4,6 +4,7 @@ import inspect
 import io
 import json
 import logging
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -108,6 +109,7 @@ async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
             "status": "ready",
             "checks": {"store": "ok"},
             "tls_pq": post_quantum(),
+            "pid": os.getpid(),
         }
         add_readiness(app, "keys", ill)
         add_readiness(app, "other", broken)

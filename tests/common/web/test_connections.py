@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -161,13 +160,10 @@ async def test_a_crowd_that_asks_nothing_displaces_itself(tmp_path: Path, said: 
     if not can_open(7000):
         pytest.skip("needs 7,000 open files")
     async with serving(tmp_path, max_connections=1000) as it, crowd(it, 3000, said):
-        began = time.monotonic()
         assert (await it.get()).endswith(b"small")
-        took = time.monotonic() - began
         assert len(it.register.open) <= 1001
         metrics = (await it.get("/metrics")).decode()
         assert 'tacit_probe_connections_closed_total{reason="displaced"} 2' in metrics
-        assert took < 20
 
 
 async def test_without_anyone_to_displace_a_connection_is_refused(tmp_path: Path) -> None:

@@ -410,6 +410,60 @@ async def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch
                 await client.get("/")
 
 
+BODY = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"
+FILLER = b"x" * (1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: ", FILLER),
+        (b"HTTP/1.1 200 OK\r\n", FILLER),
+        (b"HTTP/1.1 200 ", FILLER),
+        (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 10_000),
+        (BODY + b"0\r\nX: ", FILLER),
+        (BODY + b"0\r\n", FILLER),
+        (BODY + b"0\r\n", b"X: y\r\n" * 10_000),
+        (BODY + b"2;", FILLER),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 2_000),
+        (b"", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 2_000),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: ", FILLER),
+    ],
+    ids=[
+        *("header", "name", "reason", "headers", "trailer", "trailer-name", "trailers"),
+        *("extension", "continue", "hints", "header-of-hints"),
+    ],
+)
+async def test_what_comes_before_or_after_a_body_without_end_is_given_up(
+    begin: bytes, more: bytes
+) -> None:
+    """The asker takes a few reads of it: the sender stops being read long before 64 MiB."""
+    sent = 0
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await request_of(reader)
+        writer.write(begin)
+        while sent < 1 << 26:
+            writer.write(more)
+            await writer.drain()
+            sent += len(more)
+        writer.write(b"\r\n\r\n")
+
+    async with served(endless) as url, service_client(url) as client:
+        with pytest.raises(httpx.TransportError):
+            await client.get("/")
+    assert sent < 1 << 24
+
+
+async def test_a_few_interim_answers_and_a_trailer_are_taken() -> None:
+    """The control of what is given up."""
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" * 3
+    whole = interim + BODY + b"0\r\nX: " + b"y" * 1000 + b"\r\n\r\n"
+    async with served(partial(answer, whole)) as url, service_client(url) as client:
+        assert (await client.get("/")).text == "ok"
+
+
 async def test_what_was_sent_and_received_is_freed() -> None:
     gc.collect()
     gc.disable()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
+from common.runtime.clock import ManualClock
 from common.web.console import words
 from coordinator.budget.updates import Update
 from coordinator.console.budget import EPSILONS, together
@@ -20,7 +21,7 @@ from tests.coordinator.console.test_rounds import EVIL, NOISY, released, signed_
 from tests.coordinator.double import House, query
 
 YEAR: dict[str, Any] = {"epsilon": "20", "delta": "0.01", "period_s": 365 * 86_400}
-SOON = (datetime.now(UTC) + timedelta(days=2)).replace(hour=0, minute=0, second=0, microsecond=0)
+SOON = ManualClock().now() + timedelta(days=2)
 SCHEDULE = {"first_start": format_instant(SOON), "period_s": 86_400}
 """It opens nothing while a test runs."""
 
@@ -30,7 +31,7 @@ async def limited(it: House, *limits: dict[str, Any]) -> None:
 
 
 async def test_without_a_limit_the_page_says_that_nothing_stops_spending(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it)
         page = await browser.get("/console/budget")
         assert page.status_code == 200
@@ -40,7 +41,7 @@ async def test_without_a_limit_the_page_says_that_nothing_stops_spending(house: 
 
 
 async def test_the_page_tells_what_the_api_tells(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await released(it)
         await limited(it, YEAR)
         browser = await signed_in(it)
@@ -72,7 +73,7 @@ async def test_the_page_tells_what_the_api_tells(house: Houses) -> None:
 
 
 async def test_each_stop_is_the_answer_of_the_api(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 20)
         asked = query(**{**NOISY, "schedule": SCHEDULE, "window": None})
         asked = {name: value for name, value in asked.items() if value is not None}
@@ -100,7 +101,7 @@ async def test_each_stop_is_the_answer_of_the_api(house: Houses) -> None:
 
 
 async def test_an_analyst_sees_no_curator_and_no_form(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await released(it)
         await limited(it, YEAR)
         browser = await signed_in(it, "analyst")
@@ -118,7 +119,7 @@ async def test_an_analyst_sees_no_curator_and_no_form(house: Houses) -> None:
 
 
 async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 20)
         asked = query(**{**NOISY, "schedule": SCHEDULE, "window": None})
         await it.ask("POST", "/v1/queries", {k: v for k, v in asked.items() if v is not None})
@@ -131,7 +132,7 @@ async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) ->
         [found] = (await it.ask("POST", "/v1/budget/outlook", tried)).json()["limits"]
         at = datetime.fromisoformat(found["exhausted"])
         assert f"that is refused comes on {at.day} {at:%b %Y, %H:%M} UTC" in text
-        assert at < datetime.now(UTC) + timedelta(days=30)
+        assert at < ManualClock().now() + timedelta(days=30)
         assert (await it.ask("GET", "/v1/budget/limits")).json()["limits"] == []
         names = re.findall(r'type="hidden" name="([^"]+)"', browser.page.text)
         kept = {name: browser.field(name) for name in names}
@@ -157,7 +158,7 @@ async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) ->
 async def test_a_limit_that_cannot_be_is_said_and_nothing_is_lost(
     house: Houses, fields: dict[str, str], said: str
 ) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it)
         await browser.get("/console/budget/limits")
         answer = await browser.submit("/console/budget/limits", step="set", **fields)
@@ -169,7 +170,7 @@ async def test_a_limit_that_cannot_be_is_said_and_nothing_is_lost(
 
 
 async def test_an_event_is_recorded_once(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 3)
         [name, *_] = (await it.ask("GET", "/v1/curators")).json()["curators"]
         browser = await signed_in(it)
@@ -208,7 +209,7 @@ def test_every_kind_of_event_has_its_words() -> None:
 
 
 async def test_the_ledger_is_verified_from_its_page(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await released(it)
         browser = await signed_in(it)
         await browser.get("/console/budget/ledger")
@@ -224,7 +225,7 @@ async def test_the_ledger_is_verified_from_its_page(house: Houses) -> None:
 
 
 async def test_nothing_finite_holds_after_an_exact_round(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await limited(it, {"epsilon": "20"})
         await it.ask("PUT", "/v1/budget/limits", {"limits": []})
         await released(it, mechanism="exact", epsilon=None, collusion={})
@@ -237,7 +238,7 @@ async def test_nothing_finite_holds_after_an_exact_round(house: Houses) -> None:
 
 
 async def test_pages_of_the_budget_have_the_policy(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await released(it)
         await limited(it, YEAR, {"epsilon": "50", "unit": "record"})
         browser = await signed_in(it)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from common.runtime.clock import ManualClock
 from common.web.console import words
 from coordinator.console.overview import begin
 from tests.coordinator.conftest import Houses
@@ -14,7 +15,7 @@ from tests.coordinator.double import query
 
 
 async def test_a_new_deployment_is_led_through_its_first_steps(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it)
         page = await browser.get("/console")
         text = browser.words()
@@ -29,7 +30,7 @@ async def test_a_new_deployment_is_led_through_its_first_steps(house: Houses) ->
 async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
     house: Houses,
 ) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         browser = await signed_in(it)
         await browser.get("/console")
@@ -52,7 +53,7 @@ async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
 
 
 async def test_a_round_without_a_sum_is_told_until_the_next_one_ends(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 5)
         opened = await it.open(query(min_participants=4))
         await it.ask("POST", f"/v1/rounds/{opened.id}/abort")

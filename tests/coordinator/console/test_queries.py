@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from common.runtime.clock import ManualClock
 from common.web.console import words
 from coordinator.console import question
 from tacit.query.query import Query
@@ -44,7 +45,7 @@ async def go(browser: Browser, where: str = "next", **changes: str) -> None:
 
 
 async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 20)
         browser = await signed_in(it)
         await browser.get(WIZARD)
@@ -102,7 +103,7 @@ async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> 
 async def test_a_step_with_a_fault_is_shown_again_as_it_was_typed(
     house: Houses, changes: dict[str, str], step: str, said: str
 ) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it)
         await browser.get(WIZARD)
         await go(browser, **{**FIRST, **changes})
@@ -118,7 +119,7 @@ async def test_a_step_with_a_fault_is_shown_again_as_it_was_typed(
 
 
 async def test_what_the_deployment_refuses_is_said_before_it_is_asked(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it)
         await browser.get(WIZARD)
         await go(browser, "5", **FIRST, aggregators="7", collusion_aggregators="6")
@@ -128,7 +129,7 @@ async def test_what_the_deployment_refuses_is_said_before_it_is_asked(house: Hou
 
 
 async def test_an_analyst_hands_the_query_on(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         browser = await signed_in(it, "analyst")
         await browser.get(WIZARD)
         await go(browser, "5", **FIRST)
@@ -140,7 +141,7 @@ async def test_an_analyst_hands_the_query_on(house: Houses) -> None:
 
 
 async def test_a_schedule_says_how_long_the_limits_last(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 20)
         await limited(it, {"epsilon": "5"})
         browser = await signed_in(it)
@@ -163,7 +164,7 @@ async def test_a_schedule_says_how_long_the_limits_last(house: Houses) -> None:
 
 
 async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         host = await it.host("gateway", 20)
         opened = await it.open(query(**NOISY))
         await opened.contribute(host, integers(20))
@@ -198,7 +199,7 @@ async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
 
 
 async def test_a_schedule_is_ended_by_an_operator_alone(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         asked = {**query(**NOISY), "schedule": SCHEDULE}
         created = (await it.ask("POST", "/v1/queries", asked)).json()
         path = f"/console/queries/{created['id']}"
@@ -218,7 +219,7 @@ async def test_a_schedule_is_ended_by_an_operator_alone(house: Houses) -> None:
 
 
 async def test_pages_of_queries_have_the_policy(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await released(it)
         browser = await signed_in(it)
         [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]

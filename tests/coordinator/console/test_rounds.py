@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import select
 from starlette.requests import Request
 
+from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.auth import Principal
 from common.web.console import words
@@ -48,7 +49,7 @@ async def released(it: House, curators: int = 20, **changes: Any) -> Round:
 
 
 async def test_the_list_and_the_page_tell_what_the_api_tells(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         found = await it.result(opened)
         [part] = found["report"]["error"]["parts"]
@@ -74,7 +75,7 @@ async def test_the_list_and_the_page_tell_what_the_api_tells(house: Houses) -> N
 
 
 async def test_the_archive_holds_what_the_api_gives(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         browser = await signed_in(it, "analyst")
         answer = await browser.get(f"/console/rounds/{opened.id}/archive.zip")
@@ -99,7 +100,7 @@ async def test_the_archive_holds_what_the_api_gives(house: Houses) -> None:
     ],
 )
 async def test_a_page_of_every_function(house: Houses, changes: dict[str, Any]) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         host = await it.host("gateway", 20)
         opened = await it.open({k: v for k, v in query(**{**NOISY, **changes}).items() if v})
         width = dimension(opened.descriptor.query)
@@ -116,7 +117,7 @@ async def test_a_page_of_every_function(house: Houses, changes: dict[str, Any]) 
 
 
 async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 5)
         opened = await it.open(query(min_participants=4))
         browser = await signed_in(it)
@@ -136,7 +137,7 @@ async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:
 
 
 async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         host = await it.host("gateway", 5)
         await it.host("absent", 5)
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
@@ -182,7 +183,7 @@ async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
 async def test_a_wrong_field_is_said_at_its_place_and_nothing_is_lost(
     house: Houses, fields: dict[str, str], words_shown: str
 ) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         browser = await signed_in(it)
         await browser.get("/console/rounds/new")
@@ -196,7 +197,7 @@ async def test_a_wrong_field_is_said_at_its_place_and_nothing_is_lost(
 
 
 async def test_an_analyst_sees_results_and_can_do_nothing(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         browser = await signed_in(it, "analyst")
         page = await browser.get(f"/console/rounds/{opened.id}")
@@ -212,7 +213,7 @@ async def test_an_analyst_sees_results_and_can_do_nothing(house: Houses) -> None
 
 async def test_names_are_only_words(house: Houses) -> None:
     """Whatever a name, a reason or a problem holds, it is text on the page."""
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         head = views.head(await views.find(part_of(it.app, Database), opened.id))
         evil = {**head, "query": EVIL, "reason": EVIL, "state": EVIL, "id": EVIL, "unit": EVIL}
@@ -238,7 +239,7 @@ async def test_names_are_only_words(house: Houses) -> None:
 
 
 async def test_every_page_has_the_policy_and_no_script_of_its_own(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         browser = await signed_in(it)
         paths = (
@@ -261,7 +262,7 @@ async def test_every_page_has_the_policy_and_no_script_of_its_own(house: Houses)
 
 
 async def test_files_are_immutable_and_only_ours(house: Houses) -> None:
-    async with house(1, console=True) as it:
+    async with house(1, console=True, clock=ManualClock()) as it:
         browser = Browser(it.app)
         page = await browser.get("/console/login")
         for path in re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page.text):
@@ -273,7 +274,7 @@ async def test_files_are_immutable_and_only_ours(house: Houses) -> None:
 
 
 async def test_the_live_part_waits_for_a_change(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         host = await it.host("gateway", 5)
         opened = await it.open(query())
         browser = await signed_in(it)
@@ -291,7 +292,7 @@ async def test_the_live_part_waits_for_a_change(house: Houses) -> None:
 
 
 async def test_pages_of_a_long_list(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 3)
         await copies(it, 60)
         browser = await signed_in(it)
@@ -309,7 +310,7 @@ async def test_pages_of_a_long_list(house: Houses) -> None:
 
 
 async def test_a_browser_gets_the_evidence_of_a_round_by_its_session(house: Houses) -> None:
-    async with house(3, console=True) as it:
+    async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         path = f"/console/rounds/{opened.id}/evidence.json"
         browser = await signed_in(it, "analyst")

@@ -91,6 +91,20 @@ def test_the_budget_is_the_limit(it: Office) -> None:
     assert shown["asked"]["epsilon"] == "1"
 
 
+def test_the_ledger_says_that_it_rounds_a_third_up(it: Office) -> None:
+    dataset = it.rows("1")
+    asked = it.job(dataset)
+    asked["params"] = {**asked["params"], "epsilon": "1/3"}
+    for _ in range(2):
+        made = it.ask("POST", "/v1/jobs", asked).json()
+        assert made["preview"]["charged"]["epsilon"] == "0.333334"
+        assert any("counts as 0.333334" in each for each in made["preview"]["caveats"])
+    answer = it.ask("POST", "/v1/jobs", asked)
+    assert problem(answer) == (409, "budget_exceeded")
+    assert answer.json()["asked"]["epsilon"] == "0.333334"
+    assert "each charge rounded up" in answer.json()["detail"]
+
+
 def test_of_two_at_one_instant_one_is_accepted(it: Office) -> None:
     dataset = it.rows("1")
     with ThreadPoolExecutor(4) as pool:

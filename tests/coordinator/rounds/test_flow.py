@@ -95,7 +95,7 @@ async def test_an_aggregator_that_is_away_or_lies_spoils_no_other(
     [
         ("from=2026-01-01T00:00:00Z&to=2025-12-31T00:00:00Z", "/from"),
         ("from=0001-01-01T00:00:00Z", "/from"),
-        ("to=0001-01-01T00:00:00Z", "/from"),
+        ("to=0001-01-01T00:00:00Z", "/to"),
         ("from=9999-12-31T23:59:59Z", "/from"),
         ("from=now", "/from"),
         ("to=2026-01-01", "/to"),

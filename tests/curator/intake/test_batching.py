@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Store:
         self.lots.append(items)
         await self.go.wait()
         if "gone" in items:
-            raise OSError("the disk is full")
+            raise OSError(errno.ENOSPC, "the disk is full")
         if "poison" in items:
             raise ValueError("cannot be stored")
         return [

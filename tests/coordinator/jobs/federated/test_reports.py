@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -22,6 +24,7 @@ from tacit.crypto.signing import Signed, verify
 from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Reports
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation
+from tests.conftest import postgres_database, postgres_server
 from tests.coordinator.double import OPERATOR_TOKEN, House, problem
 
 TASK: dict[str, Any] = {
@@ -45,7 +48,7 @@ TASK: dict[str, Any] = {
         "deadline": 60,
     },
 }
-Opened = Callable[[], AbstractAsyncContextManager[tuple[House, str]]]
+Opened = Callable[..., AbstractAsyncContextManager[tuple[House, str]]]
 
 
 @pytest.fixture
@@ -53,8 +56,12 @@ def house(tmp_path: Path) -> Opened:
     """A coordinator without aggregators, and the token of a host of three curators."""
 
     @asynccontextmanager
-    async def run() -> Any:
-        settings = CoordinatorSettings(data_dir=tmp_path, operator_token=SecretStr(OPERATOR_TOKEN))
+    async def run(database_url: str | None = None) -> Any:
+        settings = CoordinatorSettings(
+            data_dir=tmp_path,
+            operator_token=SecretStr(OPERATOR_TOKEN),
+            database_url=None if database_url is None else SecretStr(database_url),
+        )
         clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
         it = House(settings, Federation(), [], {}, clock)
         await it.start()
@@ -92,6 +99,41 @@ async def send(it: House, token: str, job: str, digest: bytes, *reports: Any) ->
     if answer.status_code != 200:
         return problem(answer)
     return [item["status"] for item in answer.json()["reports"]]
+
+
+async def finished(it: House, job: str) -> httpx.Response:
+    """A job that is over."""
+    tag = ""
+    while True:
+        answer = await it.ask("GET", f"/v1/jobs/{job}?wait_s=5", headers={"If-None-Match": tag})
+        tag = answer.headers.get("etag", tag)
+        if answer.status_code == 200 and answer.json()["state"] != "running":
+            return answer
+
+
+@pytest.mark.postgres
+async def test_a_store_that_is_full_for_a_while_fails_no_job(house: Opened) -> None:
+    server = await postgres_server()
+    if server is None:
+        pytest.skip("no PostgreSQL server")
+    async with postgres_database(server) as url, house(url) as (it, token):
+        job, descriptor = await begin(it, token)
+        sent = [report(name, number, 500) for name in "ab" for number in (1, 2)]
+        assert await send(it, token, job, descriptor.digest(), *sent) == [201] * 4
+        connection = await asyncpg.connect(url.replace("+asyncpg", ""))
+        await connection.execute(
+            "CREATE SEQUENCE failures; "
+            "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "IF nextval('failures') < 2 THEN RAISE EXCEPTION 'x' USING ERRCODE = '53100'; END IF; "
+            "RETURN NEW; END $$; "
+            "CREATE TRIGGER fail BEFORE UPDATE ON job FOR EACH ROW "
+            "WHEN (NEW.state = 'succeeded') EXECUTE FUNCTION fail()"
+        )
+        it.clock.advance(timedelta(seconds=60))
+        answer = await finished(it, job)
+        assert answer.json()["state"] == "succeeded", answer.text
+        assert await connection.fetchval("SELECT last_value FROM failures") == 2
+        await connection.close()
 
 
 async def test_each_report_is_answered_for_itself(house: Opened) -> None:
@@ -148,12 +190,7 @@ async def test_the_deadline_closes_a_collection_and_its_result_follows(house: Op
         await it.restart()
         it.clock.advance(timedelta(seconds=60))
         assert await send(it, token, job, digest, report("a", 1, 500)) == (410, "collection_over")
-        tag = ""
-        while True:
-            answer = await it.ask("GET", f"/v1/jobs/{job}?wait_s=5", headers={"If-None-Match": tag})
-            tag = answer.headers.get("etag", tag)
-            if answer.status_code == 200 and answer.json()["state"] != "running":
-                break
+        answer = await finished(it, job)
         assert answer.json()["state"] == "succeeded", answer.text
         found = (await it.ask("GET", f"/v1/jobs/{job}/result")).json()
         assert found["summary"]["average"]["rate"]["estimate"] == pytest.approx(100)

@@ -212,7 +212,7 @@ async def test_a_schedule_of_rounds_is_priced_under_its_own_assumption(house: Ho
 
 TABLE = {"columns": ["kwh"]}
 WINDOW = {"start": START, "end": "2026-01-02T00:00:00Z"}
-LATE = {"period_s": 3600, "first_start": "9999-12-31T23:30:00Z"}
+LATE = {"period_s": 3600, "first_start": "9899-12-31T23:30:00Z"}
 BAD: list[tuple[dict[str, Any], str]] = [
     (hourly(**TABLE), "/federation/schedule"),
     (hourly(window=WINDOW), "/federation/schedule"),

@@ -1,0 +1,151 @@
+"""An analyst asks, in a few hundred bytes, for figures that take minutes to compute.
+
+They are computed in a process apart, within a limit of processor time: the coordinator goes on
+answering, and nothing is computed for a client that has left. The control is the same arithmetic in
+the coordinator's own process, where it takes the interpreter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.runtime import apart
+from common.runtime.apart import Apart, Asker, CallerLeft, StillComputing, TooMuchArithmetic
+from coordinator import examples
+from tests.coordinator.double import House
+
+Houses = Callable[..., AbstractAsyncContextManager[House]]
+ENDLESS = (operator.pow, 3, 10**9)
+"""Minutes in one step of the interpreter."""
+TWO_LAYER: dict[str, Any] = {
+    **{name: value for name, value in examples.QUERY.items() if name not in ("epsilon", "layer")},
+    "mechanism": "two-layer",
+    "epsilon_u": "0.5",
+    "epsilon_s": "0.5",
+    "pr_s": "0.5",
+    "delta": "0.9",
+}
+
+
+@pytest.fixture
+def mine() -> Iterator[Apart]:
+    """Processes of this test alone."""
+    made = Apart()
+    yield made
+    made.close()
+
+
+def children() -> set[int]:
+    """The processes apart that this one has."""
+    found = set()
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"common.runtime.apart" in (each / "cmdline").read_bytes():
+                found.add(int(each.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+async def test_tiny_probabilities_have_figures_at_once(house: Houses) -> None:
+    asked = {**TWO_LAYER, "pr_u": "0.9999999", "min_participants": 10**7, "n_max": 10**7}
+    async with house() as it:
+        token = await it.token("analyst")
+        answer = await it.ask("POST", "/v1/queries/preview", asked, token=token)
+        assert answer.status_code in (200, 422), answer.text
+        assert "too_much_arithmetic" not in answer.text
+
+
+async def test_what_takes_too_long_is_refused(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """81 kB of blocks; the limit is lowered, so that the test need not wait for it."""
+    monkeypatch.setattr(apart, "_apart", quick := Apart(seconds=1))
+    blocks = [
+        {"name": f"b{place}", "dimension": 1, "l1_bound": "1", "resolution": f"0.{place + 100}"}
+        for place in range(800)
+    ]
+    asked = {
+        **TWO_LAYER,
+        "pr_u": "0.5",
+        "function": "vector_sum",
+        "coordinates": "values",
+        "blocks": blocks,
+    }
+    async with house() as it:
+        token = await it.token("analyst")
+        answer = await it.ask("POST", "/v1/queries/preview", asked, token=token)
+        assert answer.status_code == 422
+        assert answer.json()["type"] == "urn:tacit:problem:too_much_arithmetic", answer.text
+        answer = await it.ask("POST", "/v1/queries/preview", examples.QUERY, token=token)
+        assert answer.status_code == 200, answer.text
+    quick.close()
+
+
+async def test_other_requests_are_answered_meanwhile(mine: Apart) -> None:
+    working = asyncio.create_task(mine.run(*ENDLESS))
+    for _ in range(3):  # control: in a thread of this process no step of this loop would follow
+        await asyncio.sleep(0.05)
+    assert not working.done()
+    assert await mine.run(operator.add, 1, 2) == 3
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
+async def test_nothing_is_computed_for_a_client_that_has_left(mine: Apart) -> None:
+    before, left = children(), asyncio.Event()
+
+    async def gone() -> None:
+        await left.wait()
+
+    token = apart.ASKER.set(Asker(gone, "a"))
+    try:
+        working = asyncio.create_task(mine.run(*ENDLESS))
+        while not (own := children() - before):
+            await asyncio.sleep(0.02)
+        left.set()
+        with pytest.raises(CallerLeft):
+            await working
+        while children() & own:
+            await asyncio.sleep(0.02)
+    finally:
+        apart.ASKER.reset(token)
+
+
+async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
+    before = children()
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    token = apart.ASKER.set(Asker(never, "a"))
+    try:
+        working = [asyncio.create_task(mine.run(*ENDLESS)) for _ in range(apart.MOST_WAITING)]
+        while not (children() - before):
+            await asyncio.sleep(0.02)
+        with pytest.raises(StillComputing):
+            await mine.run(operator.add, 1, 2)
+        apart.ASKER.set(Asker(never, "b"))
+        assert await mine.run(operator.add, 1, 2) == 3
+        assert len(children() - before) == 2
+    finally:
+        apart.ASKER.reset(token)
+        for each in working:
+            each.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+
+
+async def test_memory_is_limited(mine: Apart) -> None:
+    with pytest.raises(TooMuchArithmetic):
+        await mine.run(operator.mul, b"x", 2 << 30)
+    assert await mine.run(operator.add, 1, 2) == 3
