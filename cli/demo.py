@@ -405,7 +405,7 @@ def _show(found: dict[str, Any], truth: Truth) -> None:
     claimed = report.get("claimed")
     rows = [
         ["released total", f"{released:,.1f} kWh from {found['participants']} curators"],
-        ["forecast error", f"{amount(forecast, 1)} kWh expected (mean absolute)"],
+        ["forecast error", f"{amount(forecast)} kWh expected (mean absolute)"],
         ["true total, clamped", f"{truth.clamped_kwh:,.1f} kWh"],
         ["actual error", f"{abs(released - truth.clamped_kwh):,.1f} kWh"],
         ["the source claims", guarantee({"model": "", **claimed}) if claimed else "nothing"],

@@ -225,7 +225,9 @@ async def _values(
 
 def figures(found: Mapping[str, Any]) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
-    parts = {each["part"]: each for each in (found["report"]["error"] or {}).get("parts", ())}
+    error = found["report"]["error"] or {}
+    known = (*error.get("averages", ()), *error.get("parts", ()))
+    parts = {each["part"]: each for each in known}
     shown = []
     for name, exact in found["result"].items():
         if not isinstance(exact, str) or name == "reason":
@@ -253,16 +255,16 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
         upper = [float(each) for each in first["quantiles"].values()]
         inside = sum(dot.inside for dot in charts.places(0.0, upper, float(half_width)))
         sentence = (
-            f"{value} {unit} were released. {inside} of 40 equally likely places of the true "
-            f"value lie within {error} {unit} of it."
+            f"{value} {unit} were released. {inside} of 40 equally likely places of the value "
+            f"before noise lie within {error} {unit} of it."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
     values = next((each for each in found["result"].values() if isinstance(each, list)), None)
     if values is None or not all(isinstance(each, str) for each in values):
         return None
     sentence = (
-        f"{len(values)} values; each is off by at most {half_width} {first['unit']} in 95 of 100 "
-        "cases."
+        f"{len(values)} values; noise moves each by at most {half_width} {first['unit']} in 95 of "
+        "100 cases."
     )
     labels = [str(place + 1) for place in range(len(values))]
     widths = [float(half_width)] * len(values)

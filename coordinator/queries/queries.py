@@ -24,11 +24,11 @@ from coordinator.queries.stops import Preview, stops
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
-from coordinator.store.registry import AggregatorRow, list_aggregators
+from coordinator.store.registry import AggregatorRow, host_runs, list_aggregators
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
 from tacit.errors import FieldError
-from tacit.query.proofs import is_proved
+from tacit.query.proofs import is_proved, largest_parts
 from tacit.query.query import Query
 from tacit.query.words import Mechanism, Stance
 from tacit.registers import asked_mismatch
@@ -98,11 +98,17 @@ async def forecast(
     """The report that a result of this query would carry, and the error to expect."""
     async with database.reading() as transaction:
         operators = operators_for(query, await list_aggregators(transaction))
+        runs = await host_runs(transaction) if is_proved(query) else []
     subject = Subject(kind="query", id=query_id)
 
     def work() -> PrivacyReport:
         check_query(query, settings, operators)
-        return query_report(query, subject=subject, operators=operators or None)
+        return query_report(
+            query,
+            subject=subject,
+            operators=operators or None,
+            hosts=[largest_parts(query, *run) for run in runs],
+        )
 
     return await asyncio.to_thread(work)
 

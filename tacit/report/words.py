@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context
-from fractions import Fraction
 from typing import Any, Final
 
-from tacit.report.figures import amount
+from tacit.report.figures import short
 from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
 _UNITS: Final = {
@@ -106,9 +104,9 @@ def _words(line: VerifiedStatement) -> list[str]:
     return words
 
 
-def _short(number: str) -> str:
-    """Four digits, rounded up."""
-    return amount(Fraction(number), Context(prec=4, rounding=ROUND_CEILING))
+def _quantity(part: dict[str, Any], figure: str) -> str:
+    unit = "" if part["unit"] == "1" else f" {part['unit']}"
+    return f"{short(part[figure])}{unit}"
 
 
 def _error_words(error: dict[str, Any] | None) -> list[str]:
@@ -120,12 +118,12 @@ def _error_words(error: dict[str, Any] | None) -> list[str]:
     if not error:
         return ["  No forecast."]
     words = [
-        f"  {part['part']}: {_short(part['mean_absolute'])}"
-        f"{'' if part['unit'] == '1' else ' ' + part['unit']} on average (standard deviation "
-        f"{_short(part['standard_deviation'])}) per coordinate, "
+        f"  {part['part']}: {_quantity(part, 'mean_absolute')} on average (standard deviation "
+        f"{_quantity(part, 'standard_deviation')}) per coordinate by the noise, "
         f"over {error['participants']} curators."
-        for part in error["parts"]
+        for part in (*error.get("averages", ()), *error["parts"])
     ]
+    words += [f"  {sentence}" for sentence in error.get("sentences", ())]
     useful = error.get("smallest_useful_group")
     if useful is not None:
         count = useful["curators"]

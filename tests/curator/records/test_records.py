@@ -37,13 +37,13 @@ AGREED = {"algorithms": ["kmeans"], "min_participants": 2}
 
 def step_and_query(asked: KmeansSum = SUM, number: int = 1, **changes: Any) -> tuple[Any, Query]:
     """What a coordinator asks; `changes` of the query's fields."""
-    plan = changes.pop("plan", b"p" * 32)
+    plan, columns = changes.pop("plan", b"p" * 32), changes.pop("columns", ("a", "b"))
     step = FederatedStep(
         job="job-1",
         algorithm="kmeans",
         step=number,
         plan=plan,
-        columns=("a", "b"),
+        columns=columns,
         sum=asked.document(),
     )
     fields = {
