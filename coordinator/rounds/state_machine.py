@@ -234,6 +234,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         participants=manifest.count,
         operators=operators,
         hosts=of_hosts,
+        aggregators=descriptor.aggregators,
         refused=row.refused,
     )
     if is_proved(query):  # what a lie can do is computed anew

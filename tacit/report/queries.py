@@ -19,6 +19,7 @@ from tacit.accounting.debits import debit
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
+from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import dimension, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
 from tacit.query.query import Query
@@ -58,13 +59,14 @@ def query_report(
     sampler_self_test: SelfTest | None = None,
     hosts: Iterable[Sequence[int]] = (),
     refused: int | None = None,
+    aggregators: Sequence[AggregatorEntry] = (),
     caveats: Iterable[str] = (),
 ) -> PrivacyReport:
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
     `operators` names who runs each aggregator; `sampler_self_test` is the outcome of the check of
-    the samplers at start; `hosts` and `refused`: see `validity_statement`; further `caveats`
-    are added unchanged.
+    the samplers at start; `hosts` and `refused`: see `validity_statement`; `aggregators`: of the
+    round's descriptor; further `caveats` are added unchanged.
     """
     by = None if operators is None else tuple(operators)
     kept = _kept_report(priced_text(query), participants, by)
@@ -73,7 +75,11 @@ def query_report(
             "subject": subject,
             "validity": validity_statement(query, hosts, refused),
             "assumptions": statements.assumptions(query, operators, sampler_self_test),
-            "caveats": (*kept.caveats, *caveats),
+            "caveats": (
+                *kept.caveats,
+                statements.forward_secrecy(query, aggregators),
+                *caveats,
+            ),
         }
     )
 

@@ -11,11 +11,13 @@ from typing import Final
 from tacit.accounting.guarantees import VerifiedLine
 from tacit.accounting.scenarios import openers
 from tacit.noise import SelfTest
+from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
+from tacit.wire import format_instant
 
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "
@@ -186,6 +188,32 @@ def assumptions(
     return tuple(held)
 
 
+def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str:
+    """Until when a recording of a round can be opened, by the keys that its `aggregators` have in
+    its descriptor; none of them before a round is opened. Spec: keys, section 2."""
+    needed = (
+        f"{openers(query)} of the aggregators' keys"
+        if query.sharing is Sharing.SHAMIR
+        else ("the aggregators' keys together" if query.aggregators > 1 else "the aggregator's key")
+    )
+    opened = f"as long as these keys exist, {needed} and a recording of the traffic open its pieces"
+    if not aggregators:
+        return f"Pieces are sealed to keys that the aggregators destroy later: {opened}."
+    seals = [entry.seal_key.statement for entry in aggregators if entry.seal_key is not None]
+    if len(seals) < len(aggregators):
+        return f"Pieces are sealed to keys of a whole epoch, without forward secrecy: {opened}."
+    if all(seal.round is not None for seal in seals):
+        return (
+            f"Pieces are sealed to keys of this round alone, destroyed when it ends: {opened}. "
+            "Afterwards nobody opens them."
+        )
+    last = max(seal.until for seal in seals)
+    return (
+        f"Pieces are sealed to keys that open rounds until {format_instant(last)}, destroyed once "
+        f"the last of these has ended: {opened}. Afterwards nobody opens them."
+    )
+
+
 def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
     """What a reader of the verified lines has to know."""
     held = []
@@ -215,11 +243,6 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
         "A host that holds the data of many curators is one party that may collude with all of "
         "them; its own curators are not protected from it."
     )
-    if query.sharing is not Sharing.NONE:
-        held.append(
-            "Inside one key epoch there is no forward secrecy: all aggregators' epoch keys "
-            "together with a recording open its pieces."
-        )
     weaker = [line for line in lines if line.model == "none"]
     if weaker and len(weaker) < len(lines):
         named = ", ".join(line.scenario.value for line in weaker)

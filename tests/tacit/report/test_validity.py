@@ -61,9 +61,9 @@ def test_the_sentence_of_the_specification() -> None:
     assert released.sentences[0] == (
         "A lying curator shifts the sum by at most 8.191 kWh (0.02 % of the released total); a "
         "host by at most 33,550.4 kWh (82 % of the released total) for each segment of 4,096 "
-        "roster numbers in which it has curators; the host that reaches furthest, 4,296 curators in 2 "
-        "parts, by at most 35,188.6 kWh (86 % of the released total). Aggregators that lie: by any "
-        "amount."
+        "roster numbers in which it has curators; the host that reaches furthest, 4,296 curators "
+        "in 2 parts, by at most 35,188.6 kWh (86 % of the released total). Aggregators that lie: "
+        "by any amount."
     )
     assert released.influence[0].lone.share_of_total == "0.0002"
 
