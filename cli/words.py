@@ -24,13 +24,13 @@ _TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
 
 def amount(value: object, digits: int = 3) -> str:
     """A decimal string (or number) to a few significant digits, and to the unit where it is large
-    (below a million)."""
+    (below 10^9)."""
     if value is None:
         return "-"
     if value == "inf":
         return "infinite"
     number = float(Fraction(str(value)))
-    if number == 0 or not 0.001 <= abs(number) < 1e6:
+    if number == 0 or not 0.001 <= abs(number) < 1e9:
         return f"{number:.{digits}g}"
     places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
     text = f"{number:.{places}f}"

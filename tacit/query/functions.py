@@ -253,7 +253,7 @@ def encode(query: QueryFields, readings: Readings) -> Encoded:
     gets zeros. Raises ValueError for readings of no listed curator, of another dimension than the
     query's, or outside the window.
     """
-    kept, used = _counted(readings, query.max_readings)
+    kept, used = counted(readings, query.max_readings)
     groups = tuple(part for part in parts(query) if part.linear is not Linear.PRESENCE)
     width = dimension(query)
     values = np.zeros((readings.count, width), np.int64)
@@ -303,7 +303,7 @@ class _Added:
     column: NDArray[np.int64] | int = 0
 
 
-def _counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]:
+def counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]:
     """The readings that count, the first `most` of each curator, and how many each has of them."""
     owner = readings.curator
     if owner.size and not 0 <= owner.min() <= owner.max() < readings.count:
@@ -391,7 +391,7 @@ def local_sensitivities(query: QueryFields, readings: Readings) -> Ints:
     """The thesis's local sensitivity of each part, (count, parts) ring units: the largest L1 norm
     that one of the curator's own counted readings adds. It depends on private data; `paper` only.
     """
-    kept, used = _counted(readings, query.max_readings)
+    kept, used = counted(readings, query.max_readings)
     added = _added(query, kept)
     result = np.zeros((readings.count, len(parts(query))), np.int64)
     if query.completeness is not None:
