@@ -25,6 +25,8 @@ from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import etag_response
+from coordinator.budget.ledger import Ledger
+from coordinator.console.budget import LedgerPart
 from coordinator.registry.registry import Registry
 from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
@@ -83,6 +85,7 @@ def add_rounds(router: APIRouter) -> None:
         request: Request,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         visitor: Person,
         state: RoundState | Literal[""] = "",
         query_id: str = "",
@@ -92,12 +95,15 @@ def add_rounds(router: APIRouter) -> None:
         after = None if cursor is None else decode_cursor(cursor)
         ids, shown, _ = await views.page(database, which, Page(ROWS, after))
         rows = [json.loads(each) for each in shown]
+        async with database.reading() as transaction:
+            charges = (await ledger.current(transaction)).spending.rounds
         older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
         return pages.show(
             request,
             "rounds.html",
             visitor,
             rows=rows,
+            credited={each for each in ids if (held := charges.get(each)) and held.credited},
             states=list(RoundState),
             state=state,
             query_id=query_id,
@@ -112,11 +118,12 @@ def add_rounds(router: APIRouter) -> None:
         round_id: str,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         receiving: ReceivingPart,
         visitor: Person,
     ) -> Response:
         held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-        values = await _values(database, round_id, held)
+        values = await _values(database, ledger, round_id, held)
         said = SAID.get(request.query_params.get("said", ""))
         return pages.show(request, "round.html", visitor, said=said, **values)
 
@@ -126,6 +133,7 @@ def add_rounds(router: APIRouter) -> None:
         round_id: str,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         changes: ChangesPart,
         receiving: ReceivingPart,
         visitor: Person,
@@ -138,7 +146,7 @@ def add_rounds(router: APIRouter) -> None:
             held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
             if held is not None and known is not None and known[0] == held:
                 return known[1], True  # nothing to read for the others that wait
-            values = await _values(database, round_id, held)
+            values = await _values(database, ledger, round_id, held)
             shown = pages.show(request, "round-live.html", visitor, **values)
             answer = etag_response(
                 request,
@@ -192,7 +200,7 @@ def add_rounds(router: APIRouter) -> None:
 
 
 async def _values(
-    database: Database, round_id: str, received: Received | None = None
+    database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
     """What a round's page tells; `received`: to operators."""
     head = views.head(await views.find(database, round_id))
@@ -209,6 +217,10 @@ async def _values(
         "rungs": (),
         "promise": promise,
     }
+    if head["state"] == RoundState.ABORTED.value:
+        async with database.reading() as transaction:
+            held = (await ledger.current(transaction)).spending.rounds.get(round_id)
+        values["credited"] = held is not None and held.credited
     if head["state"] == RoundState.RELEASED.value:
         found = await views.result(database, round_id)
         report = PrivacyReport.model_validate_json(json.dumps(found["report"]))

@@ -91,6 +91,7 @@ def _kept_report(
     """What reports of equal queries have in common, by the text under which figures are kept."""
     query = Query.model_validate_json(text)
     lines = verified_lines(query, participants, operators)
+    sampler = _sampler_delta(query, participants, lines)
     return PrivacyReport(
         subject=Subject(kind="query", id=""),
         stance=query.stance.value,
@@ -102,7 +103,7 @@ def _kept_report(
         verified=tuple(_statement(query, line) for line in lines),
         charged=_charge(query, operators),
         noise=_noise(query, participants),
-        sampler_delta=_sampler_delta(query, participants, lines),
+        sampler_delta=sampler,
         sampler_epsilon="0",
         accounting=AccountingStatement(
             method="privacy profiles of the honest noise, rounded up: closed forms, positive sums, "
@@ -119,7 +120,7 @@ def _kept_report(
         not_protected=statements.not_protected(query),
         source_defects=statements.source_defects(query),
         voided_by=statements.voided_by(query),
-        caveats=statements.caveats(query, lines),
+        caveats=statements.caveats(query, lines, sampler),
         error=error_statement(query, participants or query.min_participants),
         details=_details(query, participants),
     )

@@ -6,6 +6,7 @@ Spec: aggregation, sections 3, 7 and 8.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 from tacit.accounting.guarantees import VerifiedLine
@@ -17,6 +18,7 @@ from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
+from tacit.report.figures import delta_amount, short
 from tacit.wire import format_instant
 
 PARTICIPATION: Final = (
@@ -214,7 +216,9 @@ def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str
     )
 
 
-def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
+def caveats(
+    query: Query, lines: tuple[VerifiedLine, ...], sampler_delta: str | None
+) -> tuple[str, ...]:
     """What a reader of the verified lines has to know."""
     held = []
     if query.mechanism is Mechanism.EXACT:
@@ -229,15 +233,17 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
         "This is one release: rounds over the same readings add up, and a curator's ledger keeps "
         "the sum. A round that aborts after pieces may have left counts as released."
     )
-    if query.mechanism is not Mechanism.EXACT and not is_paper(query):
+    if sampler_delta is not None and query.mechanism is not Mechanism.EXACT:
         held.append(
-            "To the delta of every row add sampler_delta, for draws that are not quite exact (at "
-            "an epsilon further along a curve it grows as 1 + e^epsilon)."
+            f"To the delta of every row add sampler_delta, {short(sampler_delta)}, for draws that "
+            "are not quite exact (at an epsilon further along a curve it grows as 1 + e^epsilon)."
         )
     if clamped_tail(query) is not None:
+        most = max((line.clamp_delta or Fraction(0) for line in lines), default=Fraction(0))
         held.append(
-            "To the delta of every row add its clamp_delta, for noise of curators that is clamped; "
-            "above 2^-50 it is in delta already, compared with the declared one and debited."
+            f"To the delta of every row add its clamp_delta, {short(delta_amount(most))} at most, "
+            "for noise of curators that is clamped; above 2^-50 it is in delta already, compared "
+            "with the declared one and debited."
         )
     held.append(
         "A host that holds the data of many curators is one party that may collude with all of "
