@@ -63,8 +63,7 @@ def result_lines(found: Json) -> list[str]:
         else:
             symbol = unit if name != "variance" else f"{unit}^2"
             lines.append(f"  {name}: {_with_noise(value, _half_width(found, name), symbol)}")
-    sentences = (found["report"].get("error") or {}).get("sentences", ())
-    return [*lines, *(f"  {sentence}" for sentence in sentences)]
+    return lines
 
 
 def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:

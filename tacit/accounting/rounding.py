@@ -94,7 +94,8 @@ def _of_block(query: Query, block: VectorBlock, count: int) -> Rounding:
         return Rounding(Fraction(0), 0.0, bounds)
     error = _largest_error(query, step)
     worst, largest = error, Fraction(block.bounds.largest)
-    if error and reads_vectors(query) and most < block.dimension * largest:
+    several = reads_vectors(query) and block.dimension > 1
+    if error and several and most < block.dimension * largest:
         over = Fraction(min(block.dimension, 2 * most), 2)
         worst += (min(largest, most + over) * over / (most + over) + 1) * step
     return Rounding(count * worst, _deviation(error, step, count), bounds)

@@ -106,7 +106,8 @@ def scopes(query: Query, floor: int = 1) -> dict[str, int]:
     """
     minimum = max(minimum_of(query), floor)
     guarded = query.family is not None or query.mechanism is Mechanism.EXACT
-    read = query.registers or (() if _is_step(query) else (query.register_name,))
+    # Only of a step do curators check the registers that it names.
+    read = (*(query.registers or ()), *(() if _is_step(query) else (query.register_name,)))
     found = {f"register {name}": minimum if guarded else 1 for name in read}
     if query.family is not None:
         found[f"family {query.family}"] = minimum
