@@ -241,7 +241,7 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
     found = performed.found
     released, count = float(found["result"]["sum"]), found["participants"]
     error = float(Fraction(found["report"]["error"]["parts"][0]["mean_absolute"]))
-    off = abs(released - truth.clamped_kwh)
+    off = abs(released - truth.raw_kwh)
     statement = _with_all_but_one(found["report"])
     epsilon = Fraction(statement.epsilon or "0")
     matches = "they add up to" if performed.checked["matches"] else "THEY DO NOT ADD UP TO"
@@ -251,7 +251,8 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
         f"Asked     what {count:,} meters ({source}) drew together, {begin} to {end[11:]} UTC",
         f"Answer    {released:,.1f} kWh; its noise is {error:,.1f} kWh on average, "
         f"{100 * error / released:.1f} % of it",
-        f"In truth  {truth.clamped_kwh:,.1f} kWh, so it is off by {off:,.1f} kWh. "
+        f"In truth  {truth.raw_kwh:,.1f} kWh ({truth.clamped_kwh:,.1f} kWh after the declared "
+        f"clamp), so it is off by {off:,.1f} kWh. "
         "Only a demonstration knows.",
         "",
         "What it hid",
@@ -405,9 +406,9 @@ def _show(found: dict[str, Any], truth: Truth) -> None:
     claimed = report.get("claimed")
     rows = [
         ["released total", f"{released:,.1f} kWh from {found['participants']} curators"],
-        ["forecast error", f"{amount(forecast, 1)} kWh expected (mean absolute)"],
-        ["true total, clamped", f"{truth.clamped_kwh:,.1f} kWh"],
-        ["actual error", f"{abs(released - truth.clamped_kwh):,.1f} kWh"],
+        ["forecast error", f"{amount(forecast)} kWh expected (mean absolute)"],
+        ["true total", f"{truth.raw_kwh:,.1f} kWh, {truth.clamped_kwh:,.1f} kWh clamped"],
+        ["actual error", f"{abs(released - truth.raw_kwh):,.1f} kWh"],
         ["the source claims", guarantee({"model": "", **claimed}) if claimed else "nothing"],
     ]
     console.print(table("", ["", ""], rows))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import asdict, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,13 +24,14 @@ from cli.deployment import Deployment, Running, join_token, pair
 from cli.liars import compared, share_of
 from cli.soak import counted, soak
 from cli.up import service_settings
+from cli.words import amount
 from simulation import populations
 from simulation.drivers.outcome import Driver
 from simulation.events import Rates, stream
 from simulation.network import Network, Traffic
 from simulation.plots import can_draw, draw
 from simulation.populations import Population
-from simulation.summary import Summary, plot, row
+from simulation.summary import Row, Summary, plot, row
 from tacit.field_words import first_of
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query
@@ -96,6 +98,9 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option(help="Write the results as JSON, and plots, into this directory.")
     ] = None,
+    csv_file: Annotated[
+        Path | None, typer.Option("--csv", help="Write a line for every round into this file.")
+    ] = None,
     liars: Annotated[
         str | None,
         typer.Option(
@@ -134,6 +139,8 @@ def simulate(
         summary = _run(driver, where, query, people, rounds, seed, happening, net)
     if out is not None:
         _write(summary, out)
+    if csv_file is not None:
+        _write_rows(summary, csv_file)
     return Answer(summary.document(), lambda: _print(summary))
 
 
@@ -206,18 +213,30 @@ def _query(
         name, equals, value = item.partition("=")
         if not equals:
             fail(f"--field {item}: give name=value")
-        given[name] = _plain(value)
+        given[name] = _plain(name, value)
+    chosen = any(item.startswith("resolution=") for item in changed)
+    while True:
+        try:
+            return Query.model_validate_json(json.dumps(given))
+        except ValidationError as error:
+            too_fine = [each["loc"] for each in error.errors()] == [("resolution",)]
+            if chosen or not too_fine or Fraction(given["resolution"]) > max(people.bounds):
+                fail(first_of(error))
+            # Coarser than the population's own, where its noise asks for it.
+            given["resolution"] = format_exact(10 * Fraction(given["resolution"]))
+
+
+def _plain(name: str, value: str) -> Any:
+    """JSON where it is a list, an object, a whole number or in quotes; a text otherwise. Numbers of
+    a field that takes exact amounts are their text."""
+    if value[:1] not in ("[", "{", '"') and not value.isdecimal():
+        return {"true": True, "false": False, "null": None}.get(value, value)
+    known = {each.alias or each_name: each for each_name, each in Query.model_fields.items()}
+    exact = name in known and "Fraction" in str(known[name].annotation)
     try:
-        return Query.model_validate_json(json.dumps(given))
-    except ValidationError as error:
-        fail(first_of(error))
-
-
-def _plain(value: str) -> Any:
-    """JSON where it is a list, an object or a whole number; a text otherwise."""
-    if value[:1] in ("[", "{") or value.isdecimal() or value in ("true", "false", "null"):
-        return json.loads(value)
-    return value
+        return json.loads(value, parse_float=str, parse_int=str if exact else int)
+    except ValueError:
+        fail(f"--field {name}: {value} is no JSON")
 
 
 def _rates(text: str) -> Rates:
@@ -352,38 +371,56 @@ def _print(summary: Summary) -> None:
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    columns = ["state", "in sum", "true", "released", "error", "noise", "forecast"]
-    for column in ["round", *columns, "wall", "CPU"]:
-        shown.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
+    counts = ["#", "in sum", "drop-\nouts", "late"]
+    for column in [
+        *counts,
+        "true",
+        "released",
+        "error",
+        "noise",
+        "round-\ning",
+        "clamp-\ning",
+        "absent",
+    ]:
+        shown.add_column(column, justify="right", no_wrap=True)
     for item in summary.rows:
+        absent = [each for each in (item.dropouts, item.late, item.lies) if each is not None]
         shown.add_row(
             str(item.round),
-            item.state,
-            f"{item.participants}/{item.enrolled}",
-            _figure(float(item.true or 0)),
-            _figure(None if item.released is None else float(item.released)),
-            _figure(item.error),
-            _figure(item.noise),
-            _figure(item.forecast),
-            f"{item.wall_s:.2f}",
-            f"{item.cpu_s:.2f}",
+            str(item.participants),
+            str(item.dropped),
+            str(item.belated),
+            amount(item.true or None),
+            item.state if item.released is None else amount(item.released),
+            amount(item.error),
+            amount(item.noise),
+            amount(item.rounding),
+            amount(item.clamping),
+            amount(sum(absent) if absent else None),
         )
     console.print(shown)
     figures = summary.figures()
     say(
         f"{figures['released']} of {figures['rounds']} rounds released; mean absolute error "
-        f"{_figure(figures['mean_absolute_error'])}, of noise alone "
-        f"{_figure(figures['mean_absolute_noise'])}, forecast {_figure(figures['mean_forecast'])}"
+        f"{amount(figures['mean_absolute_error'])}, of noise alone "
+        f"{amount(figures['mean_absolute_noise'])}, forecast {amount(figures['mean_forecast'])}; "
+        f"rounding to {summary.query['resolution']} could add "
+        f"{amount(figures['mean_rounding_at_most'])}"
     )
+    say(
+        "true: of the raw readings of everyone enrolled; error: the sum of noise, rounding, "
+        "clamping and absent (curators that dropped out, were late, or lied)"
+    )
+    say(f"{figures['wall_s']:.2f} s, {figures['cpu_s']:.2f} CPU s")
     for reason in dict.fromkeys(item.reason for item in summary.rows if item.reason):
         say(f"aborted: {reason}")
 
 
-def _figure(value: float | None) -> str:
-    """Few digits, for a column."""
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+def _write_rows(summary: Summary, path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(item) for item in summary.rows)
 
 
 def _write(summary: Summary, out: Path) -> None:

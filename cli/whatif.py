@@ -11,11 +11,11 @@ import typer
 from pydantic import ValidationError
 
 from cli.context import Answer, console, fail, printed, read_json, say, table
-from cli.words import amount, guarantee
-from tacit.accounting.error import forecast
+from cli.words import error_lines, guarantee
 from tacit.accounting.guarantees import what_if
 from tacit.field_words import first_of
 from tacit.query.query import Query
+from tacit.report.accuracy import error_statement
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.wire import canonical_json
 
@@ -41,15 +41,8 @@ def whatif(
         for u in curators or _curators(query, n)
         for s in aggregators or range(query.aggregators + 1)
     ]
-    errors = [
-        {
-            "part": item.part,
-            "mean_absolute": f"{item.mean_absolute:.6g}",
-            "standard_deviation": f"{item.standard_deviation:.6g}",
-        }
-        for item in forecast(query, n)
-    ]
-    document = {"participants": n, "guarantees": lines, "error": errors}
+    error = error_statement(query, n)
+    document = {"participants": n, "guarantees": lines, "error": error}
 
     def human() -> None:
         rows = [
@@ -63,11 +56,8 @@ def whatif(
         ]
         columns = ["colluding curators", "colluding aggregators", "guarantee", "because"]
         console.print(table(f"Among {n} curators", columns, rows))
-        for item in errors:
-            say(
-                f"expected error of {item['part']}: {amount(item['mean_absolute'])} "
-                f"{query.unit if item['part'] in ('sum', 'vector') else ''} on average"
-            )
+        for line in error_lines({"error": error}):
+            say(line)
 
     return Answer(document, human)
 

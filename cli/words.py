@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from fractions import Fraction
 from typing import Any
 
 from cli.context import Answer, console, say
+from common.web.console.words import THIN, with_error
 from tacit.query.functions import PRESENCE
 from tacit.report.brief import brief, brief_text
+from tacit.report.figures import short
 from tacit.report.guessing import of_a_hundred
 
 Json = dict[str, Any]
 
 MAX_SHOWN = 12
 MAX_LENGTH = 240
+_TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
+"""What a page shows, as it is typed."""
 
 
 def amount(value: object, digits: int = 3) -> str:
-    """A decimal string (or number) with a few significant digits."""
+    """A decimal string (or number) to a few significant digits, and to the unit where it is large
+    (below 10^9)."""
     if value is None:
         return "-"
     if value == "inf":
         return "infinite"
     number = float(Fraction(str(value)))
-    if number == 0 or 0.001 <= abs(number) < 1e6:
-        text = f"{number:.{digits}f}".rstrip("0").rstrip(".")
-        return text if float(text or 0) or number == 0 else f"{number:.2g}"
-    return f"{number:.{digits}g}"
+    if number == 0 or not 0.001 <= abs(number) < 1e9:
+        return f"{number:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    text = f"{number:.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
 
 
 def verified(found: Json) -> Answer:
@@ -55,19 +62,26 @@ def result_lines(found: Json) -> list[str]:
             lines.append(f"  {name}: {value}")
         else:
             symbol = unit if name != "variance" else f"{unit}^2"
-            lines.append(f"  {name}: {amount(value)} {symbol}{_interval(found, name)}")
+            lines.append(f"  {name}: {_with_noise(value, _half_width(found, name), symbol)}")
     return lines
 
 
-def _interval(found: Json, name: str) -> str:
-    """How far off a released sum may be: the one figure whose error is that of its noise."""
-    parts = (found["report"].get("error") or {}).get("parts") or ()
-    of_sum = [part for part in parts if part["part"] == name == "sum" == found["function"]]
-    if not of_sum or "interval" not in of_sum[0]:
-        return ""
-    interval = of_sum[0]["interval"]
-    level = of_a_hundred(interval["level"])
-    return f" ± {amount(interval['half_width'])} in {level} of 100 cases"
+def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
+    """A value to the digits that its noise leaves it."""
+    if value is None or half_width is None:
+        return f"{amount(value)} {unit}"
+    shown, error = (str(each).translate(_TYPED) for each in with_error(value, half_width))
+    return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
+
+
+def _half_width(found: Json, name: str) -> str | None:
+    """How far noise moves a released sum or average, in 95 of 100 cases at most."""
+    error = found["report"].get("error") or {}
+    for part in (*error.get("averages", ()), *error.get("parts", ())):
+        if part["part"] == name:
+            width: str = part["interval"]["half_width"]
+            return width
+    return None
 
 
 def summary_lines(summary: Json) -> list[str]:
@@ -139,12 +153,15 @@ def guarantee(line: Json) -> str:
 
 
 def error_lines(report: Json) -> list[str]:
-    """The error to expect of each part of the result."""
+    """The error to expect of each figure of the result: of its noise, then what comes with it."""
     found = report.get("error") or {}
     return [
-        f"expected error of {item['part']} with {found['participants']} curators: "
-        f"{amount(item['mean_absolute'])}{_unit(item['unit'])} on average{_at_most(item)}"
-        for item in found.get("parts", ())
+        *(
+            f"expected error of {item['part']} with {found['participants']} curators, of noise: "
+            f"{short(item['mean_absolute'])}{_unit(item['unit'])} on average{_at_most(item)}"
+            for item in (*found.get("averages", ()), *found.get("parts", ()))
+        ),
+        *found.get("sentences", ()),
     ]
 
 
@@ -153,7 +170,8 @@ def _at_most(part: Json) -> str:
     if interval is None:
         return ""
     level = of_a_hundred(interval["level"])
-    return f", at most {amount(interval['half_width'])} in {level} of 100 cases"
+    half_width = f"{short(interval['half_width'])}{_unit(part['unit'])}"
+    return f", at most {half_width} in {level} of 100 cases"
 
 
 def _unit(symbol: str) -> str:

@@ -26,6 +26,7 @@ import urllib.error
 import urllib.request
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from math import ceil, floor
 
 from Crypto.Hash import TurboSHAKE128
 from cryptography.exceptions import InvalidSignature
@@ -542,7 +543,8 @@ def contribution(descriptor, moment, value):
     """Our f(x), 0 without a reading in the window, and the least and the most that it may be."""
     query, window = descriptor["query"], descriptor["window"]
     unit, (low, high) = Fraction(query["resolution"]), map(Fraction, query["bounds"])
-    low, high, number = (round(each / unit) for each in (low, high, Fraction(value)))
+    low, high = floor(low / unit), ceil(high / unit)
+    number = round(Fraction(value) / unit)
     if query["function"] == "count":
         low, high, number = 0, 1, 1
     start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from curator.engine import within_reach
 from simulation.drivers.held import Store, check_unit, readings
+from simulation.exact import Sums, figures, sums
 from simulation.plots import Line, Panel, Plot
 from simulation.populations import Population
 from tacit.crypto.sharing import Words
@@ -304,13 +305,14 @@ def _round(
     lies = _drawn_lies(curators, share, number, source)
     amounts = np.array([claimed[lie] for lie in KINDS], dtype=object)
     declared, proved = _Declared(query), _Proved(query, source)
-    truth = 0
+    truth = Sums()
     accepted = np.zeros(curators, np.bool_)
     for start in range(0, curators, BLOCK_CURATORS):
         rows = np.arange(start, min(start + BLOCK_CURATORS, curators))
         honest = np.zeros(rows.size, np.bool_)
-        values = encode(query, within_reach(query, readings(query, store, rows, honest))).values
-        truth += int(values.sum())
+        own = readings(query, store, rows, honest)
+        truth += sums(query, own, clamp=False)
+        values = encode(query, within_reach(query, own)).values
         plan = curator_plan(query)
         noise = None if plan is None else draw(plan, source, rows.size)
         kinds = lies[rows]
@@ -324,7 +326,7 @@ def _round(
     opened = proved.open(layer, count) if count >= query.min_participants else None
     return LiedRound(
         number,
-        format_exact(truth * value),
+        format_exact(figures(query, truth)[0]),
         format_exact(declared.open(layer) * value),
         None if opened is None else format_exact(opened * value),
         tuple(

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.drivers.outcome import Outcome
+from simulation.exact import Figures, figures
 from simulation.plots import Line, Panel, Plot
+from tacit.accounting.averages import averages
 from tacit.query.functions import decode
 from tacit.query.query import Query
 from tacit.query.words import Function
@@ -34,9 +36,11 @@ class Row:
     """One round. Amounts are exact decimals in `Summary.unit`; of a vector, its coordinates added
     up. None: not released, or not known.
 
-    `error`: released minus true over all enrolled (of a vector: the mean absolute error of a
-    coordinate). `noise`: the same against what the participants contributed, so without those
-    who are missing. `forecast`: the mean absolute error to be expected of noise alone.
+    `true`: of the raw readings of everyone enrolled. `error`: released minus true, and it is the
+    sum of what follows: of `clamping` (also of readings beyond `max_readings`), `rounding`,
+    `dropouts` (`dropped` curators), `late` contributions (of `belated` curators), `lies` and
+    `noise`; of a vector, each is the mean over its coordinates. `forecast`: the mean absolute error
+    to be expected of noise, and `rounding_at_most` what rounding could add.
     """
 
     round: int
@@ -44,61 +48,80 @@ class Row:
     reason: str | None
     enrolled: int
     participants: int
+    dropped: int
+    belated: int
     true: str
     released: str | None
     error: float | None
     noise: float | None
+    rounding: float | None
+    clamping: float | None
+    dropouts: float | None
+    late: float | None
+    lies: float | None
     forecast: float | None
+    rounding_at_most: float | None
     wall_s: float
     cpu_s: float
 
 
 def row(query: Query, outcome: Outcome) -> Row:
     """The row of one round."""
-    true = _headline(query, outcome.truth)
-    released = None if outcome.opened is None else _headline(query, outcome.opened)
-    held = None if outcome.held is None else _headline(query, outcome.held)
-    averaged = query.function in (Function.MEAN, Function.VARIANCE)
-    expected = None
-    if outcome.forecast and not averaged:  # a quotient of noisy parts has no forecast
-        expected = outcome.forecast[0].mean_absolute
+    raw, clamped = (figures(query, each) for each in (outcome.raw, outcome.clamped))
+    rounded, sent = (_headline(query, each) for each in (outcome.truth, outcome.sent))
+    present, held, released = (
+        None if each is None else _headline(query, each)
+        for each in (outcome.present, outcome.held, outcome.opened)
+    )
+    expected, most = None, None
+    if outcome.forecast:
+        found = averages(query, outcome.participants)
+        first = found[-1] if found else outcome.forecast[0]
+        if found is not None:
+            expected, most = first.mean_absolute, float(first.rounding.worst)
     return Row(
         outcome.number,
         outcome.state.value,
         outcome.reason,
         outcome.enrolled,
         outcome.participants,
-        _shown(true) or "",
+        outcome.dropouts,
+        outcome.late,
+        _shown(raw) or "",
         None if released is None else _shown(released),
-        _difference(released, true),
+        _difference(released, raw),
         _difference(released, held),
+        _difference(rounded, clamped),
+        _difference(clamped, raw),
+        _difference(sent, rounded),
+        _difference(present, sent),
+        _difference(held, present),
         expected,
+        most,
         outcome.wall_s,
         outcome.cpu_s,
     )
 
 
-def _headline(query: Query, total: Ints) -> list[Fraction] | None:
-    """The figure (or figures) that the function is about; None for a mean of no curators."""
+def _headline(query: Query, total: Ints) -> Figures:
+    """The figure (or figures) that the function is about; none for a mean of no curators."""
     result = decode(query, total)
     found = result.get(_HEADLINES.get(query.function, next(iter(result))))
     if found is None:
+        return ()
+    return tuple(Fraction(value) for value in (found if isinstance(found, list) else [found]))
+
+
+def _shown(values: Figures) -> str | None:
+    return format_exact(sum(values, Fraction(0))) if values else None
+
+
+def _difference(one: Figures | None, other: Figures | None) -> float | None:
+    """The mean of the differences, over the coordinates."""
+    if not one or not other:
         return None
-    values = found if isinstance(found, list) else [found]
-    return [Fraction(value) for value in values]
-
-
-def _shown(values: list[Fraction] | None) -> str | None:
-    return None if values is None else format_exact(sum(values, Fraction(0)))
-
-
-def _difference(released: list[Fraction] | None, other: list[Fraction] | None) -> float | None:
-    if released is None or other is None:
-        return None
-    differences = [a - b for a, b in zip(released, other, strict=True)]
-    if len(differences) == 1:
-        return float(differences[0])
-    return float(sum(map(abs, differences), Fraction(0)) / len(differences))
+    differences = [a - b for a, b in zip(one, other, strict=True)]
+    return float(sum(differences, Fraction(0)) / len(differences))
 
 
 @dataclass(frozen=True)
@@ -131,6 +154,7 @@ class Summary:
             "mean_absolute_error": mean([item.error for item in released]),
             "mean_absolute_noise": mean([item.noise for item in released]),
             "mean_forecast": mean([item.forecast for item in released]),
+            "mean_rounding_at_most": mean([item.rounding_at_most for item in released]),
             "wall_s": sum(item.wall_s for item in self.rows),
             "cpu_s": sum(item.cpu_s for item in self.rows),
         }

@@ -43,6 +43,7 @@ from tacit.crypto.sealing import (
 from tacit.crypto.sharing import PRIME
 from tacit.protocol import proved_pieces, sessions
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round.accepted import ONLY_PART
 from tacit.protocol.round.pieces import Piece
 from tacit.randomness import SEED_BYTES
 
@@ -260,6 +261,8 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader | Part
     if header.descriptor_hash != context.digest or header.share_index != context.index:
         raise WrongRound
     _check_length(context, header)
+    if isinstance(header, PartHeader) and header.part != ONLY_PART:
+        raise WrongRound("a host's curators in one segment are one part")
     if sender.first + sender.curators > context.descriptor.roster_size:
         raise NotInRound
     size, segment = context.descriptor.segment_size, header.span.segment

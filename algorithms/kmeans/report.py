@@ -23,6 +23,7 @@ from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.kmeans.sums import Query
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
+    ADD_SAMPLER_DELTA,
     NOISE_SOURCE,
     NOTHING_HOLDS,
     ONE_RELEASE,
@@ -244,7 +245,7 @@ def _assumptions(params: Parameters) -> tuple[str, ...]:
 def _caveats(params: Parameters, state: State | None, early: bool) -> tuple[str, ...]:
     held = [
         ONE_RELEASE,
-        "To the delta of every line add sampler_delta, for draws that are not quite exact.",
+        ADD_SAMPLER_DELTA,
     ]
     if params.evaluate is not False:
         held.append(f"{OPERATORS_EVALUATION}.")

@@ -88,7 +88,8 @@ async def differences(
     return {
         "round": round_id,
         "state": charge.state,
-        "charged": int(charged.sum()),
+        "charged": 0 if charge.credited else int(charged.sum()),
+        "credited": int(charged.sum()) if charge.credited else 0,
         "acknowledged_by": [party for party, *_ in parties],
         "acknowledged": int(said.sum()),
         "not_acknowledged_yet": int((charged & ~known).sum()),

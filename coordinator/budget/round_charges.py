@@ -25,6 +25,10 @@ from tacit.accounting.sweep import Ints
 from tacit.query.words import PrivacyUnit
 from tacit.wire import canonical_json
 
+CREDITED: Final = frozenset({Scenario.RECIPIENT, Scenario.CURATORS, Scenario.ASSUMED})
+"""Against whom a credited round counts no longer: enough aggregators signed that no sum can have
+been opened even if those of the query's assumption lie, so also where none of them does. Larger
+groups of aggregators may have opened it. Spec: budget, section 5."""
 UNITS: Final = tuple(PrivacyUnit)
 SCENARIOS: Final = tuple(Scenario)
 _SHAPE: Final = (len(UNITS), len(SCENARIOS))
@@ -68,7 +72,7 @@ class Price:
         full, credited = Spent.zeros(*_SHAPE), Spent.zeros(*_SHAPE)
         for (unit, scenario), cost in costs.items():
             place = place_of(unit, scenario)
-            for spent in (full,) if scenario is Scenario.ASSUMED else (full, credited):
+            for spent in (full,) if scenario in CREDITED else (full, credited):
                 if cost is None:
                     spent.unverified[place] = 1
                 else:

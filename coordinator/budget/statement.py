@@ -6,7 +6,7 @@ are for operators only; everyone else sees the guarantee that holds for any admi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -15,7 +15,7 @@ import numpy as np
 
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
-from coordinator.budget.round_charges import Places
+from coordinator.budget.round_charges import CREDITED, Places
 from coordinator.budget.spending import Figure, Spending, worst_of_one
 from coordinator.budget.state import LedgerState
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
@@ -167,17 +167,54 @@ def released(state: LedgerState, tight_at: Tight | None, names: Names | None) ->
     }
 
 
+_WITHIN: Final = {
+    Scenario.RECIPIENT: tuple(each for each in Scenario if each is not Scenario.RECIPIENT),
+    Scenario.CURATORS: (Scenario.BLIND_AGGREGATORS, Scenario.EVERYONE),
+    Scenario.BLIND_AGGREGATORS: (Scenario.EVERYONE,),
+    Scenario.ASSUMED: (Scenario.EVERYONE,),
+    Scenario.EVERYONE: (),
+}
+"""The groups that each group is certainly a part of: it knows no more than these."""
+
+
+def _tighter(own: Figure, others: Iterable[Figure]) -> Figure:
+    """The least of bounds that all hold: of those whose epsilon and delta are both no larger."""
+
+    def size(figure: Figure) -> tuple[bool, int, int]:
+        return figure.epsilon is None, figure.epsilon or 0, figure.delta
+
+    for other in others:
+        if size(other) < size(own) and other.delta <= own.delta:
+            own = other
+    return own
+
+
+def _counted(scenario: Scenario, credited: int) -> str:
+    """Which rounds a row counts, in words."""
+    if not credited:
+        return "all rounds"
+    if scenario in CREDITED:
+        return f"all rounds but {credited} credited: nothing of these can have been opened"
+    return f"all rounds, also {credited} credited: this group may have opened them"
+
+
 def _rows(
     spending: Spending, unit: PrivacyUnit, tight_at: Tight | None, names: Names | None
 ) -> list[dict[str, Any]]:
     rows = []
+    record = unit is PrivacyUnit.RECORD
+    found = {
+        each: spending.worst_record(each) if record else spending.worst_curator(each)
+        for each in Scenario
+    }
+    credited = int(spending.rounds.column("credited").sum())
     for scenario in Scenario:
-        record = unit is PrivacyUnit.RECORD
-        worst = spending.worst_record(scenario) if record else spending.worst_curator(scenario)
+        worst = _tighter(found[scenario], (found[each] for each in _WITHIN[scenario]))
         row: dict[str, Any] = {
             "scenario": scenario.label,
             "key": scenario.value,
             "trust_model": TRUST_MODELS.get(scenario),
+            "counts": _counted(scenario, credited),
             **_figure(worst),
         }
         if tight_at is not None:
@@ -206,7 +243,7 @@ def _tight(
     """An upper bound for every curator: the numerical figure of all rounds, whichever it was in."""
     rounds = spending.rounds
     kinds = np.stack([rounds.column("query"), rounds.column("operators")], axis=1)
-    if scenario is Scenario.ASSUMED:
+    if scenario in CREDITED:
         counted = np.flatnonzero(rounds.column("credited") == 0)
     else:
         counted = np.arange(len(rounds))

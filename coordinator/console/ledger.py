@@ -27,6 +27,7 @@ from coordinator.budget.ledger import Ledger
 from coordinator.budget.limits import Limit
 from coordinator.budget.planning.routes import outlook_of
 from coordinator.budget.planning.views import OutlookRequest
+from coordinator.budget.state import LedgerState
 from coordinator.budget.updates import Update
 from coordinator.console.budget import PERIODS, SAID, together
 from coordinator.errors import UnknownCurator
@@ -36,7 +37,10 @@ from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import ClockPart, DatabasePart
+from tacit.accounting.amounts import format_amount
+from tacit.accounting.scenarios import Scenario
 from tacit.errors import DomainError
+from tacit.query.words import PrivacyUnit
 from tacit.wire import format_exact
 
 Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
@@ -66,6 +70,7 @@ def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
         request: Request,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         visitor: Operator,
         upto: int | None = None,
         curator: str | None = None,
@@ -79,11 +84,13 @@ def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
             else:
                 row = await _named(transaction, curator)
                 events, after = await store.about(transaction, row.number, 0, ROWS), 0
+            taken_back = _credits(await ledger.current(transaction), events)
         return pages.show(
             request,
             "ledger.html",
             visitor,
             **_rows(events, after, newer=last < newest),
+            credits=taken_back,
             curator=curator,
             verified=None,
             said=SAID.get(request.query_params.get("said", "")),
@@ -106,11 +113,13 @@ def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
             newest, _ = await store.head(transaction)
             after = max(0, newest - ROWS)
             events = await store.after(transaction, after, ROWS)
+            taken_back = _credits(await ledger.current(transaction), events)
         return pages.show(
             request,
             "ledger.html",
             visitor,
             **_rows(events, after, newer=False),
+            credits=taken_back,
             curator=None,
             verified=verified,
             said=None,
@@ -148,6 +157,20 @@ def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
 
 def _rows(events: list[Event], after: int, *, newer: bool) -> dict[str, Any]:
     return {"events": events[::-1], "older": after or None, "newer": newer}
+
+
+def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
+    """The rounds that rows credit, by the row: round, query, and the epsilon that its curators are
+    charged no longer under the query's own assumption."""
+    found = {}
+    for each in events:
+        if not each.payload.get("credited"):
+            continue
+        charge = state.spending.rounds[each.payload["round"]]
+        cost = charge.price.cost(PrivacyUnit.CURATOR, Scenario.ASSUMED)
+        epsilon = format_amount(cost)["epsilon"]
+        found[each.seq] = {"round": charge.round, "query": charge.query_id, "epsilon": epsilon}
+    return found
 
 
 async def _named(transaction: Transaction, curator: str) -> CuratorRow:

@@ -118,7 +118,7 @@ def _guess(report: PrivacyReport) -> str | None:
 
 
 def spread(report: PrivacyReport) -> Markup | None:
-    """Forty equally likely errors of a result; None where it is not one number."""
+    """Forty equally likely amounts of noise; None where a result is not one number."""
     parts = (report.error or {}).get("parts", ())
     if len(parts) != 1 or parts[0]["dimension"] != 1:
         return None
@@ -128,7 +128,7 @@ def spread(report: PrivacyReport) -> Markup | None:
     error = words.with_error("0", half_width)[1]
     reach = f"{error} {unit}".rstrip()
     sentence = (
-        "Forty equally likely errors of a result. In 95 of 100 cases the noise moves it by at most "
+        "Forty equally likely amounts of noise. In 95 of 100 cases it moves a result by at most "
         f"{reach}."
     )
     upper = [float(each) for each in part["quantiles"].values()]
@@ -152,5 +152,5 @@ def course(heads: list[dict[str, Any]]) -> Markup | None:
         [float(interval["half_width"]) for _, _, interval in points],
         labels=[words.day(head["window"]["start"]) for head, _, _ in points],
         sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last['unit']}. Each line "
-        "reaches as far as 95 of 100 errors.",
+        "reaches as far as the noise in 95 of 100 cases.",
     )

@@ -25,6 +25,8 @@ from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import etag_response
+from coordinator.budget.ledger import Ledger
+from coordinator.console.budget import LedgerPart
 from coordinator.registry.registry import Registry
 from coordinator.rounds import views
 from coordinator.rounds.changes import Changes
@@ -83,6 +85,7 @@ def add_rounds(router: APIRouter) -> None:
         request: Request,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         visitor: Person,
         state: RoundState | Literal[""] = "",
         query_id: str = "",
@@ -92,12 +95,15 @@ def add_rounds(router: APIRouter) -> None:
         after = None if cursor is None else decode_cursor(cursor)
         ids, shown, _ = await views.page(database, which, Page(ROWS, after))
         rows = [json.loads(each) for each in shown]
+        async with database.reading() as transaction:
+            charges = (await ledger.current(transaction)).spending.rounds
         older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
         return pages.show(
             request,
             "rounds.html",
             visitor,
             rows=rows,
+            credited={each for each in ids if (held := charges.get(each)) and held.credited},
             states=list(RoundState),
             state=state,
             query_id=query_id,
@@ -112,11 +118,12 @@ def add_rounds(router: APIRouter) -> None:
         round_id: str,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         receiving: ReceivingPart,
         visitor: Person,
     ) -> Response:
         held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-        values = await _values(database, round_id, held)
+        values = await _values(database, ledger, round_id, held)
         said = SAID.get(request.query_params.get("said", ""))
         return pages.show(request, "round.html", visitor, said=said, **values)
 
@@ -126,6 +133,7 @@ def add_rounds(router: APIRouter) -> None:
         round_id: str,
         pages: PagesPart,
         database: DatabasePart,
+        ledger: LedgerPart,
         changes: ChangesPart,
         receiving: ReceivingPart,
         visitor: Person,
@@ -138,7 +146,7 @@ def add_rounds(router: APIRouter) -> None:
             held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
             if held is not None and known is not None and known[0] == held:
                 return known[1], True  # nothing to read for the others that wait
-            values = await _values(database, round_id, held)
+            values = await _values(database, ledger, round_id, held)
             shown = pages.show(request, "round-live.html", visitor, **values)
             answer = etag_response(
                 request,
@@ -192,7 +200,7 @@ def add_rounds(router: APIRouter) -> None:
 
 
 async def _values(
-    database: Database, round_id: str, received: Received | None = None
+    database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
     """What a round's page tells; `received`: to operators."""
     head = views.head(await views.find(database, round_id))
@@ -209,6 +217,10 @@ async def _values(
         "rungs": (),
         "promise": promise,
     }
+    if head["state"] == RoundState.ABORTED.value:
+        async with database.reading() as transaction:
+            held = (await ledger.current(transaction)).spending.rounds.get(round_id)
+        values["credited"] = held is not None and held.credited
     if head["state"] == RoundState.RELEASED.value:
         found = await views.result(database, round_id)
         report = PrivacyReport.model_validate_json(json.dumps(found["report"]))
@@ -225,7 +237,9 @@ async def _values(
 
 def figures(found: Mapping[str, Any]) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
-    parts = {each["part"]: each for each in (found["report"]["error"] or {}).get("parts", ())}
+    error = found["report"]["error"] or {}
+    known = (*error.get("averages", ()), *error.get("parts", ()))
+    parts = {each["part"]: each for each in known}
     shown = []
     for name, exact in found["result"].items():
         if not isinstance(exact, str) or name == "reason":
@@ -253,16 +267,16 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
         upper = [float(each) for each in first["quantiles"].values()]
         inside = sum(dot.inside for dot in charts.places(0.0, upper, float(half_width)))
         sentence = (
-            f"{value} {unit} were released. {inside} of 40 equally likely places of the true "
-            f"value lie within {error} {unit} of it."
+            f"{value} {unit} were released. {inside} of 40 equally likely places of the value "
+            f"before noise lie within {error} {unit} of it."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
     values = next((each for each in found["result"].values() if isinstance(each, list)), None)
     if values is None or not all(isinstance(each, str) for each in values):
         return None
     sentence = (
-        f"{len(values)} values; each is off by at most {half_width} {first['unit']} in 95 of 100 "
-        "cases."
+        f"{len(values)} values; noise moves each by at most {half_width} {first['unit']} in 95 of "
+        "100 cases."
     )
     labels = [str(place + 1) for place in range(len(values))]
     widths = [float(half_width)] * len(values)

@@ -239,7 +239,7 @@ async def _price(
     return Price(
         report=report,
         rungs=ladder(report.verified, None),
-        error=error.get("parts", ()),
+        error=(*error.get("averages", ()), *error.get("parts", ())),
         useful_from=error.get("smallest_useful_group", {}).get("curators"),
         cost=cost,
         each=each,

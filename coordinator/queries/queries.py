@@ -26,11 +26,11 @@ from coordinator.queries.stops import Preview, Stop, stops
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
-from coordinator.store.registry import AggregatorRow, list_aggregators
+from coordinator.store.registry import AggregatorRow, host_runs, list_aggregators
 from tacit.accounting.debits import sound_refusal
 from tacit.accounting.headroom import headroom_problem
 from tacit.errors import FieldError
-from tacit.query.proofs import is_proved
+from tacit.query.proofs import is_proved, largest_parts
 from tacit.query.query import Query
 from tacit.query.words import Mechanism, Stance
 from tacit.registers import asked_mismatch
@@ -102,14 +102,8 @@ async def preview(
             pointer="/aggregators",
             extra={"needed": query.aggregators, "registered": paired},
         )
-    report, found = await apart(
-        _report,
-        query,
-        Permissions.of(settings),
-        operators_for(query, rows),
-        query.digest().hex(),
-        epsilons,
-    )
+    digest = query.digest().hex()
+    report, found = await _computed(database, query, settings, digest, epsilons)
     return Preview(**dict(report), stops=found)
 
 
@@ -117,23 +111,42 @@ async def forecast(
     database: Database, query: Query, settings: CoordinatorSettings, query_id: str
 ) -> PrivacyReport:
     """The report that a result of this query would carry, and the error to expect."""
+    report, _ = await _computed(database, query, settings, query_id, None)
+    return report
+
+
+async def _computed(
+    database: Database,
+    query: Query,
+    settings: CoordinatorSettings,
+    query_id: str,
+    epsilons: tuple[Fraction, ...] | None,
+) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
+    """`_report` with the operators and hosts that are paired and enrolled now."""
     async with database.reading() as transaction:
         operators = operators_for(query, await list_aggregators(transaction))
-    report, _ = await apart(_report, query, Permissions.of(settings), operators, query_id, None)
-    return report
+        runs = tuple(await host_runs(transaction)) if is_proved(query) else ()
+    permissions = Permissions.of(settings)
+    return await apart(_report, query, permissions, operators, runs, query_id, epsilons)
 
 
 def _report(
     query: Query,
     permissions: Permissions,
     operators: tuple[str, ...],
+    runs: tuple[tuple[int, int], ...],
     query_id: str,
     epsilons: tuple[Fraction, ...] | None,
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
-    """The report of a query that may run, and what it would be at each of some epsilons."""
+    """The report of a query that may run, and what it would be at each of some epsilons. `runs`:
+    first roster number and curators of each host."""
     check_query(query, permissions, operators)
-    subject = Subject(kind="query", id=query_id)
-    report = query_report(query, subject=subject, operators=operators or None)
+    report = query_report(
+        query,
+        subject=Subject(kind="query", id=query_id),
+        operators=operators or None,
+        hosts=[largest_parts(query, *run) for run in runs],
+    )
     return report, None if epsilons is None else tuple(stops(query, epsilons, operators))
 
 

@@ -1,4 +1,4 @@
-"""Hosts in a proved round: whose parts are counted. Spec: validity, section 4."""
+"""The parts of hosts in proved rounds. Spec: validity, section 4."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coordinator.store import registry
 from tacit.protocol.round.accepted import ProvedPart
 
 
-async def parts_of_largest(
+async def parts_of_hosts(
     transaction: Transaction, parts: Iterable[ProvedPart]
-) -> tuple[int, ...]:
-    """How many curators are in each part of the host with the most of them; () without parts."""
-    starts = await registry.host_starts(transaction)
+) -> list[tuple[int, ...]]:
+    """The curators in each part of each host of a round."""
+    starts = [first for first, _ in await registry.host_runs(transaction)]
     hosts: dict[int, list[int]] = {}
     for part in parts:
         hosts.setdefault(bisect_right(starts, part.first), []).append(part.curators)
-    return tuple(max(hosts.values(), key=sum, default=()))
+    return [tuple(found) for found in hosts.values()]

@@ -221,10 +221,10 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     descriptor, manifest = signed.statement, _manifest(row)
     query, digest = descriptor.query, manifest_hash(manifest)
     commitments = _COMMITMENTS.validate_json(row.commitments or "[]")
-    host_parts: tuple[int, ...] | None = None
+    of_hosts: list[tuple[int, ...]] = []
     if manifest.parts is not None:
         async with conduct.database.reading() as transaction:
-            host_parts = await hosts.parts_of_largest(transaction, manifest.parts)
+            of_hosts = await hosts.parts_of_hosts(transaction, manifest.parts)
     operators = tuple(entry.operator for entry in descriptor.aggregators)
     of_round = partial(
         query_report,
@@ -232,7 +232,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=operators,
-        host_parts=host_parts,
+        hosts=of_hosts,
+        aggregators=descriptor.aggregators,
         refused=row.refused,
     )
     if is_proved(query):  # what a lie can do is computed anew

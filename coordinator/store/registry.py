@@ -260,10 +260,13 @@ async def active_curators(transaction: Transaction, roster_size: int, since: dat
     return int(total.scalar_one())
 
 
-async def host_starts(transaction: Transaction) -> list[int]:
-    """The first numbers of all hosts, rising."""
-    hosts = select(parties.c.first).where(parties.c.kind == PartyKind.HOST.value)
-    return list((await transaction.execute(hosts.order_by(parties.c.first))).scalars())
+async def host_runs(transaction: Transaction) -> list[tuple[int, int]]:
+    """The first number of each host and how many curators it has, rising."""
+    hosts = select(parties.c.first, parties.c.curators).where(
+        parties.c.kind == PartyKind.HOST.value
+    )
+    found = await transaction.execute(hosts.order_by(parties.c.first))
+    return [(row.first, row.curators) for row in found]
 
 
 async def list_parties(

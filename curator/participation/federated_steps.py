@@ -39,6 +39,7 @@ from tacit.protocol.federation import (
     ItemTable,
     JobTerms,
     RegisterStatistic,
+    registers_of,
     step_of,
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -178,6 +179,8 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
         raise sums.SumRefused("the step is not the one that the query names")
     if query.stance is not Stance.SOUND:
         raise sums.SumRefused("a job's rounds are sound")
+    if query.registers != registers_of(step.columns):
+        raise sums.SumRefused("the query's registers are not those of the step's columns")
     if len(step.columns) != asked.columns:
         raise sums.SumRefused("the sum takes another number of columns")
     lists = any(isinstance(column, ItemTable) for column in step.columns)

@@ -27,6 +27,7 @@ from curator.engine import within_reach
 from simulation.drivers.held import Store, check_unit, readings
 from simulation.drivers.outcome import Outcome
 from simulation.events import RoundEvents
+from simulation.exact import Sums, sums
 from simulation.network import Network, Traffic, arrivals
 from simulation.populations import Population
 from tacit.accounting.error import forecast
@@ -101,7 +102,13 @@ class InProcess:
             None if enough else "too_few_participants",
             int(event.enrolled.sum()),
             count,
+            int((event.enrolled & ~event.sends).sum()),
+            int((event.sends & ~members).sum()),
+            totals.raw,
+            totals.clamped,
             totals.truth,
+            totals.sent,
+            totals.present if enough else None,
             totals.held if enough else None,
             opened,
             error,
@@ -141,9 +148,15 @@ class InProcess:
         enrolled, present = event.enrolled[block], members[block]
         lying = event.lying[block]
         honest = np.zeros(rows.size, np.bool_)
-        reported = within_reach(query, readings(query, store, rows, honest))
+        own = readings(query, store, rows, honest)
+        kept = own.rows(np.flatnonzero(enrolled[own.curator]))
+        totals.raw += sums(query, kept, clamp=False)
+        totals.clamped += sums(query, kept, clamp=True)
+        reported = within_reach(query, own)
         values = encode(query, reported).values
         totals.truth += values[enrolled].sum(axis=0)
+        totals.sent += values[event.sends[block]].sum(axis=0)
+        totals.present += values[present].sum(axis=0)
         if not enough or not present.any():
             return
         if lying.any():
@@ -190,7 +203,8 @@ class _Totals:
 
     def __init__(self, query: Query, d: int) -> None:
         self.scheme = scheme(query)
-        self.truth, self.held = np.zeros(d, np.int64), np.zeros(d, np.int64)
+        self.raw, self.clamped = Sums(), Sums()
+        self.truth, self.sent, self.present, self.held = np.zeros((4, d), np.int64)
         self.partial: list[Words] = [np.zeros(d, np.uint64) for _ in range(query.aggregators)]
 
     @classmethod

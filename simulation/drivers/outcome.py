@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulation.events import RoundEvents
+from simulation.exact import Sums
 from simulation.network import Network, Traffic
 from simulation.populations import Population
 from tacit.accounting.error import PartError
@@ -23,8 +24,11 @@ Ints = NDArray[np.int64]
 class Outcome:
     """One round. Totals are (d,) signed ring units.
 
-    `truth`: of the honest readings of everyone enrolled. `held`: of what the participants
-    contributed, before noise (None where who took part is not known to the driver). `opened`: the
+    `raw`: of the honest readings of everyone enrolled; `clamped`: the same, clamped. Then rounded,
+    as all that follow: `truth` of everyone enrolled, `sent` of those that sent anything, `present`
+    of the participants. `held`: of what the participants contributed, lies and all, before noise
+    (None, as `present`, where who took part is not known to the driver). `dropouts` sent nothing,
+    what `late` curators sent did not arrive everywhere in time. `opened`: the
     released total (None if the round aborted, for `reason`). `forecast`: the error that was to be
     expected from noise alone. `wall_s` and `cpu_s` are those of the round, `cpu_s` of all
     processes that the driver can see.
@@ -35,7 +39,13 @@ class Outcome:
     reason: str | None
     enrolled: int
     participants: int
+    dropouts: int
+    late: int
+    raw: Sums
+    clamped: Sums
     truth: Ints
+    sent: Ints
+    present: Ints | None
     held: Ints | None
     opened: Ints | None
     forecast: tuple[PartError, ...]

@@ -39,6 +39,7 @@ from curator.settings import CuratorSettings
 from simulation.drivers.held import Store, check_unit, readings
 from simulation.drivers.outcome import Outcome
 from simulation.events import RoundEvents
+from simulation.exact import Sums, sums
 from simulation.network import PERFECT, Faults, Network, Traffic
 from simulation.populations import Population
 from tacit import AsyncClient, RoundClosed
@@ -201,7 +202,7 @@ class _Host:
         opened = await self.coordinator.open_round(self.query_id, window=shown)
         state = await self._follow(opened["id"], senders)
         wall, cpu = time.perf_counter() - wall, self.driver.cpu_s() - cpu
-        truth, held = self._exact(event, senders)
+        stages = self._exact(event, senders)
         released = state["state"] == RoundState.RELEASED.value
         participants = int(state["participants"] or 0)
         known = self.driver.alone and participants == int(senders.sum())
@@ -211,8 +212,14 @@ class _Host:
             state["reason"],
             int(event.enrolled.sum()),
             participants,
-            truth,
-            held if released and known else None,
+            int((event.enrolled & ~event.sends).sum()),
+            max(0, int(event.sends.sum()) - participants) if released else 0,
+            stages.raw,
+            stages.clamped,
+            stages.truth,
+            stages.sent,
+            stages.present if released and known else None,
+            stages.held if released and known else None,
             await self._opened(opened["id"]) if released else None,
             forecast(query, participants) if released else (),
             self.traffic.since(before),
@@ -305,13 +312,32 @@ class _Host:
         transcript = Transcript.model_validate_json(answer.content)
         return check_transcript(transcript, self.coordinator_key).total
 
-    def _exact(self, event: RoundEvents, senders: Bits) -> tuple[Ints, Ints]:
-        """What the honest readings of all enrolled add up to, and what the senders reported."""
+    def _exact(self, event: RoundEvents, senders: Bits) -> _Exact:
+        """What readings of the enrolled come to, and what the senders reported."""
         rows = event.readings_of
-        honest = readings(self.query, self.store, rows, np.zeros(rows.size, np.bool_))
-        values = encode(self.query, within_reach(self.query, honest)).values
-        truth = values[event.enrolled].sum(axis=0)
+        own = readings(self.query, self.store, rows, np.zeros(rows.size, np.bool_))
+        kept = own.rows(np.flatnonzero(event.enrolled[own.curator]))
+        values = honest = encode(self.query, within_reach(self.query, own)).values
         if event.lying.any():
             lied = readings(self.query, self.store, rows, event.lying)
             values = encode(self.query, within_reach(self.query, lied)).values
-        return truth, values[senders].sum(axis=0)
+        return _Exact(
+            sums(self.query, kept, clamp=False),
+            sums(self.query, kept, clamp=True),
+            honest[event.enrolled].sum(axis=0),
+            honest[event.sends].sum(axis=0),
+            honest[senders].sum(axis=0),
+            values[senders].sum(axis=0),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Exact:
+    """As in an `Outcome`."""
+
+    raw: Sums
+    clamped: Sums
+    truth: Ints
+    sent: Ints
+    present: Ints
+    held: Ints

@@ -1,6 +1,7 @@
 """The error a result will have, from public values only (spec: aggregation, sections 4, 7 and 9).
 
-The error of a released sum is the noise of *all* parties, honest or not. In ring units:
+The error of a released sum is the noise of *all* parties, honest or not, and what rounding adds
+(`tacit.accounting.rounding`). Of the noise, in ring units:
 
 - R discrete Laplaces (or shares that add up to R) of scale b, in the limit of a fine resolution:
   E|Z| = 2 b Gamma(R + 1/2) / (sqrt(pi) Gamma(R));
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -27,11 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.loss.draws import Draws
-from tacit.query.functions import Part, parts
+from tacit.accounting.rounding import Rounding, roundings
+from tacit.query.functions import parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
 from tacit.query.query import Query
-from tacit.query.sensitivity import Linear
-from tacit.query.words import MAX_CURATORS
 
 Floats = NDArray[np.float64]
 
@@ -42,12 +41,14 @@ _NEAR_ZERO: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class PartError:
-    """The expected error of each coordinate of one part, in `unit`s of the query's result."""
+    """The error of each coordinate of one part, in `unit`s of the query's result: the first two
+    figures are of its noise, and `rounding` is in addition."""
 
     part: str
     dimension: int
     mean_absolute: float
     standard_deviation: float
+    rounding: Rounding
 
 
 def laplace_mean_absolute(total: float, scale: float) -> float:
@@ -117,7 +118,8 @@ def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
     A part `squares` is in squared units, a count in ones.
     """
     found = []
-    for index, part in enumerate(parts(query)):
+    rounded = roundings(query, participants)
+    for index, (part, rounding) in enumerate(zip(parts(query), rounded, strict=True)):
         layers = all_draws(query, participants, index)
         worth = float(part.value)
         found.append(
@@ -126,54 +128,7 @@ def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
                 part.dimension,
                 mean_absolute(layers) * worth,
                 standard_deviation(layers) * worth,
+                rounding,
             )
         )
     return tuple(found)
-
-
-def typical_contribution(part: Part) -> Fraction:
-    """Half of the most a curator can add to one coordinate, in the unit of its part.
-
-    One reading falls into one bin, and an L1 bound is shared by the coordinates.
-    """
-    share = part.dimension if part.linear in (Linear.HISTOGRAM, Linear.VECTOR) else 1
-    return part.largest * part.value / (2 * share)
-
-
-def relative_error(query: Query, participants: int, typical: Fraction | None = None) -> float:
-    """The largest over the parts of E|error| / (participants * typical contribution).
-
-    `typical`: of the first part, if it is known better than half of what the bounds allow.
-    """
-    worst = 0.0
-    for index, (part, error) in enumerate(
-        zip(parts(query), forecast(query, participants), strict=True)
-    ):
-        each = typical if typical is not None and index == 0 else typical_contribution(part)
-        worst = max(worst, error.mean_absolute / float(each * participants))
-    return worst
-
-
-@lru_cache(maxsize=4096)  # every round's report asks it of its query
-def smallest_useful_group(
-    query: Query, share: Fraction, typical: Fraction | None = None
-) -> int | None:
-    """The smallest number of curators whose typical total is hit to within `share` on average.
-
-    At least `min_participants` (no smaller group is ever released); None beyond 10^7 curators.
-    The relative error falls with every curator: noise grows no faster than the square root.
-    """
-    if share <= 0 or (typical is not None and typical <= 0):
-        raise ValueError("a share and a typical contribution are above 0")
-    low, high = query.min_participants, query.min_participants
-    while relative_error(query, high, typical) > share:
-        if high >= MAX_CURATORS:
-            return None
-        low, high = high, min(2 * high, MAX_CURATORS)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if relative_error(query, middle, typical) > share:
-            low = middle
-        else:
-            high = middle
-    return high

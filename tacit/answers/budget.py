@@ -106,10 +106,12 @@ class Worst(Answer):
 
 
 class ReleasedAmount(ScenarioAmount):
-    """What the curator that spent most has spent. `tight`: composed numerically, at the delta that
+    """What the curator that spent most has spent, in the rounds that `counts` says; at most what
+    holds of any group that this one is a part of. `tight`: composed numerically, at the delta that
     was asked for; `worst`: for operators."""
 
     trust_model: str | None
+    counts: str
     tight: Amount | None = None
     worst: Worst | None = None
 
@@ -296,11 +298,13 @@ class SomeCurators(Answer):
 
 
 class DebitDifferences(Answer):
-    """Whom a round charges here, against what parties say they debited."""
+    """Whom a round charges here, against what parties say they debited; `credited`: how many it
+    charges no longer under the query's own assumption, as nothing can have been opened."""
 
     round: str
     state: str
     charged: int
+    credited: int
     acknowledged_by: list[str]
     acknowledged: int
     not_acknowledged_yet: int

@@ -18,14 +18,14 @@ class Span(Answer):
 
 
 class Interval(Answer):
-    """How far off a result is at most, either way, with the chance `level`."""
+    """How far noise moves a result at most, either way, with the chance `level`."""
 
     level: Figure
     half_width: Figure
 
 
 class Figures(Answer):
-    """What a list tells of a released round: its single numbers, the error of a sum or count, and
+    """What a list tells of a released round: its single numbers, the noise of a sum or count, and
     how often those whom the query names guess right at most (of 1; null: no bound)."""
 
     result: dict[str, Figure | None]

@@ -216,7 +216,7 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     recombined = decode(query, checked.total)
     published = yield from _result(round_id)
     sealed = yield from _checked_seals(round_id, transcript)
-    validity = with_shares(validity_statement(query, host_parts=()), query, checked.total)
+    validity = with_shares(validity_statement(query), query, checked.total)
     return {
         "round": round_id,
         "result": recombined,

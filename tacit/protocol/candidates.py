@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit import sets
 from tacit.crypto.sealing import Span, in_segment, length_prefixed
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
+from tacit.protocol.round.accepted import ONLY_PART, AcceptedSet, ProvedPart
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.manifests import (
     ManifestRefused,
@@ -159,9 +159,11 @@ def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
 def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
     """The numbers (roster_size,) of a set's parts, each in one of them."""
     covered = np.zeros(descriptor.roster_size, np.bool_)
-    order = [part.order for part in parts]
-    if any(one >= other for one, other in itertools.pairwise(order)):
-        raise ManifestRefused("an accepted set's parts are not sorted, each once")
+    order = [part.place for part in parts]
+    if any(one >= other for one, other in itertools.pairwise(order)) or any(
+        part.part != ONLY_PART for part in parts
+    ):
+        raise ManifestRefused("an accepted set's parts are not sorted, one for each span")
     for part in parts:
         span, own = covered[_slice(part)], None
         with contextlib.suppress(ValueError):

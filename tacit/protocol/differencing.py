@@ -101,13 +101,14 @@ def scopes(query: Query, floor: int = 1) -> dict[str, int]:
     All releases over one register meet in its scope. A query that declares a family is protected
     there by its minimum, or `floor` if that is larger, and so is an exact one, which has no noise
     to protect anyone. The others ask for nothing in it: with a minimum of 1 they are only kept for
-    those that do. A step of a job sums what its columns say, not a register.
+    those that do. A step of a job meets them in the scope of every register that it takes
+    statistics of; one over rows of a table reads none.
     """
     minimum = max(minimum_of(query), floor)
     guarded = query.family is not None or query.mechanism is Mechanism.EXACT
-    found = {} if _is_step(query) else {f"register {query.register_name}": 1}
-    if guarded:
-        found[f"register {query.register_name}"] = minimum
+    # Only of a step do curators check the registers that it names.
+    read = (*(query.registers or ()), *(() if _is_step(query) else (query.register_name,)))
+    found = {f"register {name}": minimum if guarded else 1 for name in read}
     if query.family is not None:
         found[f"family {query.family}"] = minimum
     if not guarded:

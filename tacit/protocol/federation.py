@@ -223,6 +223,12 @@ def column_name(item: FederatedColumn) -> str:
     return f"{item.statistic} of {item.register_name} [{item.hours[0]}, {item.hours[1]})"
 
 
+def registers_of(columns: Sequence[FederatedColumn]) -> tuple[str, ...] | None:
+    """The registers that columns take statistics of, sorted; None where they are of a table."""
+    found = {each.register_name for each in columns if isinstance(each, RegisterStatistic)}
+    return tuple(sorted(found)) or None
+
+
 def _of_table(columns: Sequence[FederatedColumn]) -> bool:
     return any(isinstance(column, str) for column in columns)
 

@@ -123,6 +123,7 @@ class QueryFields(KeptModel):
     group: Identifier | None = None
     job: Identifier | None = None
     every_record: Literal[True] | None = None
+    registers: Annotated[tuple[RegisterName, ...], Field(min_length=1)] | None = None
 
     def __hash__(self) -> int:
         """Of few fields, those that mostly differ: caches ask for it again and again."""
@@ -378,6 +379,18 @@ class QueryFields(KeptModel):
         require(asked, value, "only a job's sum of vectors counts records")
         record = data["privacy_unit"] is PrivacyUnit.RECORD
         return require(record, value, "has a meaning for the unit record alone")
+
+    @field_validator("registers")
+    @classmethod
+    def _of_a_jobs_statistics(
+        cls, value: tuple[str, ...] | None, info: ValidationInfo
+    ) -> tuple[str, ...] | None:
+        data = info.data
+        if value is None or not {"coordinates", "job"} <= data.keys():
+            return value
+        asked = data["coordinates"] is Coordinates.VALUES and data["job"] is not None
+        require(asked, value, "only a job's sum of vectors names the registers of its statistics")
+        return require(list(value) == sorted(set(value)), value, "must be sorted, each once")
 
 
 def _proved(info: ValidationInfo) -> bool:

@@ -11,7 +11,7 @@ A query that asks for its completeness has one part more, the last: 1 for a cura
 
 Per reading, on whole nano-units: q = round_half_even((x - centre) / resolution), clamped to
 [Q_lo, Q_hi], and only then squared or added; clamping before rounding could exceed the declared
-sensitivity by one ring unit.
+sensitivity by one ring unit. Q_lo and Q_hi are the declared bounds in steps, rounded outward.
 """
 
 from __future__ import annotations
@@ -107,11 +107,20 @@ def reading_rule(query: QueryFields) -> Rule:
 def _rule(query: QueryFields, resolution: Fraction, *, centred: bool = False) -> Rule:
     nano = UNITS[query.unit].factor * NANO
     low, high = query.bounds
-    centre = (low + high) / 2 if centred else Fraction(0)
+    centre = _centre(query) if centred else Fraction(0)
+    # Outward: a reading within the declared bounds is never clamped.
     bounds = Bounds(
-        round_half_even((low - centre) / resolution), round_half_even((high - centre) / resolution)
+        math.floor((low - centre) / resolution), math.ceil((high - centre) / resolution)
     )
+    if centred:  # a proof of squares needs them symmetric
+        bounds = Bounds(-bounds.largest, bounds.largest)
     return Rule(centre * nano, int(resolution * nano), bounds)
+
+
+def _centre(query: QueryFields) -> Fraction:
+    """Of a mean or variance: the middle of the bounds, or the multiple of the resolution below it,
+    so that a reading that is such a multiple is not rounded."""
+    return math.floor(sum(query.bounds) / (2 * query.resolution)) * query.resolution
 
 
 @lru_cache(maxsize=512)
@@ -193,7 +202,7 @@ def vector_bound(query: QueryFields, rule: Rule) -> int:
     clamped = rule.bounds.largest * (1 if slots else query.dimension or 1)
     if query.l1_bound is None:
         return clamped
-    return min(clamped, int(query.l1_bound / query.resolution))
+    return min(clamped, math.ceil(query.l1_bound / query.resolution))
 
 
 @dataclass(frozen=True)
@@ -217,7 +226,7 @@ def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
     result = []
     for block in query.blocks:
         bounds = _rule(query, block.resolution).bounds
-        bound = min(bounds.largest * block.dimension, int(block.l1_bound / block.resolution))
+        bound = min(bounds.largest * block.dimension, math.ceil(block.l1_bound / block.resolution))
         result.append(VectorBlock(block.dimension, block.resolution, bounds, bound))
     return tuple(result)
 
@@ -244,7 +253,7 @@ def encode(query: QueryFields, readings: Readings) -> Encoded:
     gets zeros. Raises ValueError for readings of no listed curator, of another dimension than the
     query's, or outside the window.
     """
-    kept, used = _counted(readings, query.max_readings)
+    kept, used = counted(readings, query.max_readings)
     groups = tuple(part for part in parts(query) if part.linear is not Linear.PRESENCE)
     width = dimension(query)
     values = np.zeros((readings.count, width), np.int64)
@@ -294,7 +303,7 @@ class _Added:
     column: NDArray[np.int64] | int = 0
 
 
-def _counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]:
+def counted(readings: Readings, most: int) -> tuple[Readings, NDArray[np.int64]]:
     """The readings that count, the first `most` of each curator, and how many each has of them."""
     owner = readings.curator
     if owner.size and not 0 <= owner.min() <= owner.max() < readings.count:
@@ -382,7 +391,7 @@ def local_sensitivities(query: QueryFields, readings: Readings) -> Ints:
     """The thesis's local sensitivity of each part, (count, parts) ring units: the largest L1 norm
     that one of the curator's own counted readings adds. It depends on private data; `paper` only.
     """
-    kept, used = _counted(readings, query.max_readings)
+    kept, used = counted(readings, query.max_readings)
     added = _added(query, kept)
     result = np.zeros((readings.count, len(parts(query))), np.int64)
     if query.completeness is not None:
@@ -414,7 +423,7 @@ def _decoded(query: QueryFields, total: Ints) -> dict[str, Any]:
     groups = {
         part.name: int(word) * part.value for part, word in zip(parts(query), total, strict=True)
     }
-    centre = (query.bounds[0] + query.bounds[1]) / 2
+    centre = _centre(query)
     match query.function:
         case Function.SUM:
             return {"sum": format_exact(groups["sum"])}

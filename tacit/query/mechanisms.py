@@ -28,7 +28,7 @@ from tacit.noise.vector import polya_shares, probabilistic_laplace
 from tacit.query.fields import QueryFields
 from tacit.query.fixedpoint import headroom
 from tacit.query.functions import parts
-from tacit.query.words import Layer, Mechanism, Sharing, Validity
+from tacit.query.words import Function, Layer, Mechanism, Sharing, Validity
 from tacit.randomness import NoiseSource
 from tacit.units import MAX_QUANTITY
 
@@ -109,9 +109,8 @@ def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
     """
     groups = parts(query)
     grain = "blocks" if query.blocks else "resolution"
-    if any(part.sensitivity < 1 for part in groups):
-        narrow = query.l1_bound is not None and query.l1_bound < query.resolution
-        return ("l1_bound" if narrow else grain), "a bound is below one ring unit: nothing is left"
+    if (field := _too_coarse(query)) is not None:
+        return field, "a bound is below one ring unit: rounding would leave nothing"
     if any(part.largest > MAX_QUANTITY for part in groups):
         return grain, "max_readings readings (or their squares) pass 62 bits: choose it coarser"
     modulus = scheme(query).modulus
@@ -121,6 +120,21 @@ def arithmetic_problem(query: QueryFields) -> tuple[str, str] | None:
         if plan is not None and max(plan.scales) > SCALE_LIMIT:
             return grain, f"a noise scale passes {SCALE_LIMIT} ring units: choose it coarser"
     return None
+
+
+def _too_coarse(query: QueryFields) -> str | None:
+    """The field to blame if the resolution is larger than a bound that readings are clamped to."""
+    if query.function in (Function.COUNT, Function.HISTOGRAM):
+        return None
+    low, high = query.bounds
+    centred = query.function in (Function.MEAN, Function.VARIANCE)
+    largest = high - low if centred else max(abs(low), abs(high))
+    if query.blocks:
+        small = any(min(largest, each.l1_bound) < each.resolution for each in query.blocks)
+        return "blocks" if small else None
+    if query.l1_bound is not None and query.l1_bound < query.resolution:
+        return "l1_bound"
+    return "resolution" if largest < query.resolution else None
 
 
 def noisy_aggregators(query: QueryFields) -> int:

@@ -15,6 +15,7 @@ from functools import cache, cached_property, lru_cache, partial
 from importlib.util import find_spec
 from typing import Final
 
+from tacit.crypto.sealing import spans
 from tacit.query.fields import QueryFields
 from tacit.query.functions import Part, parts, reading_rule, vector_blocks
 from tacit.query.mechanisms import clamped_tail, curator_plan
@@ -128,6 +129,13 @@ def part_length(query: QueryFields) -> int:
 def largest_part(query: QueryFields) -> int:
     """The most curators that one contribution of a round can be of."""
     return min(part_length(query), query.n_max)
+
+
+def largest_parts(query: QueryFields, first: int, curators: int) -> tuple[int, ...]:
+    """The most curators in each part of a host whose roster numbers begin at `first`."""
+    most = largest_part(query)
+    runs = spans(first, curators, part_length(query))
+    return tuple(min(span.length, most) for span in runs)
 
 
 def proof_problem(query: QueryFields) -> tuple[str, str] | None:

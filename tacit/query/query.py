@@ -20,15 +20,16 @@ class Query(QueryFields):
     `group`: whom it sums, a declared set of curators (default: everyone). `family`: its sums are
     protected against every other one over their register; `family_minimum`: how many curators a
     difference has to concern (default: `min_participants`); `job`: of a federated job, whose steps
-    are not compared among themselves. `every_record`: no record is left
-    out, since none of the curators' tables can hold more than `max_readings`; then one more or less
-    changes one record's vector, not two. Curators see to it, and refuse it
-    otherwise. `completeness`: a noisy count of the curators that had a reading, as one part more,
-    with a part of epsilon; without it a result says how many answered, with or without readings.
-    `validity`: whether aggregators check a proof that each contribution lies in its range (default:
-    declared, they do not); `noise_tail`: then, how much total variation the clamping of curators'
-    noise may cost over a round (default: 2^-64); `part_length`: the total of how many neighbours a
-    host proves at once (default: 4,096).
+    are not compared among themselves; `registers`: those that such a step takes statistics of:
+    curators compare them with the step, and the guard compares it with other sums over them.
+    `every_record`: no record is left out, since none of the curators' tables can hold more than
+    `max_readings`; then one more or less changes one record's vector, not two. Curators see to it,
+    and refuse it otherwise. `completeness`: a noisy count of the curators that had a reading, as
+    one part more, with a part of epsilon; without it a result says how many answered, with or
+    without readings. `validity`: whether aggregators check a proof that each contribution lies
+    in its range (default: declared, they do not); `noise_tail`: then, how much total variation
+    the clamping of curators' noise may cost over a round (default: 2^-64); `part_length`: the
+    total of how many neighbours a host proves at once (default: 4,096).
     """
 
     @classmethod

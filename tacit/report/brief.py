@@ -10,11 +10,9 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
-from fractions import Fraction
 from typing import Any, Final
 
-from tacit.report.figures import amount
+from tacit.report.figures import short
 from tacit.report.guessing import of_a_hundred
 
 Json = Mapping[str, Any]
@@ -27,7 +25,6 @@ ONE_UNIT: Final = {
     "vertex-pair": "pair of vertices",
     "cell-entry": "entry of a cell",
 }
-_DIGITS: Final = Context(prec=3, rounding=ROUND_CEILING)
 _WHY: Final = 5
 _STOP: Final = re.compile(r"[.:;](?=\s|$)")
 _OPEN_BRACKET: Final = re.compile(r"\s*\([^()]*$")
@@ -130,8 +127,7 @@ def _row(line: Json, number: int, report: Json) -> Row:
 
 
 def _short(figure: str | None) -> str:
-    """Three digits, rounded up."""
-    return "" if figure is None else amount(Fraction(figure), _DIGITS)
+    return "" if figure is None else short(figure)
 
 
 def _unique(report: Json, *names: str) -> tuple[str, ...]:

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, TypedDict
 
-from tacit.report.figures import ACCOUNTING_VERSION, amount, delta_amount, epsilon_amount
+from tacit.report.figures import (
+    ACCOUNTING_VERSION,
+    amount,
+    delta_amount,
+    epsilon_amount,
+    short,
+)
 from tacit.report.model import (
     AccountingStatement,
     Charge,
@@ -43,6 +49,7 @@ OUTSIDE_BUDGET: Final = "This release lies outside the budget of its data set."
 ADD_SAMPLER_DELTA: Final = (
     "To the delta of every line add sampler_delta, for draws not quite exact."
 )
+"""In a report its value follows: `ReportBuilder.report`."""
 OPERATORS_EVALUATION: Final = (
     "An evaluation against the true data is attached for the operator's eyes only"
 )
@@ -125,7 +132,13 @@ class ReportBuilder:
                 method=method, library=self.library, version=ACCOUNTING_VERSION
             ),
         }
-        return PrivacyReport.model_validate(followed | fields)
+        made = followed | fields
+        if made["sampler_delta"] is not None:
+            valued = ADD_SAMPLER_DELTA.replace(",", f", {short(made['sampler_delta'])},", 1)
+            made["caveats"] = tuple(
+                valued if each == ADD_SAMPLER_DELTA else each for each in made.get("caveats", ())
+            )
+        return PrivacyReport.model_validate(made)
 
     def line(
         self, key: str | None, description: str | None, figures: Figures, **fields: Any

@@ -19,6 +19,7 @@ ACCOUNTING_VERSION: Final = "1"
 
 _DIGITS: Final = 12
 _CEILING: Final = Context(prec=_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_SHORT: Final = Context(prec=3, rounding=ROUND_CEILING)
 FLOOR: Final = Context(prec=_DIGITS, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
@@ -35,6 +36,11 @@ def amount(value: Fraction | Decimal | int, context: Context = _CEILING) -> str:
     digits = str(rounded.as_tuple().digits[0])
     rest = "".join(str(digit) for digit in rounded.as_tuple().digits[1:]).rstrip("0")
     return f"{digits}{'.' + rest if rest else ''}e{exponent}"
+
+
+def short(value: str | Fraction) -> str:
+    """Three significant digits, rounded up, for people; "inf" as it is."""
+    return "inf" if value == "inf" else amount(Fraction(value), _SHORT)
 
 
 def epsilon_amount(value: Fraction | None) -> str:

@@ -169,19 +169,22 @@ class Reach(WireModel):
 
 
 class InfluenceStatement(WireModel):
-    """What one accepted contribution can do to a part of the result, in `unit`; `host`: all those
-    of the largest host."""
+    """What a liar can do to a part of the result, in `unit`: a lone curator, a host by each of its
+    parts (its curators in one segment of roster numbers), and by all of them the `host` that
+    reaches furthest, with `host_parts` of these numbers of curators."""
 
     part: str
     unit: str
     lone: Reach
+    each_part: Reach
     host: Reach | None = None
+    host_parts: tuple[int, ...] = ()
 
 
 class ValidityStatement(WireModel):
     """What is known of contributions that lie: nothing (`declared`), or their bounds (`proved`).
 
-    `host_curators`: of the largest host. `false_acceptance`: the probability that an invalid
+    `segment`: roster numbers of a host's part. `false_acceptance`: the probability that an invalid
     contribution is counted, per try; `honest_refusal`: that an honest one is not; both with every
     aggregator honest. `noise_tail`: how much total variation the clamping of curators' noise costs.
     `refused`: curators of the round whose contributions the proof refused.
@@ -189,7 +192,7 @@ class ValidityStatement(WireModel):
 
     kind: Literal["declared", "proved"]
     influence: tuple[InfluenceStatement, ...] = ()
-    host_curators: int | None = None
+    segment: int | None = None
     false_acceptance: Amount | None = None
     honest_refusal: Amount | None = None
     noise_tail: Amount | None = None

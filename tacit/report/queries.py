@@ -10,24 +10,22 @@ Spec: aggregation, sections 1, 3, 7 and 8; budget, sections 3 and 5; jobs, "Priv
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from tacit.accounting.costs import Cost
 from tacit.accounting.debits import debit
-from tacit.accounting.error import all_draws, forecast, smallest_useful_group
-from tacit.accounting.error_law import absolute_quantiles
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
-from tacit.accounting.loss.draws import Draws
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
+from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import dimension, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
 from tacit.query.query import Query
 from tacit.query.words import Mechanism
 from tacit.report import statements
+from tacit.report.accuracy import error_statement
 from tacit.report.builder import pure_dp
 from tacit.report.figures import (
     ACCOUNTING_VERSION,
@@ -35,7 +33,6 @@ from tacit.report.figures import (
     amount,
     delta_amount,
     epsilon_amount,
-    part_unit,
 )
 from tacit.report.model import (
     AccountingStatement,
@@ -52,14 +49,6 @@ from tacit.report.model import (
 from tacit.report.statements import is_paper
 from tacit.report.validity import validity_statement
 
-USEFUL_SHARE: Final = Fraction(1, 100)
-"""The relative error at which a group counts as useful in `error.smallest_useful_group`."""
-
-INTERVAL_LEVEL: Final = Fraction(95, 100)
-DOTS: Final = 40
-"""Equally likely errors that a report tells, to be drawn as dots."""
-_SPREAD_DIGITS: Final = Context(prec=4, rounding=ROUND_CEILING)
-
 
 def query_report(
     query: Query,
@@ -68,24 +57,29 @@ def query_report(
     participants: int | None = None,
     operators: Sequence[str] | None = None,
     sampler_self_test: SelfTest | None = None,
-    host_parts: Sequence[int] | None = None,
+    hosts: Iterable[Sequence[int]] = (),
     refused: int | None = None,
+    aggregators: Sequence[AggregatorEntry] = (),
     caveats: Iterable[str] = (),
 ) -> PrivacyReport:
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
     `operators` names who runs each aggregator; `sampler_self_test` is the outcome of the check of
-    the samplers at start; `host_parts` and `refused`: see `validity_statement`; further `caveats`
-    are added unchanged.
+    the samplers at start; `hosts` and `refused`: see `validity_statement`; `aggregators`: of the
+    round's descriptor; further `caveats` are added unchanged.
     """
     by = None if operators is None else tuple(operators)
     kept = _kept_report(priced_text(query), participants, by)
     return kept.model_copy(
         update={
             "subject": subject,
-            "validity": validity_statement(query, host_parts, refused),
+            "validity": validity_statement(query, hosts, refused),
             "assumptions": statements.assumptions(query, operators, sampler_self_test),
-            "caveats": (*kept.caveats, *caveats),
+            "caveats": (
+                *kept.caveats,
+                statements.forward_secrecy(query, aggregators),
+                *caveats,
+            ),
         }
     )
 
@@ -97,6 +91,7 @@ def _kept_report(
     """What reports of equal queries have in common, by the text under which figures are kept."""
     query = Query.model_validate_json(text)
     lines = verified_lines(query, participants, operators)
+    sampler = _sampler_delta(query, participants, lines)
     return PrivacyReport(
         subject=Subject(kind="query", id=""),
         stance=query.stance.value,
@@ -108,7 +103,7 @@ def _kept_report(
         verified=tuple(_statement(query, line) for line in lines),
         charged=_charge(query, operators),
         noise=_noise(query, participants),
-        sampler_delta=_sampler_delta(query, participants, lines),
+        sampler_delta=sampler,
         sampler_epsilon="0",
         accounting=AccountingStatement(
             method="privacy profiles of the honest noise, rounded up: closed forms, positive sums, "
@@ -125,8 +120,8 @@ def _kept_report(
         not_protected=statements.not_protected(query),
         source_defects=statements.source_defects(query),
         voided_by=statements.voided_by(query),
-        caveats=statements.caveats(query, lines),
-        error=_error(query, participants),
+        caveats=statements.caveats(query, lines, sampler),
+        error=error_statement(query, participants or query.min_participants),
         details=_details(query, participants),
     )
 
@@ -263,52 +258,6 @@ def _sampler_delta(
     if aggregator_plan(query) is not None:
         parties += query.aggregators
     return amount(min(sampler_delta(parties * dimension(query), max(finite)), Fraction(1)))
-
-
-def _error(query: Query, participants: int | None) -> dict[str, Any]:
-    """The expected error of a result, from public values only; a string for every number."""
-    count = participants or query.min_participants
-    forecasts = zip(parts(query), forecast(query, count), strict=True)
-    answer: dict[str, Any] = {
-        "participants": count,
-        "parts": [
-            {
-                "part": error.part,
-                "dimension": error.dimension,
-                "unit": part_unit(query, part),
-                "mean_absolute": amount(Fraction(error.mean_absolute)),
-                "standard_deviation": amount(Fraction(error.standard_deviation)),
-                **_spread(all_draws(query, count, index), part.value),
-            }
-            for index, (part, error) in enumerate(forecasts)
-        ],
-        "basis": "upper limit: declared bounds in place of each curator's own data"
-        if is_paper(query)
-        else "the noise of all parties",
-    }
-    group = smallest_useful_group(query, USEFUL_SHARE)
-    answer["smallest_useful_group"] = {
-        "relative_error": amount(USEFUL_SHARE),
-        "curators": group,
-        "basis": "a typical curator contributes half of what the bounds allow",
-    }
-    return answer
-
-
-def _spread(draws: tuple[Draws, ...], worth: Fraction) -> dict[str, Any]:
-    """How far off one coordinate is, in its unit: in 95 of 100 cases at most `half_width`; and the
-    upper half of DOTS equally likely errors, each quantile by its level (the lower half mirrors
-    it)."""
-    middles = [Fraction(2 * k + 1, 2 * DOTS) for k in range(DOTS // 2, DOTS)]
-    levels = (INTERVAL_LEVEL, *(2 * middle - 1 for middle in middles))
-    half_width, *dots = (
-        amount(Fraction(found) * worth, _SPREAD_DIGITS)
-        for found in absolute_quantiles(draws, tuple(float(level) for level in levels))
-    )
-    return {
-        "interval": {"level": amount(INTERVAL_LEVEL), "half_width": half_width},
-        "quantiles": {amount(at): dot for at, dot in zip(middles, dots, strict=True)},
-    }
 
 
 def _details(query: Query, participants: int | None) -> dict[str, Any]:

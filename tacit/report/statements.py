@@ -6,16 +6,20 @@ Spec: aggregation, sections 3, 7 and 8.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Final
 
 from tacit.accounting.guarantees import VerifiedLine
 from tacit.accounting.scenarios import openers
 from tacit.noise import SelfTest
+from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
+from tacit.report.figures import delta_amount, short
+from tacit.wire import format_instant
 
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "
@@ -186,7 +190,35 @@ def assumptions(
     return tuple(held)
 
 
-def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
+def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str:
+    """Until when a recording of a round can be opened, by the keys that its `aggregators` have in
+    its descriptor; none of them before a round is opened. Spec: keys, section 2."""
+    needed = (
+        f"{openers(query)} of the aggregators' keys"
+        if query.sharing is Sharing.SHAMIR
+        else ("the aggregators' keys together" if query.aggregators > 1 else "the aggregator's key")
+    )
+    opened = f"as long as these keys exist, {needed} and a recording of the traffic open its pieces"
+    if not aggregators:
+        return f"Pieces are sealed to keys that the aggregators destroy later: {opened}."
+    seals = [entry.seal_key.statement for entry in aggregators if entry.seal_key is not None]
+    if len(seals) < len(aggregators):
+        return f"Pieces are sealed to keys of a whole epoch, without forward secrecy: {opened}."
+    if all(seal.round is not None for seal in seals):
+        return (
+            f"Pieces are sealed to keys of this round alone, destroyed when it ends: {opened}. "
+            "Afterwards nobody opens them."
+        )
+    last = max(seal.until for seal in seals)
+    return (
+        f"Pieces are sealed to keys that open rounds until {format_instant(last)}, destroyed once "
+        f"the last of these has ended: {opened}. Afterwards nobody opens them."
+    )
+
+
+def caveats(
+    query: Query, lines: tuple[VerifiedLine, ...], sampler_delta: str | None
+) -> tuple[str, ...]:
     """What a reader of the verified lines has to know."""
     held = []
     if query.mechanism is Mechanism.EXACT:
@@ -201,25 +233,22 @@ def caveats(query: Query, lines: tuple[VerifiedLine, ...]) -> tuple[str, ...]:
         "This is one release: rounds over the same readings add up, and a curator's ledger keeps "
         "the sum. A round that aborts after pieces may have left counts as released."
     )
-    if query.mechanism is not Mechanism.EXACT and not is_paper(query):
+    if sampler_delta is not None and query.mechanism is not Mechanism.EXACT:
         held.append(
-            "To the delta of every row add sampler_delta, for draws that are not quite exact (at "
-            "an epsilon further along a curve it grows as 1 + e^epsilon)."
+            f"To the delta of every row add sampler_delta, {short(sampler_delta)}, for draws that "
+            "are not quite exact (at an epsilon further along a curve it grows as 1 + e^epsilon)."
         )
     if clamped_tail(query) is not None:
+        most = max((line.clamp_delta or Fraction(0) for line in lines), default=Fraction(0))
         held.append(
-            "To the delta of every row add its clamp_delta, for noise of curators that is clamped; "
-            "above 2^-50 it is in delta already, compared with the declared one and debited."
+            f"To the delta of every row add its clamp_delta, {short(delta_amount(most))} at most, "
+            "for noise of curators that is clamped; above 2^-50 it is in delta already, compared "
+            "with the declared one and debited."
         )
     held.append(
         "A host that holds the data of many curators is one party that may collude with all of "
         "them; its own curators are not protected from it."
     )
-    if query.sharing is not Sharing.NONE:
-        held.append(
-            "Inside one key epoch there is no forward secrecy: all aggregators' epoch keys "
-            "together with a recording open its pieces."
-        )
     weaker = [line for line in lines if line.model == "none"]
     if weaker and len(weaker) < len(lines):
         named = ", ".join(line.scenario.value for line in weaker)

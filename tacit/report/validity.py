@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,41 +47,65 @@ _HUNDRED: Final = 100
 
 
 def validity_statement(
-    query: Query, host_parts: Sequence[int] | None = None, refused: int | None = None
+    query: Query, hosts: Iterable[Sequence[int]] = (), refused: int | None = None
 ) -> ValidityStatement:
     """What a query, or a round of it, says of lies.
 
-    `host_parts`: how many curators are in each part of the host with the most of them, none if no
-    host took part; None: a host with one part, as large as one can be. `refused`: how many
-    curators of the round were left out, as their contributions were refused by the proof.
+    `hosts`: how many curators are in each part of each host, as far as hosts are known. `refused`:
+    how many curators of the round were left out, as their contributions were refused by the proof.
     """
     if query.validity is not Validity.PROVED:
         return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
     # A library without its extra `proofs` reports all other queries.
-    from tacit.query.proofs import proof_plan
+    from tacit.query.proofs import part_length, proof_plan
     from tacit.validity.limits import false_acceptance, honest_refusal
 
     plan = proof_plan(query)
-    sizes = (plan.largest_part,) if host_parts is None else tuple(host_parts)
-    proofs = [plan.of(size) for size in {1, *sizes}]
-    lone = _reaches(query, [1])
-    host = _reaches(query, sizes) if sizes else (None,) * len(lone)
+    proofs = [plan.of(size) for size in {1, plan.largest_part}]
+    lone, each_part = _reaches(query, [1]), _reaches(query, [plan.largest_part])
+    largest = [(sizes, _reaches(query, sizes)) for sizes in _largest(hosts)]
     tail = clamped_tail(query)
     statement = ValidityStatement(
         kind="proved",
         influence=tuple(
             InfluenceStatement(
-                part=part.name, unit=part_unit(query, part), lone=reach, host=of_host
+                part=part.name,
+                unit=part_unit(query, part),
+                lone=lone[place],
+                each_part=each_part[place],
+                **_furthest([(sizes, reaches[place]) for sizes, reaches in largest]),
             )
-            for part, reach, of_host in zip(parts(query), lone, host, strict=True)
+            for place, part in enumerate(parts(query))
         ),
-        host_curators=sum(sizes) or None,
+        segment=part_length(query),
         false_acceptance=amount(max(false_acceptance(proof.prio3) for proof in proofs)),
         honest_refusal=amount(max(honest_refusal(proof.prio3) for proof in proofs)),
         noise_tail=None if tail is None else amount(tail.total),
         refused=refused,
     )
     return _worded(statement, query)
+
+
+def _largest(hosts: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The hosts of which no other has as many parts, each as large: one of these reaches furthest,
+    as the reach of a part grows with its curators. Largest first, the parts of each as well."""
+    found: list[tuple[int, ...]] = []
+    ordered = {tuple(sorted(sizes, reverse=True)) for sizes in hosts}
+    for sizes in sorted(ordered, key=lambda each: (sum(each), len(each)), reverse=True):
+        if sizes and not any(
+            len(other) >= len(sizes) and all(a >= b for a, b in zip(other, sizes, strict=False))
+            for other in found
+        ):
+            found.append(sizes)
+    return found
+
+
+def _furthest(hosts: Sequence[tuple[tuple[int, ...], Reach]]) -> dict[str, Any]:
+    """The fields of the host that moves one coordinate furthest."""
+    if not hosts:
+        return {}
+    sizes, reach = max(hosts, key=lambda host: Fraction(host[1].coordinate))
+    return {"host": reach, "host_parts": sizes}
 
 
 def with_shares(
@@ -98,6 +122,7 @@ def with_shares(
             item = item.model_copy(
                 update={
                     "lone": _with_share(item.lone, released),
+                    "each_part": _with_share(item.each_part, released),
                     "host": None if item.host is None else _with_share(item.host, released),
                 }
             )
@@ -166,10 +191,16 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
     held = []
     for part, item in zip(parts(query), statement.influence, strict=True):
         text = f"A lying curator shifts {_named(part)} by at most {_reach_words(item, item.lone)}"
+        text += (
+            f"; a host by at most {_reach_words(item, item.each_part)} for each segment of "
+            f"{statement.segment:,} roster numbers in which it has curators"
+        )
         if item.host is not None:
+            count, curators = len(item.host_parts), sum(item.host_parts)
             text += (
-                f"; the largest host, {statement.host_curators:,} curators, by at most "
-                f"{_reach_words(item, item.host)}"
+                f"; the host that reaches furthest, {curators:,} "
+                f"curator{'' if curators == 1 else 's'} in {count:,} "
+                f"part{'' if count == 1 else 's'}, by at most {_reach_words(item, item.host)}"
             )
         held.append(f"{text}.")
     held[-1] += f" {LYING_AGGREGATORS}"

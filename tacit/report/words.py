@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context
-from fractions import Fraction
 from typing import Any, Final
 
-from tacit.report.figures import amount
+from tacit.report.figures import short
 from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
 
 _UNITS: Final = {
@@ -53,7 +51,8 @@ def plain_words(report: PrivacyReport) -> str:
     else:
         claim = report.claimed
         page.append(
-            f"  {claim.theorem or 'The source'}: epsilon {claim.epsilon}, delta {claim.delta}"
+            f"  {claim.theorem or 'The source'}: epsilon {_figure(claim.epsilon)}, "
+            f"delta {_figure(claim.delta)}"
             f"{f' ({claim.text})' if claim.text else ''}."
         )
         if report.source_defects:
@@ -82,7 +81,8 @@ def _cost_words(charged: Charge) -> str:
     if charged.outside_budget:
         return f"  {whose} is charged no figure: this is a release outside the budget."
     unit = f" per {charged.privacy_unit}" if charged.ledger == "dataset" else ""
-    return f"  {whose} is charged epsilon {charged.epsilon}, delta {charged.delta}{unit}."
+    epsilon, delta = _figure(charged.epsilon), _figure(charged.delta)
+    return f"  {whose} is charged epsilon {epsilon}, delta {delta}{unit}."
 
 
 def _words(line: VerifiedStatement) -> list[str]:
@@ -94,11 +94,11 @@ def _words(line: VerifiedStatement) -> list[str]:
     if line.model == "none":
         words = [f"{who}: nothing holds."]
     elif line.delta == "0":
-        words = [f"{who}: epsilon {line.epsilon}, delta 0."]
+        words = [f"{who}: epsilon {_figure(line.epsilon)}, delta 0."]
     else:
         words = [
-            f"{who}: epsilon {line.epsilon} with delta {line.delta}. (Delta is the chance that "
-            "the bound epsilon says nothing; near 1 that is no protection.)"
+            f"{who}: epsilon {_figure(line.epsilon)} with delta {_figure(line.delta)}. (Delta is "
+            "the chance that the bound epsilon says nothing; near 1 that is no protection.)"
         ]
     if line.reason:
         words.append(f"      Why: {line.reason}.")
@@ -106,26 +106,35 @@ def _words(line: VerifiedStatement) -> list[str]:
     return words
 
 
-def _short(number: str) -> str:
-    """Four digits, rounded up."""
-    return amount(Fraction(number), Context(prec=4, rounding=ROUND_CEILING))
+def _figure(value: object) -> str:
+    """An amount in few digits, rounded up; whatever is none as it is."""
+    if isinstance(value, int) or not isinstance(value, str | float):
+        return str(value)
+    try:
+        return short(str(value))
+    except ValueError:
+        return str(value)
+
+
+def _quantity(part: dict[str, Any], figure: str) -> str:
+    unit = "" if part["unit"] == "1" else f" {part['unit']}"
+    return f"{short(part[figure])}{unit}"
 
 
 def _error_words(error: dict[str, Any] | None) -> list[str]:
     if error and "parts" not in error:  # an algorithm's own figures, under its own names
         plain = {name: value for name, value in error.items() if not isinstance(value, dict | list)}
-        return [f"  {name.replace('_', ' ')}: {value}" for name, value in plain.items()] or [
-            "  The report has the figures."
-        ]
+        told = [f"  {name.replace('_', ' ')}: {_figure(each)}" for name, each in plain.items()]
+        return told or ["  The report has the figures."]
     if not error:
         return ["  No forecast."]
     words = [
-        f"  {part['part']}: {_short(part['mean_absolute'])}"
-        f"{'' if part['unit'] == '1' else ' ' + part['unit']} on average (standard deviation "
-        f"{_short(part['standard_deviation'])}) per coordinate, "
+        f"  {part['part']}: {_quantity(part, 'mean_absolute')} on average (standard deviation "
+        f"{_quantity(part, 'standard_deviation')}) per coordinate by the noise, "
         f"over {error['participants']} curators."
-        for part in error["parts"]
+        for part in (*error.get("averages", ()), *error["parts"])
     ]
+    words += [f"  {sentence}" for sentence in error.get("sentences", ())]
     useful = error.get("smallest_useful_group")
     if useful is not None:
         count = useful["curators"]

@@ -28,6 +28,6 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
     if len(told) <= 30:
         axes.set_xticks(list(places), names)
-    axes.set_title(f"{title}; lines: 95 of 100 cases")
+    axes.set_title(f"{title}; lines: noise in 95 of 100 cases")
     axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.report.brief import HEADS, Brief, brief, brief_text
+from tacit.report.figures import short
 from tacit.report.guessing import of_a_hundred
 from tacit.shown import markup
 from tacit.shown.base import Number, Shown
@@ -25,14 +26,14 @@ class Line(Shown):
 
 
 class Interval(Shown):
-    """How far off a figure is at most, either way, with the chance `level`."""
+    """How far noise moves a figure at most, either way, with the chance `level`."""
 
     level: Number
     half_width: Number
 
 
 class PartError(Shown):
-    """How far off one part of a result will be, in `unit`."""
+    """How far noise will move one part of a result, in `unit`."""
 
     part: str
     unit: str
@@ -59,11 +60,18 @@ class Report(Shown):
 
     @property
     def errors(self) -> list[PartError]:
-        """How far off each part of a result is; of an algorithm with figures of its own, empty."""
-        return [PartError(part) for part in (self.get("error") or {}).get("parts") or ()]
+        """How far noise moves each figure of a result, averages first; of an algorithm with figures
+        of its own, empty."""
+        error = self.get("error") or {}
+        return [PartError(part) for name in ("averages", "parts") for part in error.get(name) or ()]
+
+    @property
+    def accuracy(self) -> list[str]:
+        """What else moves a result, in words: rounding and clamping."""
+        return [str(line) for line in (self.get("error") or {}).get("sentences") or ()]
 
     def error_of(self, part: str) -> PartError | None:
-        """How far off a part is."""
+        """How far noise moves a part."""
         return next((each for each in self.errors if each.part == part), None)
 
     def __str__(self) -> str:
@@ -79,11 +87,12 @@ class Preview(Report):
     """The report of a query before anything is spent."""
 
     def __str__(self) -> str:
-        return "\n".join([*map(_told, self.errors), super().__str__()])
+        return "\n".join([*map(_told, self.errors), *self.accuracy, super().__str__()])
 
 
 def _told(error: PartError) -> str:
     interval = error["interval"]
     unit = "" if error.unit == "1" else f" {error.unit}"
     level = of_a_hundred(interval["level"])
-    return f"{error.part}: ± {interval['half_width']}{unit} in {level} of 100 cases"
+    width = short(interval["half_width"])
+    return f"{error.part}: ± {width}{unit} of noise in {level} of 100 cases"

@@ -77,13 +77,14 @@ class Result(Shown):
 
     @property
     def half_width(self) -> Decimal | None:
-        """How far off a sum or count is at most, in 95 of 100 cases; None for any other function,
-        whose result is computed from several noisy figures or is a list."""
-        return self._half_width(self.function) if self.function in ("sum", "count") else None
+        """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
+        where that is a list. What rounding adds: `report.accuracy`."""
+        listed = self.function in ("histogram", "vector_sum")
+        return None if listed else self._half_width(self.function)
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
-        """Where the sum or count without noise lies, in 95 of 100 cases; readings are clamped
+        """Where the figure without noise lies, in 95 of 100 cases; readings are clamped
         as the query says, and what liars added is in it."""
         value, width = self.value, self.half_width
         if width is None or value is None or isinstance(value, list):
@@ -132,9 +133,10 @@ class Result(Shown):
                 told.append(f"{name}: {len(value)} figures")
             elif value is not None:
                 width = self.half_width if name == self.function else None
-                unit = self._unit(name)
+                unit = "" if self._unit(name) == "1" else f" {self._unit(name)}"
                 shown, error = _rounded(value, width)
-                told.append(f"{name} {shown}{'' if unit == '1' else ' ' + unit}{error}")
+                noise = f" ± {error}{unit} of noise in 95 of 100 cases" if error else ""
+                told.append(f"{name} {shown}{unit}{noise}")
         return f"{', '.join(told)}; {self.participants} curators answered"
 
     def _half_width(self, part: str) -> Decimal | None:
@@ -148,7 +150,7 @@ class Result(Shown):
         return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
 
     def __str__(self) -> str:
-        return f"{self.headline}\n{self.report}"
+        return "\n".join([self.headline, *self.report.accuracy, str(self.report)])
 
     def _repr_html_(self) -> str:
         return f"<p><b>{escape(self.headline)}</b></p>{self.report._repr_html_()}"
@@ -172,4 +174,4 @@ def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
         return (f"{value:f}" if isinstance(value, Decimal) else f"{float(value):.6g}"), ""
     place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))
     shown = value.quantize(place, rounding=ROUND_HALF_EVEN)
-    return f"{shown:f}", f" ± {width.quantize(place, rounding=ROUND_UP):f} in 95 of 100 cases"
+    return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"

@@ -101,7 +101,7 @@ def test_what_if_tells_when_the_guarantee_falls() -> None:
     assert float(by_colluders[0, 2]["delta"]) == pytest.approx(0.3066, abs=0.002)
     assert by_colluders[0, 3]["model"] == "none"
     # Three shares of a half, scale 20 kWh: 2 b Gamma(2) / (sqrt(pi) Gamma(3/2)).
-    assert float(found["error"][0]["mean_absolute"]) == pytest.approx(25.465, rel=1e-3)
+    assert float(found["error"]["parts"][0]["mean_absolute"]) == pytest.approx(25.465, rel=1e-3)
 
 
 def test_the_table_is_for_people() -> None:

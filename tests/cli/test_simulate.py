@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -51,10 +52,58 @@ def test_a_table_and_files(tmp_path: Path) -> None:
     )
 
 
+METERS = "meter,00:00\nA,1\nB,6\nC,14\n"
+SPLIT = ("noise", "rounding", "clamping", "dropouts", "late", "lies")
+
+
+def test_the_truth_is_of_raw_readings_and_the_error_is_split(tmp_path: Path) -> None:
+    """By hand: meters of 1, 6 and 14 kWh, bounds up to 6: 21 in truth, 13 clamped; at a resolution
+    of 4 kWh these are 0, 8 and 8 of an upper bound of 8, so that 12 are clamped to 8."""
+    (tmp_path / "meters.csv").write_text(METERS)
+    asked = ("--population", str(tmp_path / "meters.csv"), "--rounds", "2", "--mechanism", "exact")
+    for bounds in ("[0,6]", '["0", "6"]'):
+        found = document(*asked, "--field", f"bounds={bounds}")
+        assert [row["true"] for row in found["rows"]] == ["21", "21"]
+        assert [row["released"] for row in found["rows"]] == ["13", "13"]
+        assert [row["clamping"] for row in found["rows"]] == [-8.0, -8.0]
+    for resolution in ("4", '"4"', "4.0"):
+        found = document(*asked, "--field", "bounds=[0,6]", "--field", f"resolution={resolution}")
+        (row, _) = found["rows"]
+        assert (row["true"], row["released"], row["rounding_at_most"]) == ("21", "16", 6.0)
+        # clamped to 8: 1, 6, 8; rounded to 0, 8 (a tie, to even) and 8
+        assert (row["clamping"], row["rounding"]) == (-6.0, 1.0)
+
+
+def test_every_round_is_a_line_and_dropouts_and_late_curators_are_apart(tmp_path: Path) -> None:
+    events = "dropout=0.2,straggler=0.3,liar=0.1"
+    done = simulate(
+        *("--curators", "200", "--rounds", "4", "--events", events),
+        *("--csv", str(tmp_path / "rounds.csv"), "--field", "function=mean"),
+    )
+    assert done.exit_code == 0, done.stderr
+    with (tmp_path / "rounds.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["round"] for row in rows] == ["0", "1", "2", "3"]
+    for row in rows:
+        in_all = sum(int(row[name]) for name in ("participants", "dropped", "belated"))
+        assert in_all == int(row["enrolled"]) == 200
+        assert int(row["dropped"]) > 0
+        assert int(row["belated"]) > 0
+        assert float(row["error"]) == pytest.approx(sum(float(row[name]) for name in SPLIT))
+
+
+@pytest.mark.parametrize("epsilon", ["0.01", "0.5", "20"])
+@pytest.mark.parametrize("mechanism", ["distributed", "two-layer", "local"])
+def test_the_defaults_run_at_any_epsilon(epsilon: str, mechanism: str) -> None:
+    found = document("--epsilon", epsilon, "--mechanism", mechanism, "--rounds", "1")
+    assert [row["state"] for row in found["rows"]] == ["released"]
+
+
 def test_an_exact_simulation_has_no_error_and_a_seed_repeats() -> None:
     asked = ("--curators", "50", "--rounds", "2", "--population", "households")
     exact = document(*asked, "--mechanism", "exact")
-    assert [row["error"] for row in exact["rows"]] == [0.0, 0.0]
+    assert [row["noise"] for row in exact["rows"]] == [0.0, 0.0]
+    assert all(row["error"] == row["rounding"] + row["clamping"] for row in exact["rows"])
     first, second = document(*asked, "--seed", "5"), document(*asked, "--seed", "5")
     released = [[row["released"] for row in found["rows"]] for found in (first, second)]
     assert released[0] == released[1]
@@ -66,7 +115,7 @@ def test_an_exact_simulation_has_no_error_and_a_seed_repeats() -> None:
     [
         (("--population", "nobody"), "no population"),
         (("--mechanism", "magic"), "mechanism"),
-        (("--epsilon", "0.001"), "scale"),
+        (("--epsilon", "0.001", "--field", "resolution=0.0001"), "scale"),
         (("--events", "drop=0.1"), "one of dropout"),
         (("--events", "dropout=2"), "dropout is a probability"),
         (("--network", "loss=1"), "delivers nothing"),

@@ -126,7 +126,7 @@ def test_a_contribution_of_a_single_bit() -> None:
     asked = query(bounds=["0", "1"], resolution="1", max_readings=1, aggregators=2)
     (row,) = run(asked, 12, Fraction(1, 3))
     assert [each.named for each in row.lies] == [1, 1, 1, 0]
-    assert (row.true, row.proved) == ("12", "9")
+    assert (row.true, row.proved) == ("18", "9")  # 12 readings of 1.5, which clamping makes 1
     assert Fraction(row.declared) == 8 + 10**12 - 1000 + 2 + 1
 
 

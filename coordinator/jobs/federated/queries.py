@@ -21,7 +21,13 @@ from tacit.accounting.scenarios import Scenario
 from tacit.accounting.unit_costs import job_costs
 from tacit.encoders.sums import SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.federation import AbortedAttempt, FederatedStep, Federation, JobTerms
+from tacit.protocol.federation import (
+    AbortedAttempt,
+    FederatedStep,
+    Federation,
+    JobTerms,
+    registers_of,
+)
 from tacit.query.mechanisms import noisy_aggregators, scheme
 from tacit.query.query import Query
 from tacit.query.words import Layer, PrivacyUnit
@@ -70,6 +76,7 @@ def step_of_sum(
         ),
         "name": step.name,
         "job": plan.job,
+        "registers": registers_of(federation.columns),
         "layer": federation.layer.value,
         "validity": None if federation.validity is None else federation.validity.value,
         "noise_tail": None if federation.noise_tail is None else str(federation.noise_tail),

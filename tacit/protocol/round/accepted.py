@@ -17,6 +17,10 @@ from tacit.query.words import LONGEST_PART, MAX_CURATORS, Identifier
 from tacit.sets import Bits
 from tacit.wire import Binary, WireModel, require
 
+ONLY_PART = 0
+"""The number of a host's part in proved rounds: roster number and segment alone say which curators
+make one part. With parts of its choice a host could prove one curator at a time, each with the
+largest noise. Spec: validity, section 9."""
 ACCEPTED_LABEL = "tacit accepted set v1"
 PROVED_SET_LABEL = "tacit proved set v1"
 

@@ -70,7 +70,7 @@ async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> 
         preview = (await it.ask("POST", "/v1/queries/preview", expected)).json()
         for part in preview["error"]["parts"]:
             half_width = part["interval"]["half_width"]
-            assert f"± {words.with_error('0', half_width)[1]} kWh in 95 of 100" in text
+            assert f"± {words.with_error('0', half_width)[1]} kWh of noise in 95 of 100" in text
         for line in preview["verified"]:
             if line["guess"] != "1" and line["key"] != "e":
                 assert f"at most {words.hundred(line['guess'])} of 100 times" in text

@@ -22,7 +22,7 @@ from curator.records.records import MOST_ROWS, load_rows, read_csv
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Grid, Histogram, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
-from tacit.protocol.federation import ALWAYS, FederatedStep, RegisterStatistic
+from tacit.protocol.federation import ALWAYS, FederatedStep, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
 from tacit.query.functions import parts
 from tacit.query.query import Query
@@ -37,13 +37,13 @@ AGREED = {"algorithms": ["kmeans"], "min_participants": 2}
 
 def step_and_query(asked: KmeansSum = SUM, number: int = 1, **changes: Any) -> tuple[Any, Query]:
     """What a coordinator asks; `changes` of the query's fields."""
-    plan = changes.pop("plan", b"p" * 32)
+    plan, columns = changes.pop("plan", b"p" * 32), changes.pop("columns", ("a", "b"))
     step = FederatedStep(
         job="job-1",
         algorithm="kmeans",
         step=number,
         plan=plan,
-        columns=("a", "b"),
+        columns=columns,
         sum=asked.document(),
     )
     fields = {
@@ -140,14 +140,13 @@ async def test_a_query_that_counts_every_record(it: Site) -> None:
 
 
 async def test_a_statistic_of_a_register_is_not_one_record_alone(it: Site) -> None:
-    columns = [{"register": "energy_import", "statistic": name} for name in ("min", "max")]
-    step, _ = step_and_query()
-    step = FederatedStep.model_validate_json(
-        json.dumps({**json.loads(step.model_dump_json(exclude_none=True)), "columns": columns})
+    columns = tuple(
+        RegisterStatistic(register="energy_import", statistic=kind)
+        for kind in (StatisticKind.MIN, StatisticKind.MAX)
     )
     for every, outcome in ((True, "step_refused"), (None, None)):
-        query = step_and_query(every_record=every)[1].model_copy(update={"name": step.name})
-        assert refused(await ask(it, step, query)) == outcome
+        asked = {"columns": columns, "registers": ["energy_import"], "every_record": every}
+        assert refused(await ask(it, *step_and_query(**asked))) == outcome
 
 
 def test_a_table_holds_no_more_rows_than_a_round_can_count() -> None:

@@ -317,6 +317,15 @@ def test_which_rounds_are_exempt_as_steps_of_a_job() -> None:
     assert scopes(step) == {f"query {step.digest().hex()}": 2}
     (found,) = releases("round", step, b"\1").values()
     assert found == Release("round", b"\1", 2, "j")
+    over = query(**{**NOISY, **STEP, "coordinates": "values", "registers": ["gas", "heat"]})
+    own = f"query {over.digest().hex()}"
+    assert scopes(over) == {"register gas": 1, "register heat": 1, own: 2}
+    vectors = {**NOISY, **STEP, "coordinates": "values", "registers": ["gas"]}
+    unnamed = query(**{**vectors, "name": "kmeans"})  # reads its register, whatever it names
+    assert {"register gas", "register energy_import"} <= scopes(unnamed).keys()
+    assert scopes(query(**{**STEP, "coordinates": "values", "registers": ["gas"]})) == {
+        "register gas": 2, "register energy_import": 2
+    }  # fmt: skip
     ordinary = (
         query(**NOISY, job="j"),  # a sum is no step, whatever it says
         query(**{**NOISY, **STEP, "name": "kmeans"}),

@@ -1,6 +1,7 @@
 """Encoding and decoding, each against a slow version in rationals."""
 
 from fractions import Fraction
+from math import ceil, floor
 
 import numpy as np
 import pytest
@@ -51,11 +52,14 @@ def cases(draw, kind):
 def one_reading(asked: Query, quantity, offset: int) -> list[list[int]]:
     """What a reading adds to each part, by the letter of the specification."""
     low, high = asked.bounds
-    centre = (low + high) / 2 if asked.function in ("mean", "variance") else Fraction(0)
+    step = asked.resolution
+    centred = asked.function in ("mean", "variance")
+    centre = floor((low + high) / 2 / step) * step if centred else Fraction(0)
 
     def clamped(value, resolution):
         q = round((Fraction(value, NANO) - centre) / resolution)
-        ends = round((low - centre) / resolution), round((high - centre) / resolution)
+        ends = floor((low - centre) / resolution), ceil((high - centre) / resolution)
+        ends = (-max(map(abs, ends)), max(map(abs, ends))) if centred else ends
         return min(max(q, ends[0]), ends[1])
 
     def scaled(vector, bound):
@@ -75,11 +79,11 @@ def one_reading(asked: Query, quantity, offset: int) -> list[list[int]]:
             for block in asked.blocks:
                 own, rest = rest[: block.dimension], rest[block.dimension :]
                 vector = [clamped(v, block.resolution) for v in own]
-                result.append(scaled(vector, int(block.l1_bound / block.resolution)))
+                result.append(scaled(vector, ceil(block.l1_bound / block.resolution)))
             return result
         case Function.VECTOR_SUM:
             unbounded = 10**9
-            bound = unbounded if asked.l1_bound is None else int(asked.l1_bound)
+            bound = unbounded if asked.l1_bound is None else ceil(asked.l1_bound)
             if asked.coordinates == "values":
                 return [scaled([clamped(v, asked.resolution) for v in quantity], bound)]
             vector = [0] * asked.dimension
@@ -194,13 +198,24 @@ def test_lists_of_different_lengths_are_refused():
         encode(query(), Readings(1, one, one, empty))
 
 
-def test_the_centre_may_lie_between_nano_units():
-    asked = query(function="mean", bounds=["0", "0.000000003"], resolution="0.000000001")
+def test_the_centre_of_a_mean_is_a_multiple_of_the_resolution():
+    """Readings of 0 and 5 kWh at a resolution of 1 kWh are not rounded, nor clamped."""
+    asked = query(function="mean", bounds=["0", "5"])
     rule = reading_rule(asked)
-    assert rule.centre == Fraction(3, 2)
-    encoded = encode(asked, readings(1, [(0, 0, 0), (0, 3, 0)]))
-    assert encoded.values.tolist() == [[0, 2]]  # -1.5 and 1.5 round to -2 and 2
-    assert (rule.bounds.low, rule.bounds.high) == (-2, 2)
+    assert (rule.centre, rule.bounds.low, rule.bounds.high) == (2 * NANO, -3, 3)
+    encoded = encode(asked, readings(1, [(0, 0, 0), (0, 5 * NANO, 0)]))
+    assert encoded.values.tolist() == [[1, 2]]
+    assert encoded.clamped.tolist() == [0]
+
+
+@pytest.mark.parametrize("resolution", ["0.3", "0.4", "0.7", "1"])
+@pytest.mark.parametrize("bounds", [("0", "1"), ("-1", "0"), ("-0.5", "1")])
+def test_a_reading_within_the_declared_bounds_is_never_clamped(bounds, resolution):
+    ends = [int(Fraction(each) * NANO) for each in bounds]
+    for function in ("sum", "mean", "variance"):
+        asked = query(function=function, bounds=list(bounds), resolution=resolution)
+        found = encode(asked, readings(2, [(0, ends[0], 0), (1, ends[1], 0)]))
+        assert found.clamped.tolist() == [0, 0]
 
 
 def test_largest_is_reached_and_fits_62_bits():
@@ -232,7 +247,7 @@ def test_the_bound_of_a_vector_is_the_tighter_of_clamp_and_declaration():
         return vector_bound(asked, reading_rule(asked))
 
     assert bound() == 3
-    assert bound(l1_bound="2.9") == 2
+    assert bound(l1_bound="1.9") == 2
     assert bound(l1_bound="100") == 3
     assert bound(coordinates="values") == 12
     assert bound(coordinates="values", l1_bound="100") == 12
@@ -257,8 +272,8 @@ def test_decode_is_exact():
 
 def test_decode_mean_and_variance():
     asked = query(function="mean", bounds=["0", "5"])
-    assert decode(asked, total(3, 2)) == {"count": "2", "mean": "4"}
-    assert decode(asked, total(1, 3)) == {"count": "3", "mean": "2.833333333333"}
+    assert decode(asked, total(3, 2)) == {"count": "2", "mean": "3.5"}
+    assert decode(asked, total(1, 3)) == {"count": "3", "mean": "2.333333333333"}
     asked = query(function="variance", bounds=["0", "4"])
     assert decode(asked, total(2, 4, 2)) == {"count": "2", "mean": "3", "variance": "1"}
 

@@ -112,7 +112,7 @@ def test_what_no_reading_can_give_has_no_encoding(kind: str) -> None:
 
 @pytest.mark.parametrize("curators", [1, 7])
 def test_the_influence_is_that_of_the_querys_own_bounds(curators: int) -> None:
-    """Spec: validity, section 4: bounds [-2, 3], m = 2, so L = -4, U = 6; centred +-2 (rounded)."""
+    """Spec: validity, section 4: bounds [-2, 3], m = 2, so L = -4, U = 6; centred +-3."""
 
     def reach(**changes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
         function = proof_plan(proved(**changes)).of(curators).function
@@ -121,8 +121,8 @@ def test_the_influence_is_that_of_the_querys_own_bounds(curators: int) -> None:
     n = curators
     assert reach() == ((10 * n,), (6 * n,))
     assert reach(**VARIANTS["count"]) == ((2 * n,), (2 * n,))
-    assert reach(**VARIANTS["mean"]) == ((8 * n, 2 * n), (4 * n, 2 * n))
-    assert reach(**VARIANTS["variance"]) == ((8 * n, 8 * n, 2 * n), (4 * n, 8 * n, 2 * n))
+    assert reach(**VARIANTS["mean"]) == ((12 * n, 2 * n), (6 * n, 2 * n))
+    assert reach(**VARIANTS["variance"]) == ((12 * n, 18 * n, 2 * n), (6 * n, 18 * n, 2 * n))
     assert reach(**VARIANTS["histogram"]) == ((2 * n,) * 2, (2 * n,) * 2)
     assert reach(**VARIANTS["slots"]) == ((12 * n,) * 2, (6 * n,) * 2)
     assert reach(**VARIANTS["slots with a bound"]) == ((8 * n,) * 2, (4 * n,) * 2)

@@ -362,6 +362,7 @@ CHANGES = [
     {**VECTOR, "coordinates": "values"},
     {**VECTOR, "coordinates": "slots"},
     {**COUNTED, "every_record": True},
+    {**COUNTED, "registers": ["gas"]},
     COUNTED,
     BLOCKS,
     {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "2"}]},

@@ -88,7 +88,9 @@ def test_a_sum_has_its_interval_and_is_told_to_the_place_of_its_noise() -> None:
     error = found["report"]["error"]["parts"][0]["interval"]
     assert width == Decimal(error["half_width"])
     assert found.interval == (Decimal("1234.56789") - width, Decimal("1234.56789") + width)
-    assert found.headline == "sum 1235 kWh ± 24 in 95 of 100 cases; 7 curators answered"
+    assert (
+        found.headline == "sum 1235 kWh ± 24 kWh of noise in 95 of 100 cases; 7 curators answered"
+    )
     assert str(found).startswith(found.headline + "\n") and "d  none" in str(found)
     (row,) = found.rows()
     assert (row["low"], row["high"]) == found.interval and row["unit"] == "kWh"

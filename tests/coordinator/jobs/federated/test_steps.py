@@ -139,6 +139,7 @@ def test_rows_of_a_table_take_half_the_noise_of_statistics_of_registers() -> Non
         for name in ("min", "max")
     )
     statistics = query_of(asked, LOW, columns=registers, window=ALWAYS)
+    assert (rows.registers, statistics.registers) == (None, ("energy_import",))
     assert rows.every_record is True
     assert statistics.every_record is None
     assert [part.sensitivity for part in parts(rows)] == [1]
