@@ -36,6 +36,8 @@ from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.smoothing import subset_shares
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
+from algorithms.problems import ValueUnknown
 from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
 from tacit.errors import Invalid
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
@@ -78,17 +80,17 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     task = resolve(params, stance)
     labels = _checked(dataset, task)
     context.progress(0.0, "open")
-    everyone = np.unique(dataset.users)
-    willing = everyone[_willing(everyone, task)]
-    joined = willing[: params.n]
-    rows = np.flatnonzero(np.isin(dataset.users, joined))
-    rows = rows[np.lexsort((dataset.rounds[rows], dataset.users[rows]))]
-    users, rounds, readings = dataset.users[rows], dataset.rounds[rows], dataset.values[rows]
+    everyone = len(dataset.users.values)
+    joined = np.flatnonzero(_willing(dataset.users, task))[: params.n]
+    owners = dataset.users.codes.astype(np.int64)
+    rows = np.flatnonzero(np.isin(owners, joined))
+    rows = rows[np.lexsort((dataset.rounds[rows], owners[rows]))]
+    users, rounds, readings = owners[rows], dataset.rounds[rows], dataset.values[rows]
     true_labels = None if labels is None else labels[rows]
     blocks = _blocks(users, rounds, readings, true_labels, task)
     context.progress(0.05, "collecting")
     if task.report == "subset":
-        people = {"offered": int(everyone.size), "joined": int(joined.size)}
+        people = {"offered": everyone, "joined": int(joined.size)}
         return _run_subset(task, blocks, people, context)
 
     def collect(block: _Block) -> tuple[Floats, Ints | None]:
@@ -105,7 +107,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
         np.concatenate(labels_sent) if labels_sent else None,
     )
     context.progress(0.8, "aggregating")
-    people = {"offered": int(everyone.size), "joined": int(joined.size)}
+    people = {"offered": everyone, "joined": int(joined.size)}
     outcome, found = _aggregated(task, reports, people, context)
     evaluation = None
     if params.evaluate:
@@ -140,34 +142,35 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 
 def _checked(dataset: UserSeries, task: Task) -> Ints | None:
-    """Labels as places in the list of classes. Raises BadRows."""
+    """Labels as places in the list of classes. Raises BadRows, ValueUnknown."""
     params = task.params
     if len(dataset.columns) != params.dimension:
         raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
         raise BadRows(f"a round lies outside 1..{params.rounds}")
+    if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
+        raise ValueUnknown(
+            "no user of the data has this id; ids are compared as they are written",
+            pointer="/params/epsilon_limits",
+        )
     if params.aggregate != "CLS":
         return None
     if dataset.labels is None:
         raise BadRows("a classifier needs a label for each row")
     assert params.classes is not None
-    order = np.argsort(params.classes)
-    known = np.array(params.classes)[order]
-    places = np.clip(np.searchsorted(known, dataset.labels), 0, known.size - 1)
-    if (known[places] != dataset.labels).any():
-        raise BadRows("a label is none of the classes")
-    return np.asarray(order[places], np.int64)
+    places = {str(each): place for place, each in enumerate(params.classes)}
+    if not set(dataset.labels.values) <= set(places):
+        raise BadRows("a label is none of the classes, which are whole numbers as they are written")
+    return np.array([places[each] for each in dataset.labels.values], np.int64)[
+        dataset.labels.codes
+    ]
 
 
-def _willing(users: Ints, task: Task) -> Bools:
-    """Who joins: epsilon_u >= epsilon_a, or no limit set."""
+def _willing(users: Texts, task: Task) -> Bools:
+    """Which users join: epsilon_u >= epsilon_a, or no limit set."""
     limits: Mapping[str, Fraction] = task.params.epsilon_limits or {}
-    if not limits:
-        return np.ones(users.size, np.bool_)
     asked = task.asked_of_users
-    return np.array(
-        [admits(limits.get(str(user), asked), asked) for user in users.tolist()], np.bool_
-    )
+    return np.array([admits(limits.get(user, asked), asked) for user in users.values], np.bool_)
 
 
 def _blocks(

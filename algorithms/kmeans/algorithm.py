@@ -50,7 +50,7 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     if params.privacy_unit == "curator":
         assert dataset.curators is not None
         source = context.noise("records of a curator")
-        kept = chosen_records(dataset.curators, plan.records, source)
+        kept = chosen_records(dataset.curators.codes, plan.records, source)
     rows = Rows(dataset.values, kept)
     state = run_central(rows, grid, plan, params.public_seed, context)
     published = publish(state, params, grid, dataset.columns)
