@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from algorithms.datasets.kinds import KINDS
+from algorithms.datasets.universe import read_text
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -227,8 +228,8 @@ def universe_of(text: str) -> Any:
         return {"dataset": text}
     if file.suffix == ".json":
         return read_json(text)
-    lines = file.read_text("utf-8").splitlines()
-    return [item for line in lines if (item := line.partition("\t")[0].strip())]
+    with file.open("rb") as stream:
+        return list(read_text(stream).items)
 
 
 def _left(item: dict[str, Any]) -> str:

@@ -6,10 +6,8 @@ users and hands the reports to `aggregate`, which a collection of reports from c
 
 from __future__ import annotations
 
-import io
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -41,6 +39,7 @@ from algorithms.problems import ValueUnknown
 from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
 from tacit.errors import Invalid
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
+from tacit.records.delimited import line_of, written
 from tacit.report.model import PrivacyReport
 
 BLOCK: Final = 1_000_000
@@ -439,34 +438,47 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _csv(name: str, header: list[str], table: Floats, description: str) -> ResultFile:
-    text = io.StringIO()
-    text.write(",".join(json.dumps(each) if "," in each else each for each in header) + "\n")
-    np.savetxt(text, table, fmt="%.10g", delimiter=",")
-    content = text.getvalue().replace("nan", "").encode()
-    return ResultFile(name, "text/csv", content, description)
+def _csv(
+    name: str, header: list[str], first: Sequence[object], table: Floats, description: str
+) -> ResultFile:
+    """Rows of a first cell and numbers (n, d), empty where there is none."""
+    rows = (
+        [label, *("" if math.isnan(value) else f"{value:.10g}" for value in values)]
+        for label, values in zip(first, table.tolist(), strict=True)
+    )
+    content = line_of(header) + written(rows)
+    return ResultFile(name, "text/csv", content.encode(), description)
 
 
 def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) -> ResultFile:
     header = ["round", "reports", *names, *(f"{name}_standard_error" for name in names)]
-    numbers = np.arange(1, counts.size + 1)[:, None]
-    table = np.concatenate([numbers, counts[:, None], means, errors], axis=1)
-    return _csv("rounds.csv", header, table, "mean of the noisy reports of each round")
+    numbers = range(1, counts.size + 1)
+    table = np.concatenate([counts[:, None], means, errors], axis=1)
+    return _csv("rounds.csv", header, numbers, table, "mean of the noisy reports of each round")
 
 
 def _shares_file(each: Floats, edges: Floats) -> ResultFile:
     header = ["round", *(f"from_{low:.10g}" for low in edges[:-1])]
-    table = np.concatenate([np.arange(1, each.shape[0] + 1)[:, None], each], axis=1)
-    return _csv("shares.csv", header, table, "bucket shares of the noisy reports of each round")
+    numbers = range(1, each.shape[0] + 1)
+    return _csv(
+        "shares.csv", header, numbers, each, "bucket shares of the noisy reports of each round"
+    )
 
 
 def _training_file(names: list[str], reports: Reports, task: Task) -> ResultFile:
     """The classifier's training data, as noisy as it was sent."""
     assert task.params.classes is not None
-    labels = np.array(task.params.classes)
-    labels_sent = np.zeros(reports.count) if reports.labels is None else labels[reports.labels]
-    table = np.concatenate([labels_sent[:, None], reports.values], axis=1)
-    return _csv("training.csv", ["label", *names], table, "noisy reports with labels as sent")
+    classes = task.params.classes
+    labels: Sequence[int] = [0] * reports.count
+    if reports.labels is not None:
+        labels = [classes[place] for place in reports.labels.tolist()]
+    return _csv(
+        "training.csv",
+        ["label", *names],
+        labels,
+        reports.values,
+        "noisy reports with labels as sent",
+    )
 
 
 ALGORITHM: Final = Algorithm(

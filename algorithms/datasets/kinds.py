@@ -209,15 +209,25 @@ def _csv(columns: Sequence[str] | None, rows: Any) -> bytes:
 def _blanks(_: Sequence[str] | None, rows: Any) -> bytes:
     lines = []
     for number, row in enumerate(_listed(rows)):
-        cells = [_cell(value, number) for value in (row if isinstance(row, list) else [row])]
-        if any(cell.encode().split() != [cell.encode()] for cell in cells):
-            raise BadRows(
-                "an id has no blanks in this format, and is not empty: use ndjson or a file",
-                pointer=f"/rows/{number}",
-                extra={"row": number},
-            )
-        lines.append(" ".join(cells) + "\n")
+        place: dict[str, Any] = {"pointer": f"/rows/{number}", "extra": {"row": number}}
+        if isinstance(row, list):
+            cells = [_cell(value, number) for value in row]
+            if any(cell.encode().split() != [cell.encode()] for cell in cells):
+                raise BadRows("an id has no blanks in this format: use ndjson, or a file", **place)
+            line = " ".join(cells)
+        else:
+            line = _cell(row, number)
+            if "\n" in line or "\r" in line:
+                raise BadRows("a line has no line break", **place)
+        lines.append(line + "\n")
     return "".join(lines).encode()
+
+
+def _snap(columns: Sequence[str] | None, rows: Any) -> bytes:
+    content = _blanks(columns, rows)
+    if content.startswith(b"#") or b"\n#" in content:
+        raise BadRows("an id does not begin with #, the mark of a comment", pointer="/rows")
+    return content
 
 
 def _ndjson(_: Sequence[str] | None, rows: Any) -> bytes:
@@ -242,7 +252,7 @@ def _dumped(value: Any, row: int) -> str:
 _WRITERS: Final[Mapping[str, Callable[[Sequence[str] | None, Any], bytes]]] = {
     "csv": _csv,
     "text": _blanks,
-    "snap": _blanks,
+    "snap": _snap,
     "ndjson": _ndjson,
     "json": _json,
 }

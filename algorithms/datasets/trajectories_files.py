@@ -5,7 +5,6 @@ Spec: jobs, section "Datasets". Only one line is in memory at a time, in additio
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from array import array
@@ -23,7 +22,15 @@ from algorithms.datasets.trajectories import (
     Trajectories,
     late_points,
 )
-from tacit.records.reading import MalformedRow, TooManyRows, number_problem, text_lines
+from tacit.records import delimited
+from tacit.records.reading import (
+    MalformedRow,
+    TooManyRows,
+    json_float,
+    number,
+    number_problem,
+    text_lines,
+)
 
 LARGEST_TIME: Final = 2.0**53
 """Above it whole numbers are no longer exact, and two times could become one."""
@@ -157,7 +164,7 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
 
 def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     try:
-        found = json.loads(line, parse_constant=_refuse_constant)
+        found = json.loads(line, parse_constant=_refuse_constant, parse_float=json_float)
     except (ValueError, RecursionError):
         raise MalformedRow(row, "not a JSON object with finite numbers") from None
     if not isinstance(found, dict) or not set(found) <= {"path", "sensitive"}:
@@ -285,24 +292,24 @@ def _read_sensitive(stream: BinaryIO, records: _Names, attributes: _Attributes) 
 
 
 def _csv_rows(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
-    """Rows as wide as the first, with the line on which they end."""
-    reader = csv.reader((line + "\n" for _, line in text_lines(stream)), strict=True)
+    """Rows as wide as the first, whose names differ, with the line on which each begins."""
     width: int | None = None
-    try:
-        for cells in reader:
-            width = len(cells) if width is None else width
-            if len(cells) != width:
-                raise MalformedRow(reader.line_num, f"{width} fields are expected")
-            yield reader.line_num, cells
-    except csv.Error:
-        raise MalformedRow(reader.line_num, "not a row of CSV") from None
+    blank: int | None = None
+    for line, cells in delimited.rows(stream):
+        if blank is not None:
+            raise MalformedRow(blank, f"{width} fields are expected")
+        if cells == [""] and width is not None:
+            blank = line  # at the end of the file it is none
+            continue
+        if width is None:
+            width = len(delimited.distinct(cells, line))
+        if len(cells) != width:
+            raise MalformedRow(line, f"{width} fields are expected")
+        yield line, cells
 
 
 def _csv_number(text: str, row: int, column: str) -> float:
     try:
-        value = float(text) if "_" not in text else math.nan
-    except ValueError:
-        raise MalformedRow(row, "not a number", column) from None
-    if (wrong := number_problem(value)) is not None:
-        raise MalformedRow(row, wrong, column)
-    return value
+        return number(text)
+    except ValueError as error:
+        raise MalformedRow(row, str(error), column) from None

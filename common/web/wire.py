@@ -246,11 +246,18 @@ def _line(number: int, raw: bytes, model: type[M], max_bytes: int) -> Line[M] | 
         return Line(number, None, (FieldError("", "The line is not JSON that is read here"),))
 
 
+def _kept(text: str) -> float:
+    value = json_float(text)
+    if math.isinf(value):
+        raise ValueError
+    return value
+
+
 def _refuse_lost_numbers(body: bytes) -> None:
     """Parse a second time only a body that could hold a number that a float would make 0 or
     infinite: such a number is never silently another one."""
     try:
-        json.loads(body, parse_float=json_float)
+        json.loads(body, parse_float=_kept)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         return  # the parser of the model says what is wrong
     except ValueError:

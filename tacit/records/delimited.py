@@ -11,16 +11,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final
+from itertools import pairwise
+from typing import BinaryIO, Final, Literal
 
-from tacit.records.reading import BYTE_ORDER_MARK, MAX_LINE_BYTES, MalformedRow
+from tacit.records.reading import (
+    BYTE_ORDER_MARK,
+    MAX_LINE_BYTES,
+    MalformedRow,
+    exact_number,
+)
 
 READ_BYTES: Final = 1 << 20
 UNCLOSED: Final = "the quotes are not closed"
 STRAY_QUOTE: Final = "a quote in a cell that does not begin with one"
 AFTER_QUOTE: Final = "text after a closing quote"
 BARE_RETURN: Final = "a carriage return without a line feed"
+_NAMES_OF_AN_ID: Final = frozenset(
+    ("", "id", "meter", "meter_id", "curator", "device", "household", "customer", "name", "user")
+)
 _TO_QUOTE: Final = re.compile(r'[,"\r\n]|^\ufeff')
+_TO_QUOTE_IN_A_LIST: Final = re.compile(r'[\s"]|^$')
 _QUOTED: Final = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"')
 
 
@@ -40,19 +50,20 @@ class Lot:
 class Records:
     """Cuts a file that arrives in pieces into records.
 
-    `most`: bytes of a record. Raises MalformedRow, with its line, for a longer one: its quotes may
-    not be closed, and what follows would be a guess.
+    `line`: the number of the first line that it is fed. `most`: bytes of a record. Raises
+    MalformedRow, with its line, for a longer one: its quotes may not be closed, and what follows
+    would be a guess.
     """
 
-    def __init__(self, delimiter: str = ",", most: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, delimiter: str = ",", most: int = MAX_LINE_BYTES, line: int = 1) -> None:
         self._delimiter, self._most = delimiter.encode(), most
         plain = rb'[^"\r\n' + re.escape(self._delimiter[:1]) + rb"]*+"
         if len(self._delimiter) > 1:  # a character of several bytes: none of its own is another's
             plain = rb"(?:(?!" + re.escape(self._delimiter) + rb')[^"\r\n])*+'
         cell = rb'(?:"[^"]*+(?:""[^"]*+)*+"|' + plain + rb")"
         self._cells = re.compile(cell + rb"(?:" + re.escape(self._delimiter) + cell + rb")*+")
-        self._rest, self._tried, self._line = b"", -1, 1
-        self._begun = False
+        self._rest, self._tried, self._line = b"", -1, line
+        self._begun = line > 1
 
     def feed(self, data: bytes) -> Lot:
         """The records that are whole by now. What waits is searched again only when it has doubled,
@@ -212,12 +223,40 @@ def distinct(names: Sequence[str], line: int = 1) -> tuple[str, ...]:
     return tuple(names)
 
 
-def written(rows: Iterable[Sequence[object]]) -> str:
+def first_line(cells: Sequence[str]) -> Literal["names", "values", "either"]:
+    """What the first line of a file holds whose first column is an id and whose others are numbers:
+    the names of the columns, or a row already, which must not be lost; `either` where a guess could
+    be wrong."""
+    if cells and cells[0].strip().lower() in _NAMES_OF_AN_ID:
+        return "names"
+    found = [exact_number(text) for cell in cells[1:] if (text := cell.strip())]
+    numbers = [number for number in found if number is not None]
+    if not numbers:
+        return "names"
+    if len(numbers) < len(found):
+        return "either"
+    steps = {after - before for before, after in pairwise(numbers)}
+    if len(numbers) < 3 or min(steps) <= 0 or any(each != each.to_integral() for each in numbers):
+        return "values"
+    return "names" if steps == {1} and numbers[0] in (0, 1) else "either"
+
+
+def written(rows: Iterable[Iterable[object]]) -> str:
     """Rows as CSV: quotes where a reader needs them, floats by their shortest text."""
-    lines = (",".join(map(_cell, row)) for row in rows)
-    return "".join((line or '""') + "\n" for line in lines)
+    return "".join(map(line_of, rows))
 
 
-def _cell(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return '"' + text.replace('"', '""') + '"' if _TO_QUOTE.search(text) else text
+def line_of(cells: Iterable[object]) -> str:
+    """One row as a line of CSV."""
+    return (",".join(_quoted(cell, _TO_QUOTE) for cell in cells) or '""') + "\n"
+
+
+def listed(ids: Iterable[str]) -> str:
+    """A list of ids in one cell: between blanks, as in CSV with a blank for its delimiter, so that
+    an id with a blank in it is in quotes."""
+    return " ".join(_quoted(each, _TO_QUOTE_IN_A_LIST) for each in ids)
+
+
+def _quoted(value: object, special: re.Pattern[str]) -> str:
+    text = str(value)
+    return '"' + text.replace('"', '""') + '"' if special.search(text) else text

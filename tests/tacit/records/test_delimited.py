@@ -109,6 +109,6 @@ def test_numbers() -> None:
     one, other = exact_number("1840000000000000000"), exact_number("1840000000000000001.0")
     assert one is not None and other is not None and other - one == 1
     assert json_float("0.0e-999") == 0
-    for text in ("1e-400", "1e400", "-0." + "0" * 400 + "1"):
+    for text in ("1e-400", "-0." + "0" * 400 + "1"):
         with pytest.raises(ValueError):
             json_float(text)
