@@ -127,7 +127,7 @@ _TABS: Final = {"tab": "\t", "\\t": "\t"}
 def column_map(path: Path) -> dict[str, Any]:
     """The content of a column map. Raises OSError or ValueError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except UnicodeDecodeError:
         raise ValueError(f"{path.name}: is not text in UTF-8") from None

@@ -78,13 +78,14 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     """Simulate the task on a data set. Raises BadTask, BadRows, Cancelled."""
     task = resolve(params, stance)
     labels = _checked(dataset, task)
+    values = dataset.values[:, _columns(dataset, params)]
     context.progress(0.0, "open")
     everyone = len(dataset.users.values)
     joined = np.flatnonzero(_willing(dataset.users, task))[: params.n]
     owners = dataset.users.codes.astype(np.int64)
     rows = np.flatnonzero(np.isin(owners, joined))
     rows = rows[np.lexsort((dataset.rounds[rows], owners[rows]))]
-    users, rounds, readings = owners[rows], dataset.rounds[rows], dataset.values[rows]
+    users, rounds, readings = owners[rows], dataset.rounds[rows], values[rows]
     true_labels = None if labels is None else labels[rows]
     blocks = _blocks(users, rounds, readings, true_labels, task)
     context.progress(0.05, "collecting")
@@ -143,8 +144,7 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     """Labels as places in the list of classes. Raises BadRows, ValueUnknown."""
     params = task.params
-    if len(dataset.columns) != params.dimension:
-        raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
+    _columns(dataset, params)
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
         raise BadRows(f"a round lies outside 1..{params.rounds}")
     if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
@@ -163,6 +163,18 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     return np.array([places[each] for each in dataset.labels.values], np.int64)[
         dataset.labels.codes
     ]
+
+
+def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
+    """The column of each coordinate: that of its name, or, where no column has the name of any
+    coordinate, by place (x1, x2). Raises BadRows."""
+    if len(dataset.columns) != params.dimension:
+        raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
+    names = [each.name for each in params.sensor.coordinates]
+    found = [dataset.columns.index(name) for name in names if name in dataset.columns]
+    if found and len(found) < len(names):
+        raise BadRows("some columns have names of coordinates, others have not")
+    return found or list(range(params.dimension))
 
 
 def _willing(users: Texts, task: Task) -> Bools:

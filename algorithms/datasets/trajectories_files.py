@@ -9,7 +9,7 @@ import json
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn, Self
 
 import numpy as np
 
@@ -117,7 +117,8 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
     """`{"path": [[location, time], ...], "sensitive": {attribute: value, ...}}`, a record a line.
 
     A location is a text (or a whole number, taken as its text), or a position [x, y]; all points of
-    a file are of one sort. A value of an attribute is a text, a number or a truth value.
+    a file are of one sort. A value of an attribute is a text, or a number or truth value, which is
+    taken as it is written.
     Raises MalformedRow, TimesNotIncreasing, TooManyRows.
     """
     offsets, times, places = array("q", [0]), array("d"), array("i")
@@ -164,7 +165,7 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
 
 def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     try:
-        found = json.loads(line, parse_constant=_refuse_constant, parse_float=json_float)
+        found = json.loads(line, parse_constant=_refuse_constant, parse_float=_Written)
     except (ValueError, RecursionError):
         raise MalformedRow(row, "not a JSON object with finite numbers") from None
     if not isinstance(found, dict) or not set(found) <= {"path", "sensitive"}:
@@ -175,6 +176,17 @@ def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     if not isinstance(sensitive, dict):
         raise MalformedRow(row, "an object of attributes is expected", "sensitive")
     return path, sensitive
+
+
+class _Written(float):
+    """A number of JSON that is not whole, and its text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        found = super().__new__(cls, json_float(text))
+        found.text = text
+        return found
 
 
 def _refuse_constant(_name: str) -> NoReturn:
@@ -192,7 +204,9 @@ def _location(value: Any, row: int) -> str:
 def _value(value: Any, row: int, column: str) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float):
+    if isinstance(value, _Written):
+        return value.text
+    if isinstance(value, bool | int):
         return json.dumps(value)
     raise MalformedRow(row, "a text, a number or a truth value is expected", column)
 
