@@ -47,7 +47,8 @@ RESULT: Final = {
     "patterns": "the ten most frequent grams of two or more items, and their counts",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
-    "synthetic.ndjson": "the same as JSON, for ids with blanks",
+    "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "grams.csv": "one line for each gram: its count, its length, whether it was measured "
     "(released), filled in (estimated) or made longer by the Markov assumption (extended), its "
     "items",

@@ -39,7 +39,8 @@ RESULT: Final = {
     "rows": "how many distinct ones",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
-    "synthetic.ndjson": "the same as JSON, for ids with blanks",
+    "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "synthetic.txt": "the same with a line for each time that it is there (expanded)",
     "tree.csv": "one line for each prefix: its noisy count, that count consolidated over its paths "
     "and made consistent with its parent, its length, its items",

@@ -55,7 +55,8 @@ RESULT: Final = {
     "rest_records": "the sum of their counts (diffpart+rest)",
     "release.csv": "one line for each itemset: its count, its length, its items; diffpart+rest: "
     "before them its kind, measured (by DiffPart) or rest (items are independent)",
-    "release.ndjson": "the same as JSON, for ids with blanks",
+    "release.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
     "how many splits had it (diffpart)",
     "histogram.npy": "noisy counts of all itemsets, negative ones too, by bit mask (basic)",

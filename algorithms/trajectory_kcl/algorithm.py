@@ -20,8 +20,8 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 
 def check(dataset: Trajectories, params: Parameters, stance: Stance) -> None:  # noqa: ARG001
-    """Refuse records that lack a named attribute or value, a grid that does not fit, and more sequences than
-    can be enumerated."""
+    """Refuse records that lack a named attribute, values that none has, a bad grid, and more
+    sequences than can be enumerated."""
     table = code(dataset, params.sensitive_values, params.grid).table
     check_values(table)
     check_size(table, params.model)

@@ -122,7 +122,9 @@ class FeedImport:
             own = (name for name in names if _IDENTIFIER.fullmatch(name))
             wanted = next((name for name in own if hosted.curator(name) is not None), None)
         if wanted is None and self._map.usage_points:
-            raise UnknownCurator("usage_points does not name this usage point")
+            raise UnknownCurator(
+                "usage_points names no such usage point: name one there, or a curator for all"
+            )
         return self._intake.curator_of(wanted, self._caller)
 
     def _columns(self, part: Series) -> tuple[Ints, Ints, NDArray[np.bool_]]:
