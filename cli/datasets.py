@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from algorithms.datasets.kinds import KINDS
-from algorithms.datasets.universe import read_text
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -29,6 +28,7 @@ from cli.context import (
 )
 from cli.words import amount
 from tacit import Client
+from tacit.records.reading import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -229,7 +229,7 @@ def universe_of(text: str) -> Any:
     if file.suffix == ".json":
         return read_json(text)
     with file.open("rb") as stream:
-        return list(read_text(stream).items)
+        return [item for _, line in text_lines(stream) if (item := line.partition("\t")[0])]
 
 
 def _left(item: dict[str, Any]) -> str:
