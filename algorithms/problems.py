@@ -26,6 +26,13 @@ class MethodNeedsSound(Invalid):
     title = "The stance paper has the source's method only"
 
 
+class ValueUnknown(Invalid):
+    """A parameter names a value that no row has: it would change nothing without a word."""
+
+    name = "value_unknown"
+    title = "There is no such value"
+
+
 class NotOverCurators(Invalid):
     """A choice of a job that one keeper can make, and curators cannot."""
 

@@ -22,6 +22,7 @@ from algorithms.crowd_tasking.paper import perturb_floating
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.prediction import histogram_error
 from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
 from tacit.encoders.crowd_tasking.encoder import Component, Perturbation, perturb
 from tacit.randomness import PublicRandom, SecureRandom, SeededRandom
 
@@ -69,7 +70,7 @@ def whole_task(users: int, rounds: int) -> None:
     values = generator.normal(74, 9, (users * rounds, 1))
     dataset = UserSeries(
         ("rate",),
-        np.repeat(np.arange(users), rounds),
+        Texts.of(range(users)).repeated(rounds),
         np.tile(np.arange(1, rounds + 1), users),
         values,
     )

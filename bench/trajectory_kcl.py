@@ -23,6 +23,7 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.table import Table
+from algorithms.datasets.texts import Texts
 from algorithms.privacy_check import ALGORITHM as CHECK
 from algorithms.privacy_check.parameters import Parameters as CheckParameters
 from algorithms.trajectory_kcl import ALGORITHM
@@ -129,11 +130,12 @@ def count(table: PairTable, longest: int) -> Counter[tuple[int, ...]]:
 def partition_models(rows: int) -> None:
     """privacy-check on rows of five quasi-identifiers and a text."""
     draw = np.random.default_rng(1)
-    names = np.array([f"value {place}" for place in range(20)], object)
+    names = tuple(f"value {place}" for place in range(20))
     columns = tuple(f"q{place}" for place in range(5))
-    cells = tuple(draw.integers(0, 10, rows) for _ in columns[:3])
-    cells += tuple(names[draw.integers(0, 8, rows)] for _ in columns[3:])
-    table = Table((*columns, "s"), (*cells, names[draw.integers(0, 20, rows)]))
+    cells = [Texts(names[:10], draw.integers(0, 10, rows, np.int32)) for _ in columns[:3]]
+    cells += [Texts(names[:8], draw.integers(0, 8, rows, np.int32)) for _ in columns[3:]]
+    sensitive = Texts(names, draw.integers(0, 20, rows, np.int32))
+    table = Table((*columns, "s"), (*cells, sensitive))
     params = CheckParameters(qid=columns, sensitive=("s",))
     _, wall, processor = timed(lambda: CHECK.run(table, params, "sound", SequentialContext()))
     print(f"\nprivacy-check, {rows:,} rows x 5: {wall:.1f} s, {processor:.1f} s CPU", flush=True)

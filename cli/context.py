@@ -229,7 +229,7 @@ def read_json(source: str) -> Any:
     inline = source.lstrip().startswith("{")
     name = _INLINE if inline else source[-60:]
     try:
-        text = source if inline else Path(source).read_text("utf-8")
+        text = source if inline else Path(source).read_text("utf-8-sig")
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"

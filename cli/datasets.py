@@ -28,6 +28,7 @@ from cli.context import (
 )
 from cli.words import amount
 from tacit import Client
+from tacit.records.reading import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -227,8 +228,8 @@ def universe_of(text: str) -> Any:
         return {"dataset": text}
     if file.suffix == ".json":
         return read_json(text)
-    lines = file.read_text("utf-8").splitlines()
-    return [item for line in lines if (item := line.partition("\t")[0].strip())]
+    with file.open("rb") as stream:
+        return [item for _, line in text_lines(stream) if (item := line.partition("\t")[0])]
 
 
 def _left(item: dict[str, Any]) -> str:

@@ -140,6 +140,6 @@ def use(
     """Enrol the party of a join token at a curator service."""
     body: dict[str, Any] = {"token": given}
     if curators is not None:
-        body["curators"] = curators.read_text("utf-8").split()
+        body["curators"] = curators.read_text("utf-8-sig").split()
     answer = client.post("/v1/enrolments", body)
     return Answer(answer, lambda: console.print(answer))

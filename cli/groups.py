@@ -24,7 +24,7 @@ def create(
     parent: Annotated[str | None, typer.Option(help="The group that contains this one.")] = None,
 ) -> Answer:
     """Declare a group. It is never changed; the same content is the same group."""
-    body: dict[str, Any] = {"name": name, "curators": curators.read_text("utf-8").split()}
+    body: dict[str, Any] = {"name": name, "curators": curators.read_text("utf-8-sig").split()}
     if parent is not None:
         body["parent"] = parent
     made = client.post("/v1/groups", body)

@@ -9,9 +9,7 @@ to its first days; what is wrong in it is counted there, by row.
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import lzma
 import tomllib
@@ -19,12 +17,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit import Client
+from tacit.records import delimited
+from tacit.records.reading import MalformedRow, number
 
 DAY_S = 86_400
 
@@ -46,60 +46,63 @@ class MeterFile:
         """Whether the file says itself what its readings are."""
         return ".xml" in self.path.suffixes
 
-    def open(self) -> TextIO:
-        """The text, decompressed."""
+    def open(self) -> BinaryIO:
+        """The plain content."""
         match self.path.suffix:
             case ".xz":
-                return lzma.open(self.path, "rt", encoding="utf-8", newline="")
+                return cast(BinaryIO, lzma.open(self.path))
             case ".gz":
-                return gzip.open(self.path, "rt", encoding="utf-8", newline="")
+                return cast(BinaryIO, gzip.open(self.path))
             case _:
-                return self.path.open(encoding="utf-8", newline="")
+                return self.path.open("rb")
 
     def rows(self, days: int | None = None) -> Iterator[list[str]]:
-        """Header and rows, cut to the first days where asked (wide layout)."""
+        """Header and rows, cut to the first days where asked (wide layout). Raises ValueError."""
         last = None if days is None else 1 + days * DAY_S // self.step_s
-        reader, place = None, "line 1"
+        delimiter = str(self.columns.get("delimiter", ","))
         try:
             with self.open() as file:
-                reader = csv.reader(file)
-                for row in reader:
-                    yield row[:last]
-        except _UNREADABLE as error:
-            if reader is not None:
-                place = f"line {reader.line_num + 1}"
-            raise ValueError(f"{self.path.name}, {place}: {_why(error)}") from None
+                for _, row in delimited.rows(file, _TABS.get(delimiter, delimiter)):
+                    if row != [""]:
+                        yield row[:last]
+        except MalformedRow as error:
+            raise ValueError(f"{self.path.name}, line {error.row}: {error.reason}") from None
+        except _DAMAGED:
+            reason = "the compressed file is damaged or cut off"
+            raise ValueError(f"{self.path.name}: {reason}") from None
 
     def meters(self) -> list[str]:
-        """The ids of the meters, in the order of the rows."""
+        """The ids of the meters, in the order of the rows. Raises ValueError for a file whose first
+        line is one of them: a header is expected."""
         rows = self.rows()
-        next(rows, None)
-        return [row[0] for row in rows if row]
+        if delimited.first_line(next(rows, [])) != "names":
+            raise ValueError(f"{self.path.name}, line 1: a header is missing")
+        return [row[0] for row in rows]
 
     def values(self, days: int) -> NDArray[np.float64]:
         """Wide layout: (meters, intervals) values; NaN where no cell is, or one that is not a
         number."""
         rows = self.rows(days)
         next(rows, None)
-        found = [[_number(cell) for cell in row[1:]] for row in rows if row]
+        found = [[_number(cell) for cell in row[1:]] for row in rows]
         longest = max(map(len, found), default=0)
         filled = [row + [np.nan] * (longest - len(row)) for row in found]
         return np.array(filled, np.float64).reshape(len(found), longest)
 
     def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
         """Send the file to a curator service; its answer."""
+        parameters = self.parameters()
         if days is None:
             content = self.path.read_bytes()
         else:
-            text = io.StringIO()
-            csv.writer(text).writerows(self.rows(days))
-            content = text.getvalue().encode()
+            parameters["delimiter"] = ","
+            content = delimited.written(self.rows(days)).encode()
         answer: dict[str, Any] = client.request(
             "POST",
             "/v1/readings/import",
             content=content,
             media_type="application/atom+xml" if self.green_button else "text/csv",
-            params=self.parameters(),
+            params=parameters,
         ).json()
         return answer
 
@@ -117,28 +120,14 @@ class MeterFile:
         return found | given
 
 
-_UNREADABLE: Final = (
-    csv.Error,
-    UnicodeDecodeError,
-    EOFError,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zlib.error,
-)
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "is not text in UTF-8"
-    if isinstance(error, csv.Error):
-        return "is not a row of a CSV file"
-    return "the compressed file is damaged or cut off"
+_DAMAGED: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_TABS: Final = {"tab": "\t", "\\t": "\t"}
 
 
 def column_map(path: Path) -> dict[str, Any]:
     """The content of a column map. Raises OSError or ValueError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except UnicodeDecodeError:
         raise ValueError(f"{path.name}: is not text in UTF-8") from None
@@ -156,6 +145,6 @@ def _parameter(value: Any) -> Any:
 
 def _number(cell: str) -> float:
     try:
-        return float(cell)
+        return number(cell)
     except ValueError:
         return float("nan")

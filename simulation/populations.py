@@ -16,7 +16,6 @@ Seeded: for simulation only. Nothing here is a real person's reading but what a 
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import lzma
@@ -25,13 +24,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Final, Literal, TextIO, TypeAlias, cast
+from typing import BinaryIO, Final, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulation.load_model import INTERVALS_PER_DAY, household_load
 from tacit.randomness import SeededRandom
+from tacit.records import delimited
+from tacit.records.reading import MalformedRow, number
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -374,25 +375,20 @@ def read_csv(
 ) -> Population:
     """A table of readings (.csv, .gz, .xz), in the order of the file.
 
-    Wide: a curator a row, its id first, then its readings. Long: a reading a row, with columns for
-    the curator and the value. A cell that is no finite number is no reading; how many were left
-    out is in the provenance. `max_readings` is the most that a curator has.
+    Wide: a curator a row, its id first, then its readings; a first row that is no header is a
+    curator, too. Long: a reading a row, with columns for the curator and the value. A cell that is
+    no number is no reading; how many were left out is in the provenance. `max_readings` is the most
+    that a curator has.
 
-    Raises ValueError for a table without a reading or a column that is not there.
+    Raises ValueError, with the line, for what is no such table, and for a table without a reading.
     """
-    with _open_text(path) as file:
-        rows = csv.reader(file, delimiter=delimiter)
-        header = next(rows, [])
-        if layout == "wide":
-            cells = ((row[0], cell) for row in rows if row for cell in row[1:])
-            found = _by_curator(cells)
-        else:
-            missing = {curator_column, value_column} - set(header)
-            if missing:
-                raise ValueError(f"no column {min(missing)}")
-            who, what = header.index(curator_column), header.index(value_column)
-            found = _by_curator((row[who], row[what]) for row in rows if len(row) > max(who, what))
-    readings, left_out = found
+    with _open(path) as file:
+        rows = delimited.rows(file, delimiter)
+        try:
+            cells = _wide(rows) if layout == "wide" else _long(rows, curator_column, value_column)
+            readings, left_out = _by_curator(cells)
+        except MalformedRow as error:
+            raise ValueError(f"{path.name}, line {error.row}: {error.reason}") from None
     counts = np.array([len(each) for each in readings], np.int64)
     if not counts.sum():
         raise ValueError("the table holds no reading")
@@ -405,34 +401,65 @@ def read_csv(
         int(counts.max()),
         resolution,
         f"{path.name}: {len(counts):,} curators, {counts.sum():,} readings, {left_out:,} cells "
-        "that are no finite number left out",
+        "that are no number left out",
     )
 
 
-def _by_curator(cells: Iterator[tuple[str, str]]) -> tuple[list[list[float]], int]:
+Cell: TypeAlias = tuple[int, str, str]
+"""The line of a reading, its curator, and its text."""
+
+
+def _wide(rows: Iterator[tuple[int, list[str]]]) -> Iterator[Cell]:
+    begun = False
+    for line, row in rows:
+        if row == [""]:
+            continue
+        if not begun:
+            begun = True
+            match delimited.first_line(row):
+                case "names":
+                    delimited.distinct(row, line)
+                    continue
+                case "either":
+                    reason = (
+                        "header or first meter? Begin a header with `id`, or give it no numbers"
+                    )
+                    raise MalformedRow(line, reason)
+        yield from ((line, row[0], cell) for cell in row[1:])
+
+
+def _long(rows: Iterator[tuple[int, list[str]]], curator: str, value: str) -> Iterator[Cell]:
+    line, header = next(rows, (1, []))
+    delimited.distinct(header, line)
+    missing = {curator, value} - set(header)
+    if missing:
+        raise MalformedRow(line, f"no column {min(missing)}")
+    who, what = header.index(curator), header.index(value)
+    yield from ((at, row[who], row[what]) for at, row in rows if len(row) > max(who, what))
+
+
+def _by_curator(cells: Iterator[Cell]) -> tuple[list[list[float]], int]:
     readings: dict[str, list[float]] = {}
     left_out = 0
-    for curator, cell in cells:
+    for line, curator, cell in cells:
+        if not curator.strip():
+            raise MalformedRow(line, "the id of the curator is missing")
         mine = readings.setdefault(curator, [])
         try:
-            value = float(cell)
+            mine.append(number(cell))
         except ValueError:
-            value = math.nan
-        if math.isfinite(value):
-            mine.append(value)
-        else:
             left_out += 1
     return list(readings.values()), left_out
 
 
-def _open_text(path: Path) -> TextIO:
+def _open(path: Path) -> BinaryIO:
     match path.suffix:
         case ".xz":
-            return lzma.open(path, "rt", encoding="utf-8", newline="")
+            return cast(BinaryIO, lzma.open(path))
         case ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", newline="")
+            return cast(BinaryIO, gzip.open(path))
         case _:
-            return path.open(encoding="utf-8", newline="")
+            return path.open("rb")
 
 
 def _loads(name: str, load: Floats, bound: Fraction, provenance: str) -> Population:

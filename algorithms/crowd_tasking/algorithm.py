@@ -6,10 +6,8 @@ users and hands the reports to `aggregate`, which a collection of reports from c
 
 from __future__ import annotations
 
-import io
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
@@ -36,9 +34,12 @@ from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.smoothing import subset_shares
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
+from algorithms.problems import ValueUnknown
 from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
 from tacit.errors import Invalid
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
+from tacit.records.delimited import line_of, written
 from tacit.report.model import PrivacyReport
 
 BLOCK: Final = 1_000_000
@@ -77,18 +78,19 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     """Simulate the task on a data set. Raises BadTask, BadRows, Cancelled."""
     task = resolve(params, stance)
     labels = _checked(dataset, task)
+    values = dataset.values[:, _columns(dataset, params)]
     context.progress(0.0, "open")
-    everyone = np.unique(dataset.users)
-    willing = everyone[_willing(everyone, task)]
-    joined = willing[: params.n]
-    rows = np.flatnonzero(np.isin(dataset.users, joined))
-    rows = rows[np.lexsort((dataset.rounds[rows], dataset.users[rows]))]
-    users, rounds, readings = dataset.users[rows], dataset.rounds[rows], dataset.values[rows]
+    everyone = len(dataset.users.values)
+    joined = np.flatnonzero(_willing(dataset.users, task))[: params.n]
+    owners = dataset.users.codes.astype(np.int64)
+    rows = np.flatnonzero(np.isin(owners, joined))
+    rows = rows[np.lexsort((dataset.rounds[rows], owners[rows]))]
+    users, rounds, readings = owners[rows], dataset.rounds[rows], values[rows]
     true_labels = None if labels is None else labels[rows]
     blocks = _blocks(users, rounds, readings, true_labels, task)
     context.progress(0.05, "collecting")
     if task.report == "subset":
-        people = {"offered": int(everyone.size), "joined": int(joined.size)}
+        people = {"offered": everyone, "joined": int(joined.size)}
         return _run_subset(task, blocks, people, context)
 
     def collect(block: _Block) -> tuple[Floats, Ints | None]:
@@ -105,7 +107,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
         np.concatenate(labels_sent) if labels_sent else None,
     )
     context.progress(0.8, "aggregating")
-    people = {"offered": int(everyone.size), "joined": int(joined.size)}
+    people = {"offered": everyone, "joined": int(joined.size)}
     outcome, found = _aggregated(task, reports, people, context)
     evaluation = None
     if params.evaluate:
@@ -140,34 +142,46 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 
 def _checked(dataset: UserSeries, task: Task) -> Ints | None:
-    """Labels as places in the list of classes. Raises BadRows."""
+    """Labels as places in the list of classes. Raises BadRows, ValueUnknown."""
     params = task.params
-    if len(dataset.columns) != params.dimension:
-        raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
+    _columns(dataset, params)
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
         raise BadRows(f"a round lies outside 1..{params.rounds}")
+    if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
+        raise ValueUnknown(
+            "no user of the data has this id; ids are compared as they are written",
+            pointer="/params/epsilon_limits",
+        )
     if params.aggregate != "CLS":
         return None
     if dataset.labels is None:
         raise BadRows("a classifier needs a label for each row")
     assert params.classes is not None
-    order = np.argsort(params.classes)
-    known = np.array(params.classes)[order]
-    places = np.clip(np.searchsorted(known, dataset.labels), 0, known.size - 1)
-    if (known[places] != dataset.labels).any():
-        raise BadRows("a label is none of the classes")
-    return np.asarray(order[places], np.int64)
+    places = {str(each): place for place, each in enumerate(params.classes)}
+    if not set(dataset.labels.values) <= set(places):
+        raise BadRows("a label is none of the classes, which are whole numbers as they are written")
+    return np.array([places[each] for each in dataset.labels.values], np.int64)[
+        dataset.labels.codes
+    ]
 
 
-def _willing(users: Ints, task: Task) -> Bools:
-    """Who joins: epsilon_u >= epsilon_a, or no limit set."""
+def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
+    """The column of each coordinate: that of its name, or, where no column has the name of any
+    coordinate, by place (x1, x2). Raises BadRows."""
+    if len(dataset.columns) != params.dimension:
+        raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
+    names = [each.name for each in params.sensor.coordinates]
+    found = [dataset.columns.index(name) for name in names if name in dataset.columns]
+    if found and len(found) < len(names):
+        raise BadRows("some columns have names of coordinates, others have not")
+    return found or list(range(params.dimension))
+
+
+def _willing(users: Texts, task: Task) -> Bools:
+    """Which users join: epsilon_u >= epsilon_a, or no limit set."""
     limits: Mapping[str, Fraction] = task.params.epsilon_limits or {}
-    if not limits:
-        return np.ones(users.size, np.bool_)
     asked = task.asked_of_users
-    return np.array(
-        [admits(limits.get(str(user), asked), asked) for user in users.tolist()], np.bool_
-    )
+    return np.array([admits(limits.get(user, asked), asked) for user in users.values], np.bool_)
 
 
 def _blocks(
@@ -436,34 +450,47 @@ def _number(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _csv(name: str, header: list[str], table: Floats, description: str) -> ResultFile:
-    text = io.StringIO()
-    text.write(",".join(json.dumps(each) if "," in each else each for each in header) + "\n")
-    np.savetxt(text, table, fmt="%.10g", delimiter=",")
-    content = text.getvalue().replace("nan", "").encode()
-    return ResultFile(name, "text/csv", content, description)
+def _csv(
+    name: str, header: list[str], first: Sequence[object], table: Floats, description: str
+) -> ResultFile:
+    """Rows of a first cell and numbers (n, d), empty where there is none."""
+    rows = (
+        [label, *("" if math.isnan(value) else f"{value:.10g}" for value in values)]
+        for label, values in zip(first, table.tolist(), strict=True)
+    )
+    content = line_of(header) + written(rows)
+    return ResultFile(name, "text/csv", content.encode(), description)
 
 
 def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) -> ResultFile:
     header = ["round", "reports", *names, *(f"{name}_standard_error" for name in names)]
-    numbers = np.arange(1, counts.size + 1)[:, None]
-    table = np.concatenate([numbers, counts[:, None], means, errors], axis=1)
-    return _csv("rounds.csv", header, table, "mean of the noisy reports of each round")
+    numbers = range(1, counts.size + 1)
+    table = np.concatenate([counts[:, None], means, errors], axis=1)
+    return _csv("rounds.csv", header, numbers, table, "mean of the noisy reports of each round")
 
 
 def _shares_file(each: Floats, edges: Floats) -> ResultFile:
     header = ["round", *(f"from_{low:.10g}" for low in edges[:-1])]
-    table = np.concatenate([np.arange(1, each.shape[0] + 1)[:, None], each], axis=1)
-    return _csv("shares.csv", header, table, "bucket shares of the noisy reports of each round")
+    numbers = range(1, each.shape[0] + 1)
+    return _csv(
+        "shares.csv", header, numbers, each, "bucket shares of the noisy reports of each round"
+    )
 
 
 def _training_file(names: list[str], reports: Reports, task: Task) -> ResultFile:
     """The classifier's training data, as noisy as it was sent."""
     assert task.params.classes is not None
-    labels = np.array(task.params.classes)
-    labels_sent = np.zeros(reports.count) if reports.labels is None else labels[reports.labels]
-    table = np.concatenate([labels_sent[:, None], reports.values], axis=1)
-    return _csv("training.csv", ["label", *names], table, "noisy reports with labels as sent")
+    classes = task.params.classes
+    labels: Sequence[int] = [0] * reports.count
+    if reports.labels is not None:
+        labels = [classes[place] for place in reports.labels.tolist()]
+    return _csv(
+        "training.csv",
+        ["label", *names],
+        labels,
+        reports.values,
+        "noisy reports with labels as sent",
+    )
 
 
 ALGORITHM: Final = Algorithm(

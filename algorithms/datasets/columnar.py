@@ -1,49 +1,56 @@
 """Files of columns, read at pyarrow's speed: CSV with a header, and Parquet.
 
-A CSV file is read in blocks of whole lines. A block that pyarrow refuses is searched for its first
-bad line, and that line is checked field by field: the error names row and column, and nothing is
-read twice. A row is a line: no line breaks inside quotes, no blank lines but at the end.
+A CSV file is read in blocks of whole records (`tacit.records.delimited`). A block that pyarrow
+refuses is searched for its first bad record, and that one is checked field by field: the error
+names the line of the file and the column, and nothing is read twice. No blank lines but at the end.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from itertools import chain
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.datasets.texts import Texts
 from tacit.compression import MalformedContent
+from tacit.records.delimited import Lot, Records, distinct, split
 from tacit.records.reading import (
-    MAX_LINE_BYTES,
     MalformedRow,
     TooManyRows,
+    exact_number,
+    nonzero,
+    number,
     number_problem,
     numbers_taken,
 )
 
 BLOCK_BYTES: Final = 8 << 20
 PARQUET_ROWS: Final = 1 << 17
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
-_WHOLE = re.compile(r"\s*-?\d{1,18}\s*")
+LARGEST_EXACT: Final = 2.0**53
+"""Above it a float does not tell two neighbouring whole numbers apart."""
+_LONG_CELL: Final = 300
+"""Bytes below which a number without an exponent is no smaller than a float can be."""
 
 Batch = Any
 """A pyarrow record batch or table: pyarrow has no types."""
+Block = tuple[Batch, Sequence[int]]
+"""A batch, and for each of its rows the line (of Parquet: the row) of the file, from 1."""
 
 
 def check_header(names: Sequence[str], most: int) -> tuple[str, ...]:
     """Column names that are there, distinct and not too many."""
     if len(names) > most:
         raise TooManyRows(f"at most {most} columns", extra={"max_columns": most})
-    if len(set(names)) != len(names):
-        twice = next(index for index, name in enumerate(names) if name in names[:index])
-        raise MalformedRow(1, "two columns have one name", twice + 1)
+    distinct(names)
     for place, name in enumerate(names, 1):
         if not name.strip():
             raise MalformedRow(1, "a column has no name", place)
-    if not names or all(_NUMBER.fullmatch(name) for name in names):
+    if not names or all(exact_number(name) is not None for name in names):
         raise MalformedRow(1, "a header with the names of the columns is missing")
     return tuple(names)
 
@@ -51,132 +58,140 @@ def check_header(names: Sequence[str], most: int) -> tuple[str, ...]:
 # --- CSV -----------------------------------------------------------------------------------------
 
 
-def csv_header(stream: BinaryIO, most: int) -> tuple[str, ...]:
-    """The names in the first line; the stream is positioned after it."""
-    line = stream.readline(MAX_LINE_BYTES + 2)
-    if len(line.rstrip(b"\r\n")) > MAX_LINE_BYTES:
-        raise MalformedRow(1, f"a line has at most {MAX_LINE_BYTES} bytes")
-    fields = _fields(_text(line, 1).lstrip("\ufeff"), 1)
-    return check_header([name.strip() for name in fields], most)
+class CsvFile:
+    """A CSV file with a header: `names`, and the rows as `blocks`. Raises MalformedRow."""
+
+    def __init__(self, stream: BinaryIO, most_columns: int) -> None:
+        self._lots = _lots(stream)
+        lot = next((lot for lot in self._lots if lot.records or lot.faults), Lot())
+        if not lot.records or lot.lines[0] != 1:
+            raise MalformedRow(*(lot.faults or [(1, "a header is missing")])[0])
+        fields = [name.strip() for name in _cells(lot.records.pop(0), lot.lines.pop(0))]
+        self.names = check_header(fields, most_columns)
+        self._lots = chain([lot], self._lots)
+
+    def blocks(self, text: frozenset[str], max_rows: int) -> Iterator[Block]:
+        """Tables of the rows: texts in the columns named so, float64 in the others.
+
+        Raises MalformedRow, TooManyRows. Values may be infinite or NaN: see `numbers`.
+        """
+        rows, blank_at = 0, None
+        for lot in self._lots:
+            records, lines = lot.records, lot.lines
+            while records and not records[-1]:
+                records.pop()
+                blank_at = lines.pop() if blank_at is None else min(blank_at, lines.pop())
+            if blank_at is not None and records and blank_at < lines[-1]:
+                raise MalformedRow(blank_at, "an empty line")
+            rows += len(records)
+            if rows > max_rows:
+                raise TooManyRows(f"at most {max_rows} rows", extra={"max_rows": max_rows})
+            if records:
+                table = _parsed(records, self.names, text)
+                if table is None:
+                    raise _explained(records, lines, self.names, text)
+                yield table, lines
+            if lot.faults:
+                raise MalformedRow(*lot.faults[0])
 
 
-def csv_blocks(
-    stream: BinaryIO, names: tuple[str, ...], text: frozenset[str], max_rows: int
-) -> Iterator[Batch]:
-    """Tables of the lines that follow the header; float64 but for the columns named as `text`.
-
-    Raises MalformedRow, TooManyRows. Values may be infinite or NaN: see `numbers`.
-    """
-    row, blank_at = 2, None
-    for block in _line_blocks(stream):
-        body = block.rstrip(b"\r\n") + b"\n"
-        if blank_at is not None and body != b"\n":
-            raise MalformedRow(blank_at, "an empty line")
-        if body == b"\n":
-            blank_at = blank_at or row
-            row += block.count(b"\n")
-            continue
-        lines = body.count(b"\n")
-        if row - 2 + lines > max_rows:
-            raise TooManyRows(f"at most {max_rows} rows", extra={"max_rows": max_rows})
-        table = _parsed(body, names, text)
-        if table is None:
-            raise _explained(body, row, names, text)
-        yield table
-        total = block.count(b"\n") or 1
-        blank_at = row + lines if total > lines else None
-        row += total
-
-
-def _line_blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """Blocks of whole lines; one with an overlong line is passed on unchanged, so that it is
-    reported."""
-    rest = b""
+def _lots(stream: BinaryIO) -> Iterator[Lot]:
+    records = Records()
     while data := stream.read(BLOCK_BYTES):
-        end = data.rfind(b"\n") + 1
-        if end:
-            yield rest + data[:end]
-            rest = data[end:]
-        else:
-            rest += data
-            if len(rest) > 2 * MAX_LINE_BYTES:
-                break  # it is reported as too long, and the rest is not checked
-    if rest:
-        yield rest
+        yield records.feed(data)
+    yield records.end()
 
 
-def _parsed(body: bytes, names: tuple[str, ...], text: frozenset[str]) -> Batch | None:
-    """The table of some lines; None where pyarrow refuses them."""
+def _parsed(records: Sequence[bytes], names: tuple[str, ...], text: frozenset[str]) -> Batch | None:
+    """The table of some records; None where pyarrow refuses them, or one is an empty line, or would
+    become 0 without being 0."""
     import pyarrow as pa
     from pyarrow import csv as reader
 
-    if len(body) > MAX_LINE_BYTES and _longest(body) > MAX_LINE_BYTES:
+    if b"" in records:
         return None
+    body = b"\n".join(records) + b"\n"
     kinds = {name: pa.string() if name in text else pa.float64() for name in names}
     try:
-        return reader.read_csv(
+        found = reader.read_csv(
             pa.BufferReader(body),
-            read_options=reader.ReadOptions(column_names=names, block_size=MAX_LINE_BYTES + 2),
-            parse_options=reader.ParseOptions(ignore_empty_lines=False),
+            read_options=reader.ReadOptions(column_names=names, block_size=len(body)),
+            parse_options=reader.ParseOptions(ignore_empty_lines=False, newlines_in_values=True),
             convert_options=reader.ConvertOptions(
                 column_types=kinds, null_values=[], strings_can_be_null=False
             ),
         )
     except pa.ArrowInvalid:
         return None
+    # a record is a row, or nothing is taken: no two readers may disagree on where one ends
+    vanishing = _vanishing(records, body, names, text, found)
+    return found if found.num_rows == len(records) and not vanishing else None
 
 
-def _longest(body: bytes) -> int:
-    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == ord("\n"))
-    return int(np.diff(ends, prepend=-1).max(initial=0)) - 1
+def _vanishing(
+    records: Sequence[bytes],
+    body: bytes,
+    names: tuple[str, ...],
+    text: frozenset[str],
+    found: Batch,
+) -> bool:
+    """Whether a number that is not 0 is too small for a float and became 0."""
+    if not re.search(rb"[eE]-", body) and max(map(len, records)) < _LONG_CELL:
+        return False
+    for place, name in enumerate(names):
+        if name in text:
+            continue
+        for row in np.flatnonzero(np.asarray(found.column(place)) == 0).tolist():
+            try:
+                nonzero(split(records[row])[place].decode().strip())
+            except ValueError:
+                return True
+    return False
 
 
-def _explained(body: bytes, row: int, names: tuple[str, ...], text: frozenset[str]) -> MalformedRow:
-    """What is wrong with the first bad line of a block that starts at `row`."""
-    lines = body.split(b"\n")[:-1]
-    good, bad = 0, len(lines)  # the first `good` lines parse, the first `bad` do not
+def _explained(
+    records: Sequence[bytes], lines: Sequence[int], names: tuple[str, ...], text: frozenset[str]
+) -> MalformedRow:
+    """What is wrong with the first bad record."""
+    good, bad = 0, len(records)  # the first `good` parse, the first `bad` do not
     while bad - good > 1:
         middle = (good + bad) // 2
-        if _parsed(b"\n".join(lines[good:middle]) + b"\n", names, text) is None:
+        if _parsed(records[good:middle], names, text) is None:
             bad = middle
         else:
             good = middle
-    place, line = row + good, lines[good]
-    if len(line) > MAX_LINE_BYTES:
-        return MalformedRow(place, f"a line has at most {MAX_LINE_BYTES} bytes")
+    record, line = records[good], lines[good]
+    if not record:
+        return MalformedRow(line, "an empty line")
     try:
-        fields = _fields(_text(line, place), place)
+        fields = _cells(record, line)
     except MalformedRow as error:
         return error
     if len(fields) != len(names):
-        return MalformedRow(place, f"{len(names)} fields are expected")
+        return MalformedRow(line, f"{len(names)} fields are expected")
     for name, value in zip(names, fields, strict=True):
-        if name not in text and not _NUMBER.fullmatch(value):
-            return MalformedRow(place, "not a number" if value.strip() else "no value", name)
-    return MalformedRow(place, "cannot be read")
+        try:
+            if name not in text:
+                number(value)
+        except ValueError as error:
+            return MalformedRow(line, str(error), name)
+    return MalformedRow(line, "cannot be read")
 
 
-def _text(line: bytes, row: int) -> str:
+def _cells(record: bytes, line: int) -> list[str]:
     try:
-        return line.decode("utf-8").rstrip("\r\n")
+        return [cell.decode() for cell in split(record)]
     except UnicodeDecodeError:
-        raise MalformedRow(row, "not UTF-8") from None
-
-
-def _fields(line: str, row: int) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=True), [])
-    except csv.Error:
-        raise MalformedRow(row, "broken quotes") from None
+        raise MalformedRow(line, "not UTF-8") from None
 
 
 # --- Parquet -------------------------------------------------------------------------------------
 
 
-def parquet_batches(
+def parquet_blocks(
     stream: BinaryIO, most_columns: int, max_rows: int
-) -> tuple[tuple[str, ...], Iterator[Batch]]:
-    """(column names, record batches) of a stream that can seek.
+) -> tuple[tuple[str, ...], Iterator[Block]]:
+    """(column names, blocks) of a stream that can seek.
 
     Raises MalformedContent for what is no Parquet file, TooManyRows.
     """
@@ -191,66 +206,101 @@ def parquet_batches(
         raise TooManyRows(f"at most {max_rows} rows", extra={"max_rows": max_rows})
     names = check_header(file.schema_arrow.names, most_columns)
 
-    def batches() -> Iterator[Batch]:
+    def blocks() -> Iterator[Block]:
+        row = 1
         try:
-            yield from file.iter_batches(batch_size=PARQUET_ROWS)
+            for batch in file.iter_batches(batch_size=PARQUET_ROWS):
+                yield batch, range(row, row + batch.num_rows)
+                row += batch.num_rows
         except (pa.ArrowException, OSError):
             raise MalformedContent("the content is not Parquet") from None
 
-    return names, batches()
+    return names, blocks()
 
 
 # --- columns as arrays ---------------------------------------------------------------------------
 
 
-def numbers(batch: Batch, name: str, first_row: int) -> NDArray[np.float64]:
-    """A column as numbers that are taken. Raises MalformedRow; `first_row`: of the first."""
+def numbers(block: Block, name: str) -> NDArray[np.float64]:
+    """A column as numbers that are taken. Raises MalformedRow."""
     import pyarrow as pa
 
+    batch, lines = block
     column = batch.column(name)
     if column.null_count:
-        raise MalformedRow(first_row + _first(column.is_null()), "no value", name)
+        raise MalformedRow(lines[_first(column.is_null())], "no value", name)
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise MalformedRow(first_row, "a column of numbers is expected", name)
+        raise MalformedRow(lines[0], "a column of numbers is expected", name)
     found: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
     taken = numbers_taken(found)
     if not taken.all():
         bad = int(np.argmin(taken))
-        raise MalformedRow(first_row + bad, number_problem(float(found[bad])) or "", name)
+        raise MalformedRow(lines[bad], number_problem(float(found[bad])) or "", name)
     return found
 
 
-def texts(batch: Batch, name: str, first_row: int) -> Any:
-    """A column as an array of pyarrow texts without gaps. Raises MalformedRow."""
+class TextColumn:
+    """A column of texts as they are written, gathered block by block.
+
+    Cells of Parquet that are no texts get the one text that says what they are: whole numbers and
+    decimals all their digits, floats the shortest that reads back as the same float, dates and
+    times ISO 8601, truth values `true` and `false`. A float above 2^53 is refused: digits of an id
+    may be lost in it already.
+    """
+
+    def __init__(self, name: str, *, empty: bool = True) -> None:
+        self._name, self._empty = name, empty
+        self._places: dict[str, int] = {}
+        self._codes: list[NDArray[np.int32]] = []
+
+    def add(self, block: Block) -> None:
+        """The column of this name in a block. Raises MalformedRow, also for an empty cell where
+        there may be none."""
+        import pyarrow as pa
+
+        batch, lines = block
+        column = batch.column(self._name)
+        if column.null_count:
+            raise MalformedRow(lines[_first(column.is_null())], "no value", self._name)
+        column = column.combine_chunks() if hasattr(column, "chunks") else column
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        try:
+            coded = column.dictionary_encode()
+            texts = _written(coded.dictionary)
+        except (pa.ArrowException, UnicodeDecodeError):
+            expected = "a column of text or numbers is expected"
+            raise MalformedRow(lines[0], expected, self._name) from None
+        codes = np.asarray(coded.indices, np.int64)
+        for place, text in enumerate(texts):
+            if text is None or not (self._empty or text.strip()):
+                reason = "no value" if text is not None else "no number that a float tells apart"
+                raise MalformedRow(lines[int(np.argmax(codes == place))], reason, self._name)
+        table = [self._places.setdefault(text or "", len(self._places)) for text in texts]
+        self._codes.append(np.asarray(table, np.int32)[codes])
+
+    def finish(self) -> Texts:
+        """All cells."""
+        codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
+        return Texts(tuple(self._places), codes)
+
+
+def _written(values: Any) -> list[str | None]:
+    """The texts of an array of distinct values; None for a float that may have lost digits."""
     import pyarrow as pa
 
-    column = batch.column(name)
-    if column.null_count:
-        raise MalformedRow(first_row + _first(column.is_null()), "no value", name)
-    try:
-        return pa.chunked_array(column if hasattr(column, "chunks") else [column]).cast(pa.string())
-    except pa.ArrowException:
-        raise MalformedRow(first_row, "a column of text or numbers is expected", name) from None
-
-
-def coded(chunks: Sequence[Any]) -> NDArray[np.int64]:
-    """Texts as numbers: themselves where all are whole, else their places in sorted order."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    whole = pa.chunked_array([part for chunk in chunks for part in chunk.chunks], pa.string())
-    if len(whole) == 0:
-        return np.zeros(0, np.int64)
-    distinct = compute.unique(whole)
-    names = distinct.to_pylist()
-    if all(_WHOLE.fullmatch(name) for name in names):
-        codes = [int(name) for name in names]
-    else:
-        place = {name: index for index, name in enumerate(sorted(names))}
-        codes = [place[name] for name in names]
-    indices = compute.index_in(whole, distinct)
-    return np.asarray(codes, np.int64)[np.asarray(indices, np.int64)]
+    kind = values.type
+    if pa.types.is_floating(kind):
+        plain = np.asarray(values)
+        told = np.isfinite(plain) & (np.abs(plain.astype(np.float64)) <= LARGEST_EXACT)
+        return [
+            str(value) if good else None for value, good in zip(plain, told.tolist(), strict=True)
+        ]
+    if pa.types.is_decimal(kind):
+        return [format(Decimal(value), "f") for value in values.to_pylist()]
+    found: list[str | None] = values.cast(pa.string()).to_pylist()
+    return found
 
 
 def _first(mask: Any) -> int:

@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.edge_list import MAX_EDGES, MAX_VERTICES, EdgeList, Items
-from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
+from tacit.records.reading import (
+    MAX_LINE_BYTES,
+    MalformedRow,
+    TooManyRows,
+    UnknownItem,
+    without_mark,
+)
 from tacit.records.transactions_files import BadUniverse
 
 BLOCK_BYTES: Final = 1 << 23
@@ -51,10 +57,12 @@ class _Unknown(Exception):
 
 def read_snap(stream: BinaryIO, universe: Sequence[str] | None = None) -> EdgeList:
     """Two ids a line between blanks or tabs; lines that begin with `#`, and empty ones, are none.
+    No id begins with `#`: where it came first in a line, every reader would take it for a comment.
 
     Raises MalformedRow for a line with another number of ids, for what is not UTF-8 and for a line
     over 1 MiB; UnknownItem; BadUniverse; TooManyRows above 10^7 vertices or 10^8 edges.
     """
+    stream = without_mark(stream)
     ids: _Open | _Closed = _Open() if universe is None else _Closed(universe)
     rows, lines, rest = 0, 0, b""
     while True:
@@ -105,6 +113,10 @@ def _add_lines(block: bytes, before: int, ids: _Open | _Closed) -> int:
     if (widths > MAX_ID_BYTES).any():
         row, column = _place(line, int((widths > MAX_ID_BYTES).argmax()), before)
         raise MalformedRow(row, f"an id has at most {MAX_ID_BYTES} bytes", column)
+    marked = octets[begins] == ord("#")
+    if marked.any():
+        row, column = _place(line, int(marked.argmax()), before)
+        raise MalformedRow(row, "an id begins with #, the mark of a comment", column)
     try:
         if ids.numeric and _are_integers(octets, blank, begins, widths):
             ids.add_numbers(_parsed(block, begins.size))
@@ -197,6 +209,9 @@ class _Closed:
     def __init__(self, universe: Sequence[str]) -> None:
         if len(set(universe)) != len(universe):
             raise BadUniverse("names every vertex once", pointer="/universe")
+        if any(each.encode().split() != [each.encode()] or each[0] == "#" for each in universe):
+            reason = "an id is not empty, has no blanks and does not begin with #"
+            raise BadUniverse(reason, pointer="/universe")
         _few(len(universe))
         self._vertices = _array(universe)
         self.numeric = self._vertices.dtype.kind == "i"

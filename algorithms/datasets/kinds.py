@@ -10,12 +10,14 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib import import_module
 from typing import Any, BinaryIO, Final
 
 from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference
 from algorithms.datasets.parts import split
 from tacit.errors import Invalid
+from tacit.records import delimited
 from tacit.report.model import Unit
 
 Reader = Callable[[DatasetDeclaration, BinaryIO], Any]
@@ -133,6 +135,10 @@ def _option(declaration: DatasetDeclaration, name: str) -> Any:
 # --- rows that come inline -----------------------------------------------------------------------
 
 
+_LONGEST: Final = 400
+"""Digits of a whole number that is written with all of them; none that long is taken."""
+
+
 class BadRows(Invalid):
     """Rows that this format cannot carry in a request."""
 
@@ -140,13 +146,38 @@ class BadRows(Invalid):
     title = "A row of the dataset is malformed"
 
 
+def exact_json(body: bytes) -> Any:
+    """The value of a JSON text that was found valid, with all digits of its numbers."""
+    return json.loads(body, parse_float=Decimal)
+
+
+def _exact(value: Any) -> Any:
+    """A value with its numbers in the one form that each has: 1 for 1.0, 0.5 for 5e-1."""
+    if isinstance(value, list):
+        return [_exact(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _exact(value[name]) for name in sorted(value)}
+    if isinstance(value, float | Decimal):
+        number = value if isinstance(value, Decimal) else Decimal(repr(value))
+        if not number or (number.adjusted() < _LONGEST and number == number.to_integral_value()):
+            return int(number)
+        return _shortest(number)
+    return value
+
+
+def _shortest(number: Decimal) -> Decimal:
+    """The same number without zeros at its end, all digits kept."""
+    sign, digits, exponent = number.as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    assert isinstance(exponent, int)
+    return Decimal((sign, tuple(map(int, text)), exponent + len(digits) - len(text)))
+
+
 def _cell(value: Any, row: int) -> str:
+    value = _exact(value)
     if value is None or isinstance(value, list | dict | bool):
         raise BadRows("a number or a text is expected", pointer=f"/rows/{row}", extra={"row": row})
-    text = repr(value) if isinstance(value, float) else str(value)
-    if "\n" in text or "\r" in text:
-        raise BadRows("a text has no line break", pointer=f"/rows/{row}", extra={"row": row})
-    return text
+    return str(value)
 
 
 def _listed(rows: Any) -> list[Any]:
@@ -161,7 +192,7 @@ def _csv(columns: Sequence[str] | None, rows: Any) -> bytes:
         if not listed or not isinstance(listed[0], dict):
             raise BadRows("name the columns, or give rows as objects", pointer="/columns")
         columns = list(listed[0])
-    lines = [",".join(_quoted(name) for name in columns)]
+    lines: list[Sequence[str]] = [columns]
     for number, row in enumerate(listed):
         if isinstance(row, dict) and set(row) == set(columns):
             row = [row[name] for name in columns]
@@ -171,34 +202,57 @@ def _csv(columns: Sequence[str] | None, rows: Any) -> bytes:
                 pointer=f"/rows/{number}",
                 extra={"row": number},
             )
-        lines.append(",".join(_quoted(_cell(value, number)) for value in row))
-    return ("\n".join(lines) + "\n").encode()
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"') else text
+        lines.append([_cell(value, number) for value in row])
+    return delimited.written(lines).encode()
 
 
 def _blanks(_: Sequence[str] | None, rows: Any) -> bytes:
     lines = []
     for number, row in enumerate(_listed(rows)):
-        cells = row if isinstance(row, list) else [row]
-        lines.append(" ".join(_cell(value, number) for value in cells) + "\n")
+        place: dict[str, Any] = {"pointer": f"/rows/{number}", "extra": {"row": number}}
+        if isinstance(row, list):
+            cells = [_cell(value, number) for value in row]
+            if any(cell.encode().split() != [cell.encode()] for cell in cells):
+                raise BadRows("an id has no blanks in this format: use ndjson, or a file", **place)
+            line = " ".join(cells)
+        else:
+            line = _cell(row, number)
+            if "\n" in line or "\r" in line:
+                raise BadRows("a line has no line break", **place)
+        lines.append(line + "\n")
     return "".join(lines).encode()
 
 
+def _snap(columns: Sequence[str] | None, rows: Any) -> bytes:
+    content = _blanks(columns, rows)
+    if content.startswith(b"#") or b"\n#" in content:
+        raise BadRows("an id does not begin with #, the mark of a comment", pointer="/rows")
+    return content
+
+
 def _ndjson(_: Sequence[str] | None, rows: Any) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in _listed(rows)).encode()
+    return "".join(_dumped(row, number) + "\n" for number, row in enumerate(_listed(rows))).encode()
 
 
 def _json(_: Sequence[str] | None, rows: Any) -> bytes:
-    return json.dumps(rows).encode()
+    return _dumped(rows, 0).encode()
+
+
+def _dumped(value: Any, row: int) -> str:
+    def number(exact: Decimal) -> float:
+        found = float(exact)
+        if not found or abs(found) == float("inf"):
+            reason = "a number is too large or too small"
+            raise BadRows(reason, pointer=f"/rows/{row}", extra={"row": row})
+        return found
+
+    return json.dumps(_exact(value), default=number)
 
 
 _WRITERS: Final[Mapping[str, Callable[[Sequence[str] | None, Any], bytes]]] = {
     "csv": _csv,
     "text": _blanks,
-    "snap": _blanks,
+    "snap": _snap,
     "ndjson": _ndjson,
     "json": _json,
 }
@@ -218,7 +272,7 @@ def _numeric(dataset: Any) -> dict[str, Any]:
 
 def _series(dataset: Any) -> dict[str, Any]:
     return {
-        "rows": int(dataset.users.size),
+        "rows": int(dataset.rounds.size),
         "columns": [{"name": name, "type": "number"} for name in dataset.columns],
         "has_label": dataset.labels is not None,
     }
@@ -227,10 +281,7 @@ def _series(dataset: Any) -> dict[str, Any]:
 def _table(dataset: Any) -> dict[str, Any]:
     return {
         "rows": dataset.rows,
-        "columns": [
-            {"name": name, "type": "text" if dataset.is_text(name) else "number"}
-            for name in dataset.columns
-        ],
+        "columns": [{"name": name, "type": "text"} for name in dataset.columns],
     }
 
 
@@ -378,7 +429,7 @@ KINDS: Final[Mapping[str, Kind]] = {
         ),
         Kind(
             "table",
-            "Any columns, of text or of numbers",
+            "Any columns, of cells as they are written",
             None,
             {
                 "csv": Format(_HERE + "table_files", "read_csv", "CSV with a header"),

@@ -7,15 +7,7 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from algorithms.datasets.columnar import (
-    Batch,
-    coded,
-    csv_blocks,
-    csv_header,
-    numbers,
-    parquet_batches,
-    texts,
-)
+from algorithms.datasets.columnar import Block, CsvFile, TextColumn, numbers, parquet_blocks
 from algorithms.datasets.tables import Floats, NumericTable
 from tacit.records.reading import MalformedRow
 
@@ -30,14 +22,13 @@ def read_csv(
     curator: str | None = None,
     max_rows: int = MAX_ROWS,
 ) -> NumericTable:
-    """Rows of finite numbers; the columns `label` and `curator` may be text.
+    """Rows of finite numbers; the columns `label` and `curator` are text.
 
     Raises MalformedRow with row and column, TooManyRows.
     """
-    names = csv_header(stream, MAX_COLUMNS + 2)
+    file = CsvFile(stream, MAX_COLUMNS + 2)
     roles = frozenset(role for role in (label, curator) if role is not None)
-    blocks = csv_blocks(stream, names, roles, max_rows)
-    return _collected(names, blocks, 2, label, curator)
+    return _collected(file.names, file.blocks(roles, max_rows), label, curator)
 
 
 def read_parquet(
@@ -48,16 +39,12 @@ def read_parquet(
     max_rows: int = MAX_ROWS,
 ) -> NumericTable:
     """The same of a Parquet file; rows are counted from 1."""
-    names, batches = parquet_batches(stream, MAX_COLUMNS + 2, max_rows)
-    return _collected(names, batches, 1, label, curator)
+    names, blocks = parquet_blocks(stream, MAX_COLUMNS + 2, max_rows)
+    return _collected(names, blocks, label, curator)
 
 
 def _collected(
-    names: tuple[str, ...],
-    batches: Iterator[Batch],
-    row: int,
-    label: str | None,
-    curator: str | None,
+    names: tuple[str, ...], blocks: Iterator[Block], label: str | None, curator: str | None
 ) -> NumericTable:
     roles = [role for role in (label, curator) if role is not None]
     for role in roles:
@@ -67,20 +54,20 @@ def _collected(
     if not 1 <= len(columns) <= MAX_COLUMNS:
         raise MalformedRow(1, f"1 to {MAX_COLUMNS} columns of numbers are expected")
     parts: list[Floats] = []
-    marks: dict[str, list[object]] = {role: [] for role in roles}
-    for batch in batches:
-        block = np.empty((batch.num_rows, len(columns)))
+    # rows without an owner are not one person's
+    marks = {role: TextColumn(role, empty=role != curator) for role in roles}
+    for block in blocks:
+        part = np.empty((block[0].num_rows, len(columns)))
         for place, name in enumerate(columns):
-            block[:, place] = numbers(batch, name, row)
-        for role in roles:
-            marks[role].append(texts(batch, role, row))
-        parts.append(block)
-        row += batch.num_rows
+            part[:, place] = numbers(block, name)
+        for mark in marks.values():
+            mark.add(block)
+        parts.append(part)
     values = np.concatenate(parts) if parts else np.empty((0, len(columns)))
     del parts
     return NumericTable(
         columns,
         values,
-        labels=None if label is None else coded(marks[label]),
-        curators=None if curator is None else coded(marks[curator]),
+        labels=None if label is None else marks[label].finish().sorted(),
+        curators=None if curator is None else marks[curator].finish().sorted(),
     )

@@ -5,12 +5,11 @@ Spec: jobs, section "Datasets". Only one line is in memory at a time, in additio
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from array import array
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn, Self
 
 import numpy as np
 
@@ -23,7 +22,15 @@ from algorithms.datasets.trajectories import (
     Trajectories,
     late_points,
 )
-from tacit.records.reading import MalformedRow, TooManyRows, number_problem, text_lines
+from tacit.records import delimited
+from tacit.records.reading import (
+    MalformedRow,
+    TooManyRows,
+    json_float,
+    number,
+    number_problem,
+    text_lines,
+)
 
 LARGEST_TIME: Final = 2.0**53
 """Above it whole numbers are no longer exact, and two times could become one."""
@@ -110,7 +117,8 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
     """`{"path": [[location, time], ...], "sensitive": {attribute: value, ...}}`, a record a line.
 
     A location is a text (or a whole number, taken as its text), or a position [x, y]; all points of
-    a file are of one sort. A value of an attribute is a text, a number or a truth value.
+    a file are of one sort. A value of an attribute is a text, or a number or truth value, which is
+    taken as it is written.
     Raises MalformedRow, TimesNotIncreasing, TooManyRows.
     """
     offsets, times, places = array("q", [0]), array("d"), array("i")
@@ -157,7 +165,7 @@ def read_ndjson(stream: BinaryIO) -> Trajectories:
 
 def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     try:
-        found = json.loads(line, parse_constant=_refuse_constant)
+        found = json.loads(line, parse_constant=_refuse_constant, parse_float=_Written)
     except (ValueError, RecursionError):
         raise MalformedRow(row, "not a JSON object with finite numbers") from None
     if not isinstance(found, dict) or not set(found) <= {"path", "sensitive"}:
@@ -168,6 +176,17 @@ def _parsed(line: str, row: int) -> tuple[list[Any], dict[str, Any]]:
     if not isinstance(sensitive, dict):
         raise MalformedRow(row, "an object of attributes is expected", "sensitive")
     return path, sensitive
+
+
+class _Written(float):
+    """A number of JSON that is not whole, and its text."""
+
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        found = super().__new__(cls, json_float(text))
+        found.text = text
+        return found
 
 
 def _refuse_constant(_name: str) -> NoReturn:
@@ -185,7 +204,9 @@ def _location(value: Any, row: int) -> str:
 def _value(value: Any, row: int, column: str) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float):
+    if isinstance(value, _Written):
+        return value.text
+    if isinstance(value, bool | int):
         return json.dumps(value)
     raise MalformedRow(row, "a text, a number or a truth value is expected", column)
 
@@ -285,24 +306,24 @@ def _read_sensitive(stream: BinaryIO, records: _Names, attributes: _Attributes) 
 
 
 def _csv_rows(stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
-    """Rows as wide as the first, with the line on which they end."""
-    reader = csv.reader((line + "\n" for _, line in text_lines(stream)), strict=True)
+    """Rows as wide as the first, whose names differ, with the line on which each begins."""
     width: int | None = None
-    try:
-        for cells in reader:
-            width = len(cells) if width is None else width
-            if len(cells) != width:
-                raise MalformedRow(reader.line_num, f"{width} fields are expected")
-            yield reader.line_num, cells
-    except csv.Error:
-        raise MalformedRow(reader.line_num, "not a row of CSV") from None
+    blank: int | None = None
+    for line, cells in delimited.rows(stream):
+        if blank is not None:
+            raise MalformedRow(blank, f"{width} fields are expected")
+        if cells == [""] and width is not None:
+            blank = line  # at the end of the file it is none
+            continue
+        if width is None:
+            width = len(delimited.distinct(cells, line))
+        if len(cells) != width:
+            raise MalformedRow(line, f"{width} fields are expected")
+        yield line, cells
 
 
 def _csv_number(text: str, row: int, column: str) -> float:
     try:
-        value = float(text) if "_" not in text else math.nan
-    except ValueError:
-        raise MalformedRow(row, "not a number", column) from None
-    if (wrong := number_problem(value)) is not None:
-        raise MalformedRow(row, wrong, column)
-    return value
+        return number(text)
+    except ValueError as error:
+        raise MalformedRow(row, str(error), column) from None

@@ -24,6 +24,7 @@ from algorithms.drawing import can_draw
 from tacit.encoders.dpbv_clustering.cells import POINT_STEPS, Cells
 from tacit.encoders.dpbv_clustering.encoder import Box, Floats, Ints
 from tacit.randomness import PublicRandom
+from tacit.records.delimited import written
 from tacit.report.model import PrivacyReport
 
 Owners: TypeAlias = Sequence[tuple[str, str]] | None
@@ -160,22 +161,19 @@ def _draw(drawn: list[Callable[[], Plot]]) -> tuple[Plot, ...]:
 
 def _labels_file(labels: Ints, owners: Owners) -> ResultFile:
     about = "the cluster of each record in order; -1 is noise"
-    lines = ["label", *map(str, labels.tolist())]
+    lines: list[tuple[object, ...]] = [("label",), *((label,) for label in labels.tolist())]
     if owners is not None:
         about = "the cluster of each curator's records, by number; -1 is noise"
         named = zip(owners, labels.tolist(), strict=True)
-        lines = [
-            "curator,record,label",
-            *(f"{who},{which},{label}" for (who, which), label in named),
-        ]
-    return ResultFile("labels.csv", "text/csv", ("\n".join(lines) + "\n").encode(), about)
+        lines = [("curator", "record", "label"), *((*whose, label) for whose, label in named)]
+    return ResultFile("labels.csv", "text/csv", written(lines).encode(), about)
 
 
 def _grid_file(
     cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]
 ) -> ResultFile:
     lines = io.StringIO()
-    lines.write(",".join((*columns, "noisy_count", "label")) + "\n")
+    lines.write(written([(*columns, "noisy_count", "label")]))
     for middle, count, label in zip(
         cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
     ):

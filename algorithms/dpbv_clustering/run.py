@@ -308,12 +308,12 @@ def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
     found: dict[str, Any] = {"rows": sizes, **_scored(dataset, labels)}
     if dataset.labels is None:
         return found
-    reference, places = np.unique(dataset.labels, return_inverse=True)
-    if reference.size <= _MOST_REFERENCE:
-        table = np.zeros((reference.size, released.size), np.int64)
-        np.add.at(table, (places, np.searchsorted(released, labels)), 1)
+    reference = dataset.labels.values
+    if len(reference) <= _MOST_REFERENCE:
+        table = np.zeros((len(reference), released.size), np.int64)
+        np.add.at(table, (dataset.labels.codes, np.searchsorted(released, labels)), 1)
         found["agreement"] = {
-            "reference": reference.tolist(),
+            "reference": list(reference),
             "labels": released.tolist(),
             "rows": table.tolist(),
         }
@@ -322,7 +322,9 @@ def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
 
 def _scored(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
     """Against the reference labels, where the table has them."""
-    return {} if dataset.labels is None else dict(scores(dataset.labels, labels))
+    if dataset.labels is None:
+        return {}
+    return dict(scores(dataset.labels.codes.astype(np.int64), labels))
 
 
 def _distance_error(found: Floats | Any, mapped: Floats, params: Parameters) -> dict[str, float]:

@@ -5,7 +5,6 @@ Spec: graph-random-matrix, section 2; jobs, "Result".
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from algorithms.graph_random_matrix.pictures import pictures
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import spectrum_report
 from algorithms.graph_random_matrix.spectrum import ROWS, Floats
+from tacit.records.delimited import line_of, written
 
 Names = NDArray[Any]
 """Of vertices (n,), in order of rows."""
@@ -100,20 +100,19 @@ def header(buffer: io.BytesIO, kind: np.dtype[Any], shape: tuple[int, ...]) -> N
 
 def _vertices_file(vertices: Names, findings: Findings, context: Context) -> ResultFile:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns: dict[str, Any] = {"vertex": vertices}
     if findings.labels is not None:
         columns["cluster"] = findings.labels
     if findings.scores is not None:
         columns["score"] = findings.scores
         columns["rank"] = _ranks(findings.scores)
-    writer.writerow(columns)
+    text.write(line_of(columns))
     for first in range(0, len(vertices), ROWS):
         context.progress(0.85, "writing")
         parts = {name: each[first : first + ROWS].tolist() for name, each in columns.items()}
         if "score" in parts:
             parts["score"] = [f"{score:.9g}" for score in parts["score"]]
-        writer.writerows(zip(*parts.values(), strict=True))
+        text.write(written(zip(*parts.values(), strict=True)))
     content = text.getvalue().encode()
     return ResultFile("vertices.csv", "text/csv", content, "the vertices in order of rows")
 

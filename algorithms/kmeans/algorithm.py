@@ -24,6 +24,7 @@ from algorithms.kmeans.steps import State, release
 from algorithms.kmeans.zone_round import ZoneEstimate
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.randomness import SeededRandom
+from tacit.records.delimited import written
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 
@@ -50,7 +51,7 @@ def run(dataset: NumericTable, params: Parameters, stance: Stance, context: Cont
     if params.privacy_unit == "curator":
         assert dataset.curators is not None
         source = context.noise("records of a curator")
-        kept = chosen_records(dataset.curators, plan.records, source)
+        kept = chosen_records(dataset.curators.codes, plan.records, source)
     rows = Rows(dataset.values, kept)
     state = run_central(rows, grid, plan, params.public_seed, context)
     published = publish(state, params, grid, dataset.columns)
@@ -123,17 +124,10 @@ def publish(state: State, params: Parameters, grid: Grid, columns: Sequence[str]
 
 def centres_file(centres: Floats, columns: Sequence[str], counts: Floats) -> ResultFile:
     """centres.csv: one row for each centre."""
-    head = ",".join(_quoted(name) for name in (*columns, "noisy_count"))
-    lines = [
-        ",".join(repr(value) for value in (*centre, count))
-        for centre, count in zip(centres.tolist(), counts.tolist(), strict=True)
-    ]
-    text = "\n".join((head, *lines)) + "\n"
+    found = zip(centres.tolist(), counts.tolist(), strict=True)
+    rows = [(*columns, "noisy_count"), *((*centre, count) for centre, count in found)]
+    text = written(rows)
     return ResultFile("centres.csv", "text/csv", text.encode(), "centres and noisy counts")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(c in name for c in ',"\r\n') else name
 
 
 def _round(found: ZoneEstimate, grid: Grid) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def noise(query: Query, records: int, source: NoiseSource) -> Ints:
     return drawn
 
 
-def chosen_records(curators: Ints, most: int, source: NoiseSource) -> Ints:
+def chosen_records(curators: NDArray[np.int32], most: int, source: NoiseSource) -> Ints:
     """At most `most` rows of each curator, drawn without replacement; row numbers in order.
 
     Every row draws a word and a curator keeps its smallest, so that what it keeps depends on its

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from algorithms.datasets.table import Table
+from algorithms.datasets.texts import Texts
 from algorithms.privacy_check import measures
 from algorithms.privacy_check.closeness import closeness
-from algorithms.privacy_check.groups import Coded, Counts, Floats, Groups, Ints, coded, counted
+from algorithms.privacy_check.groups import Counts, Floats, Groups, Ints, counted
 from algorithms.privacy_check.groups import grouped as group_rows
 from algorithms.privacy_check.parameters import (
     AlphaKAnonymity,
@@ -29,7 +30,8 @@ from algorithms.privacy_check.parameters import (
     TCloseness,
     Template,
 )
-from algorithms.privacy_check.problems import EmptyTable, UnknownColumn, ValueUnknown
+from algorithms.privacy_check.problems import EmptyTable, UnknownColumn, ValueMissing
+from algorithms.problems import ValueUnknown
 from tacit.wire import format_exact
 
 SHOWN: Final = 100
@@ -42,7 +44,7 @@ Finding = dict[str, Any]
 
 @dataclass(eq=False)
 class Checked:
-    """A table and its columns as numbers, each coded once. `beat` is called between steps."""
+    """A table and what is asked of it. `beat` is called between steps."""
 
     table: Table
     params: Parameters
@@ -50,7 +52,6 @@ class Checked:
 
     def __post_init__(self) -> None:
         check_table(self.table, self.params)
-        self._columns: dict[str, Coded] = {}
         self._counts: dict[str, Counts] = {}
         self.groups = self._grouped(self.params.qid)
 
@@ -69,19 +70,14 @@ class Checked:
                 found += [self._of_column(model, name) for name in self.params.sensitive]
         return found
 
-    def _column(self, name: str) -> Coded:
-        if name not in self._columns:
-            self._columns[name] = coded(self.table.column(name), self.beat)
-        return self._columns[name]
-
     def _grouped(self, names: tuple[str, ...]) -> Groups:
-        found = group_rows([self._column(name) for name in names], self.table.rows)
+        found = group_rows([self.table.column(name) for name in names], self.table.rows)
         self.beat()
         return found
 
     def _counted(self, name: str) -> Counts:
         if name not in self._counts:
-            self._counts[name] = counted(self.groups, self._column(name))
+            self._counts[name] = counted(self.groups, self.table.column(name))
             self.beat()
         return self._counts[name]
 
@@ -111,21 +107,20 @@ class Checked:
             found["l"] = model.least
         elif isinstance(model, TCloseness):
             distance = self.params.ground_distance.get(name, EqualDistance())
-            each = closeness(counts, self._column(name), distance, self.beat)
+            each = closeness(counts, self.table.column(name), distance, self.beat)
             bad = None if model.t is None else each > float(model.t) + _SLACK
             required = _exact(model.t)
             found = self._finding(model.model, each, least=False, required=required, bad=bad)
             found["ground_distance"] = distance.kind
         else:
             assert isinstance(model, AlphaKAnonymity)
-            found = self._alpha_k(model, counts, self._column(name))
+            found = self._alpha_k(model, counts, self.table.column(name))
         found["column"] = name
         return found
 
-    def _alpha_k(self, model: AlphaKAnonymity, counts: Counts, column: Coded) -> Finding:
-        texts = [column.text(code) for code in range(len(column.values))]
-        listed = set(texts if model.values is None else model.values)
-        chosen = np.array([text in listed for text in texts])[counts.values]
+    def _alpha_k(self, model: AlphaKAnonymity, counts: Counts, column: Texts) -> Finding:
+        listed = set(column.values if model.values is None else model.values)
+        chosen = np.array([text in listed for text in column.values])[counts.values]
         shares, groups = counts.shares, counts.groups
         each = np.zeros(len(counts.sizes))
         np.maximum.at(each, groups[chosen], shares[chosen])
@@ -144,12 +139,10 @@ class Checked:
 
     def _template(self, template: Template) -> Finding:
         name = template.column or self.params.sensitive[0]
-        column = self._column(name)
-        texts = [column.text(code) for code in range(len(column.values))]
-        if template.value not in texts:
-            raise ValueUnknown("a template's value does not occur", pointer="/params/templates")
+        column = self.table.column(name)
         groups = self._grouped(template.qid)
-        has, sizes = measures.confidences(counted(groups, column), texts.index(template.value))
+        place = column.values.index(template.value)
+        has, sizes = measures.confidences(counted(groups, column), place)
         found = self._finding(
             "confidence-bounding",
             has / sizes,
@@ -164,10 +157,11 @@ class Checked:
     def _utility(self) -> Finding:
         cells = suppressed = generalised = 0
         losses: dict[str, float] = {}
+        absent: dict[str, list[str]] = {}
         for name in self.params.qid:
-            column = self._column(name)
+            column = self.table.column(name)
             often = np.bincount(column.codes, minlength=len(column.values)).tolist()
-            texts = [column.text(code) for code in range(len(column.values))]
+            texts = column.values
             leaves = self.params.leaves.get(name)
             cells += self.table.rows
             suppressed += sum(n for n, text in zip(often, texts, strict=True) if text == SUPPRESSED)
@@ -181,6 +175,8 @@ class Checked:
             )
             total = sum(n * (under.get(text, 1) - 1) for n, text in zip(often, texts, strict=True))
             losses[name] = total / leaves.domain
+            if unseen := sorted(set(leaves.under) - set(texts)):
+                absent[name] = unseen
         found: Finding = {
             "model": "utility",
             "cells": cells,
@@ -189,8 +185,10 @@ class Checked:
         }
         if losses:
             found |= {"generalised_cells": generalised, "iloss": losses}
+        if absent:
+            found["general_values_of_no_cell"] = absent
         if self.params.label is not None:
-            counts = counted(self.groups, self._column(self.params.label))
+            counts = counted(self.groups, self.table.column(self.params.label))
             found["classification_metric"] = measures.outside_majority(counts)
         return found
 
@@ -235,23 +233,19 @@ class Checked:
         row = int(groups.first[group])
         cells = {}
         for name in names:
-            column = self._column(name)
+            column = self.table.column(name)
             cells[name] = column.values[int(column.codes[row])]
         return {"cells": cells, "rows": int(groups.sizes[group]), "value": _number(each[group])}
 
 
 def check_table(table: Table, params: Parameters) -> None:
-    """Raises EmptyTable, UnknownColumn."""
+    """Raises EmptyTable, UnknownColumn, ValueUnknown, ValueMissing: whatever the parameters name
+    occurs in the table, as it is written there."""
+    targets = tuple(each.column or params.sensitive[0] for each in params.templates)
     wanted = {
         "/params/qid": params.qid,
         "/params/sensitive": params.sensitive,
-        "/params/templates": tuple(
-            name
-            for each in params.templates
-            for name in (*each.qid, *((each.column,) if each.column else ()))
-        ),
-        "/params/ground_distance": tuple(params.ground_distance),
-        "/params/leaves": tuple(params.leaves),
+        "/params/templates": (*targets, *(name for each in params.templates for name in each.qid)),
         "/params/label": (params.label,) if params.label is not None else (),
     }
     for pointer, names in wanted.items():
@@ -259,6 +253,33 @@ def check_table(table: Table, params: Parameters) -> None:
             raise UnknownColumn(pointer=pointer)
     if not table.rows:
         raise EmptyTable(pointer="/dataset")
+    for name in {*params.sensitive, *targets}:
+        if any(not value.strip() for value in table.column(name).values):
+            raise ValueMissing(
+                f"the column {name} has empty cells, which are neither alike nor different: "
+                "leave their rows out, or write what they mean",
+                pointer="/params/sensitive",
+                extra={"column": name},
+            )
+    _check_values(table, params, targets)
+
+
+def _check_values(table: Table, params: Parameters, targets: tuple[str, ...]) -> None:
+    """Raises ValueUnknown: a value that no row has would be found nowhere, and satisfy anything."""
+    sensitive = {value for name in params.sensitive for value in table.column(name).values}
+    for place, model in enumerate(params.models):
+        if isinstance(model, AlphaKAnonymity) and not set(model.values or ()) <= sensitive:
+            _refuse_value(f"/params/models/{place}/values")
+    for place, (template, name) in enumerate(zip(params.templates, targets, strict=True)):
+        if template.value not in table.column(name).values:
+            _refuse_value(f"/params/templates/{place}/value")
+
+
+def _refuse_value(pointer: str) -> NoReturn:
+    raise ValueUnknown(
+        "a value that is named does not occur; cells are compared as they are written",
+        pointer=pointer,
+    )
 
 
 def _above(has: Ints, of: Ints, limit: Fraction) -> np.ndarray[Any, np.dtype[np.bool_]]:

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.privacy_check.groups import Coded, Counts, Floats
+from algorithms.datasets.texts import Texts
+from algorithms.privacy_check.groups import Counts, Floats
 from algorithms.privacy_check.parameters import (
     Distance,
     EqualDistance,
@@ -21,12 +22,13 @@ from algorithms.privacy_check.parameters import (
     TreeDistance,
 )
 from algorithms.privacy_check.problems import BadDistance
+from tacit.records.reading import exact_number
 
 _CELLS: Final = 1 << 20
 
 
 def closeness(
-    counts: Counts, column: Coded, distance: Distance, beat: Callable[[], None] = lambda: None
+    counts: Counts, column: Texts, distance: Distance, beat: Callable[[], None] = lambda: None
 ) -> Floats:
     """The distance (g,) of each group. Raises BadDistance where a value has no place in it."""
     whole = counts.totals / counts.totals.sum()
@@ -52,11 +54,16 @@ def _equal(counts: Counts, whole: Floats) -> Floats:
 
 
 def _measure(
-    column: Coded, distance: Distance, whole: Floats, beat: Callable[[], None]
+    column: Texts, distance: Distance, whole: Floats, beat: Callable[[], None]
 ) -> Callable[[Floats], Floats]:
     if isinstance(distance, OrderedDistance):
-        order = _order(column, distance)
-        return lambda shares: ordered(shares[:, order], whole[order])
+        order, starts = _order(column, distance)
+
+        def row(shares: Floats) -> Floats:
+            found: Floats = np.add.reduceat(shares[..., order], starts, axis=-1)
+            return found
+
+        return lambda shares: ordered(row(shares), row(whole))
     if isinstance(distance, TreeDistance):
         below, lengths = _edges(column, distance)
         return lambda shares: np.abs((shares - whole) @ below) @ lengths
@@ -99,35 +106,39 @@ def transport(one: Floats, other: Floats, distances: Floats) -> float:
     return max(float(found.fun), 0.0)
 
 
-def _order(column: Coded, distance: OrderedDistance) -> list[int]:
-    """The codes of the column in the order of the distance."""
+def _order(column: Texts, distance: OrderedDistance) -> tuple[list[int], list[int]]:
+    """The codes of the column in the order of the distance, and where in them each place of the row
+    begins: texts that write one number share a place."""
     if distance.order is None:
-        if any(isinstance(value, str) for value in column.values):
+        numbers = [exact_number(text) for text in column.values]
+        if any(number is None for number in numbers):
             raise BadDistance("texts need an order", pointer="/params/ground_distance")
-        return list(range(len(column.values)))
+        known = [number for number in numbers if number is not None]
+        order = sorted(range(len(known)), key=known.__getitem__)
+        ranked = [known[code] for code in order]
+        starts = [at for at in range(len(order)) if not at or ranked[at] != ranked[at - 1]]
+        return order, starts
     places = _places(column, distance.order)
     if len(distance.order) != len(column.values):
         raise BadDistance(
             "the order has the column's values, once", pointer="/params/ground_distance"
         )
-    order: list[int] = np.argsort(places).tolist()
-    return order
+    return np.argsort(places).tolist(), list(range(len(places)))
 
 
-def _places(column: Coded, names: tuple[str, ...]) -> list[int]:
+def _places(column: Texts, names: tuple[str, ...]) -> list[int]:
     at = {name: place for place, name in enumerate(names)}
-    texts = [column.text(code) for code in range(len(column.values))]
-    if len(at) != len(names) or not set(texts) <= set(at):
+    if len(at) != len(names) or not set(column.values) <= set(at):
         raise BadDistance("a value of the column is missing", pointer="/params/ground_distance")
-    return [at[text] for text in texts]
+    return [at[text] for text in column.values]
 
 
-def _edges(column: Coded, distance: TreeDistance) -> tuple[Floats, Floats]:
+def _edges(column: Texts, distance: TreeDistance) -> tuple[Floats, Floats]:
     """Which values lie below each edge (m, e), and the edges' lengths (e,)."""
     above = {child: (parent, place) for place, (child, parent, _) in enumerate(distance.edges)}
     below = np.zeros((len(column.values), len(distance.edges)))
     for code in range(len(column.values)):
-        node = column.text(code)
+        node = column.values[code]
         if node not in above:
             reason = "a value of the column is no leaf"
             raise BadDistance(reason, pointer="/params/ground_distance")
@@ -137,7 +148,7 @@ def _edges(column: Coded, distance: TreeDistance) -> tuple[Floats, Floats]:
     return below, np.array([length for *_, length in distance.edges])
 
 
-def _matrix(column: Coded, distance: MatrixDistance) -> Floats:
+def _matrix(column: Texts, distance: MatrixDistance) -> Floats:
     places = _places(column, distance.values)
     found: Floats = np.array(distance.distances)[np.ix_(places, places)]
     return found

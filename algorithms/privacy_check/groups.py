@@ -1,38 +1,25 @@
 """Rows equal on all quasi-identifiers, and how often each has each sensitive value.
 
-Spec: trajectory-kcl, section 10. Columns become whole numbers, rows one number each, equal numbers
-one group; a suppressed cell `*` equals only `*`, as any other text. Time is linear in the rows, but
-for one sort of whole numbers.
+Spec: trajectory-kcl, section 10. Cells are equal where they are written alike: a suppressed
+cell `*` equals only `*`, and `07` is not `7`. Columns are whole numbers, rows one number each,
+equal numbers one group. Time is linear in the rows, but for one sort of whole numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.table import Column
+from algorithms.datasets.texts import Texts
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_BLOCK: Final = 1 << 18
 _WIDEST: Final = 1 << 62
-
-
-@dataclass(frozen=True, eq=False)
-class Coded:
-    """A column as numbers: `values[codes[i]]` is the cell of row i."""
-
-    values: tuple[Any, ...]
-    codes: Ints
-
-    def text(self, code: int) -> str:
-        """A value as text."""
-        return str(self.values[code])
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +63,7 @@ class Counts:
         return found
 
 
-def coded(column: Column, beat: Callable[[], None] = lambda: None) -> Coded:
-    """A column as numbers; values in their order (numbers) or as they first occur (texts)."""
-    if column.dtype != object:
-        beat()
-        values, codes = np.unique(column, return_inverse=True)
-        return Coded(tuple(values.tolist()), codes.reshape(-1).astype(np.int64))
-    places: dict[str, int] = {}
-    codes = np.empty(len(column), np.int64)
-    for start in range(0, len(column), _BLOCK):
-        beat()
-        block = column[start : start + _BLOCK].tolist()
-        codes[start : start + len(block)] = [places.setdefault(text, len(places)) for text in block]
-    return Coded(tuple(places), codes)
-
-
-def grouped(columns: Sequence[Coded], rows: int) -> Groups:
+def grouped(columns: Sequence[Texts], rows: int) -> Groups:
     """The groups of these columns; without columns all rows are one."""
     keys = np.zeros(rows, np.int64)
     size = 1
@@ -108,7 +80,7 @@ def grouped(columns: Sequence[Coded], rows: int) -> Groups:
     return Groups(of.reshape(-1), sizes, first)
 
 
-def counted(groups: Groups, sensitive: Coded) -> Counts:
+def counted(groups: Groups, sensitive: Texts) -> Counts:
     """How often each group has each value."""
     width = len(sensitive.values)
     keys, counts = np.unique(groups.of * width + sensitive.codes, return_counts=True)

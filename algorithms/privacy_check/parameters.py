@@ -70,7 +70,8 @@ class AlphaKAnonymity(WireModel):
     alpha: Exact
     k: Annotated[int, Field(ge=1)]
     values: Annotated[
-        Names | None, Field(description="listed sensitive values; all unless given")
+        Names | None,
+        Field(min_length=1, description="listed sensitive values, as written; all unless given"),
     ] = None
 
     @field_validator("alpha")
@@ -133,7 +134,8 @@ class EqualDistance(WireModel):
 
 
 class OrderedDistance(WireModel):
-    """Values in a row: |i - j| / (m - 1). `order`: needed for texts; numbers have theirs."""
+    """Values in a row: |i - j| / (m - 1). `order`: needed for texts; without it the cells are
+    numbers, compared exactly."""
 
     kind: Literal["ordered"] = "ordered"
     order: Names | None = None
@@ -236,4 +238,12 @@ class Parameters(WireModel):
         targets = {*self.sensitive, *(t.column for t in self.templates if t.column is not None)}
         if any(targets & set(part) for part in parts):
             raise QidSensitiveOverlap(pointer="/params/qid")
+        # what is given and never looked at would read as checked
+        bounded = any(isinstance(model, ConfidenceBounding) for model in self.models)
+        require(
+            bounded == bool(self.templates), self, "confidence-bounding and templates go together"
+        )
+        distances, leaves = set(self.ground_distance), set(self.leaves)
+        require(distances <= set(self.sensitive), self, "ground_distance names sensitive columns")
+        require(leaves <= set(self.qid), self, "leaves names columns of qid")
         return self

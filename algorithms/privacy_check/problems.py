@@ -22,9 +22,9 @@ class EmptyTable(Invalid):
 
 class BadDistance(Invalid):
     name = "bad_distance"
-    title = "The ground distance is not one"
+    title = "The ground distance is not a metric"
 
 
-class ValueUnknown(Invalid):
-    name = "value_unknown"
-    title = "The column has no such value"
+class ValueMissing(Invalid):
+    name = "value_missing"
+    title = "A sensitive cell has no value"

@@ -5,7 +5,6 @@ Spec: sequential-ngram, section 2; jobs, "Catalogue" and "Result".
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable
 from dataclasses import replace
@@ -30,6 +29,7 @@ from algorithms.sequential_ngram.patterns import Text, released_patterns
 from algorithms.sequential_ngram.pictures import pictures
 from algorithms.sequential_ngram.publication import Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
+from tacit.records.delimited import line_of, listed
 from tacit.records.sequences import Sequences
 from tacit.report.model import PrivacyReport
 
@@ -47,7 +47,8 @@ RESULT: Final = {
     "patterns": "the ten most frequent grams of two or more items, and their counts",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
-    "synthetic.ndjson": "the same as JSON, for ids with blanks",
+    "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "grams.csv": "one line for each gram: its count, its length, whether it was measured "
     "(released), filled in (estimated) or made longer by the Markov assumption (extended), its "
     "items",
@@ -148,8 +149,7 @@ def _synthetic(release: Release, universe: tuple[str, ...], context: Context) ->
 
 def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> ResultFile:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("count", "length", "kind", "items"))
+    text.write(line_of(("count", "length", "kind", "items")))
     for first, last in _spans(grams.bounds, context):
         chosen = np.arange(first, last)
         longer = first >= grams.bounds[grams.extended - 1]
@@ -157,7 +157,7 @@ def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> Re
         rows = _named(grams, chosen, grams.counts[first:last].tolist(), universe)
         for (items, count), passed in zip(rows, measured, strict=True):
             kind = _EXTENDED if longer else _MEASURED if passed else _ESTIMATED
-            writer.writerow((count, len(items), kind, " ".join(items)))
+            text.write(line_of((count, len(items), kind, listed(items))))
     return ResultFile(
         "grams.csv", "text/csv", text.getvalue().encode(), "grams and their noisy counts"
     )
@@ -183,10 +183,9 @@ def _named(
 
 def _patterns_file(patterns: list[Named]) -> ResultFile:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("rank", "count", "length", "items"))
+    text.write(line_of(("rank", "count", "length", "items")))
     for rank, (items, count) in enumerate(patterns, start=1):
-        writer.writerow((rank, count, len(items), " ".join(items)))
+        text.write(line_of((rank, count, len(items), listed(items))))
     return ResultFile(
         "patterns.csv", "text/csv", text.getvalue().encode(), "the most frequent patterns"
     )

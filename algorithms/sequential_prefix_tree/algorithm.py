@@ -5,7 +5,6 @@ Spec: sequential-prefix-tree, section 2; jobs, "Catalogue" and "Result".
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +24,7 @@ from algorithms.sequential_prefix_tree.pictures import pictures
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
 from algorithms.sequential_prefix_tree.tree import Ints
+from tacit.records.delimited import line_of, listed
 from tacit.records.reading import MalformedRow
 from tacit.records.sequences import Sequences
 from tacit.report.model import PrivacyReport
@@ -39,7 +39,8 @@ RESULT: Final = {
     "rows": "how many distinct ones",
     "synthetic.csv": "one line for each synthetic sequence: how often it is there, its length, its "
     "items",
-    "synthetic.ndjson": "the same as JSON, for ids with blanks",
+    "synthetic.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "synthetic.txt": "the same with a line for each time that it is there (expanded)",
     "tree.csv": "one line for each prefix: its noisy count, that count consolidated over its paths "
     "and made consistent with its parent, its length, its items",
@@ -123,7 +124,7 @@ def _synthetic_files(
         return files
     text = io.StringIO()
     for items, count in _synthetic(release, universe, context):
-        text.write((" ".join(items) + "\n") * count)
+        text.write((listed(items) + "\n") * count)
     whole = ResultFile(
         "synthetic.txt", "text/plain", text.getvalue().encode(), "a line for each sequence"
     )
@@ -140,8 +141,7 @@ def _synthetic(release: Release, universe: tuple[str, ...], context: Context) ->
 
 def _tree_file(release: Release, universe: tuple[str, ...], context: Context) -> ResultFile:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("noisy", "consolidated", "consistent", "length", "items"))
+    text.write(line_of(("noisy", "consolidated", "consistent", "length", "items")))
     for depth, level in enumerate(release.tree.levels, start=1):
         for chosen in _spans(np.arange(level.size), context):
             prefixes = release.tree.prefixes(depth, chosen).tolist()
@@ -153,8 +153,8 @@ def _tree_file(release: Release, universe: tuple[str, ...], context: Context) ->
                 strict=True,
             )
             for noisy, fitted, count, items in rows:
-                names = " ".join(universe[item] for item in items)
-                writer.writerow((noisy, f"{fitted:.10g}", f"{count:.10g}", depth, names))
+                names = listed(universe[item] for item in items)
+                text.write(line_of((noisy, f"{fitted:.10g}", f"{count:.10g}", depth, names)))
     return ResultFile("tree.csv", "text/csv", text.getvalue().encode(), "prefixes and their counts")
 
 

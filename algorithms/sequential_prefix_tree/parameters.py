@@ -223,6 +223,9 @@ def resolved(
     layout = known_layout(params)
     if layout is None:
         raise BadTaxonomy("the groups of this dataset are missing", pointer="/params/taxonomy")
+    if params.expanded and any(len(item.split()) != 1 for item in universe):
+        reason = "synthetic.txt separates items by blanks, and an item of the universe has one"
+        raise BadUniverse(reason, pointer="/params/expanded")
     return universe, settings_of(params, stance, layout, draws)
 
 

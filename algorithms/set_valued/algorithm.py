@@ -5,7 +5,6 @@ Spec: set-valued, section 2; jobs, "Catalogue" and "Result".
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections import Counter
@@ -37,6 +36,7 @@ from algorithms.set_valued.rest import Margins, measured_margins, remainder, res
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.records.delimited import line_of, listed
 from tacit.records.transactions import Transactions
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
@@ -55,7 +55,8 @@ RESULT: Final = {
     "rest_records": "the sum of their counts (diffpart+rest)",
     "release.csv": "one line for each itemset: its count, its length, its items; diffpart+rest: "
     "before them its kind, measured (by DiffPart) or rest (items are independent)",
-    "release.ndjson": "the same as JSON, for ids with blanks",
+    "release.ndjson": "the same as JSON; in the CSV items are between blanks, and in "
+    "quotes where one has a blank",
     "splits.csv": "cost, threshold and chance of an empty sub-partition of each kind of test, and "
     "how many splits had it (diffpart)",
     "histogram.npy": "noisy counts of all itemsets, negative ones too, by bit mask (basic)",
@@ -275,11 +276,10 @@ def _files_by_kind(
 ) -> tuple[ResultFile, ...]:
     """The same with a column that says where a row comes from."""
     table, lines = io.StringIO(), io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(("kind", "count", "length", "items"))
+    table.write(line_of(("kind", "count", "length", "items")))
     for kind, rows in (("measured", measured), ("rest", rest)):
         for items, count in _named(rows, universe, context):
-            writer.writerow((kind, count, len(items), " ".join(items)))
+            table.write(line_of((kind, count, len(items), listed(items))))
             row = {"kind": kind, "items": items, "count": count}
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     about = "synthetic records; items are independent inside the kind rest"
@@ -299,13 +299,12 @@ def _named(rows: Sequence[Row], universe: tuple[str, ...], context: Context) -> 
 def _splits_file(transcript: Transcript) -> ResultFile:
     """Every kind of test, cheapest first: exact cost, threshold, chance of an empty one."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("epsilon", "cells", "threshold", "chance_of_empty", "splits"))
+    text.write(line_of(("epsilon", "cells", "threshold", "chance_of_empty", "splits")))
     kinds: Counter[tuple[Fraction, int, float, Fraction]] = Counter()
     for (cells, test), splits in transcript.tests.items():
         kinds[test.rate, cells, test.threshold, test.chance] += splits
     for (rate, cells, threshold, chance), splits in sorted(kinds.items()):
-        writer.writerow((format_exact(rate), cells, threshold, f"{float(chance):.12g}", splits))
+        text.write(line_of((format_exact(rate), cells, threshold, f"{float(chance):.12g}", splits)))
     return ResultFile(
         "splits.csv", "text/csv", text.getvalue().encode(), "the tests of the run, by kind"
     )

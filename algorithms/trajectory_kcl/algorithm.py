@@ -10,7 +10,7 @@ from algorithms.trajectory_kcl.mining import check_size
 from algorithms.trajectory_kcl.parameters import Parameters
 from algorithms.trajectory_kcl.report import NAME, privacy_report
 from algorithms.trajectory_kcl.run import run
-from algorithms.trajectory_kcl.table import code
+from algorithms.trajectory_kcl.table import check_values, code
 from tacit.report.model import PrivacyReport
 
 
@@ -20,9 +20,11 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
 
 
 def check(dataset: Trajectories, params: Parameters, stance: Stance) -> None:  # noqa: ARG001
-    """Refuse records that lack a named attribute, a grid that does not fit, and more sequences than
-    can be enumerated."""
-    check_size(code(dataset, params.sensitive_values, params.grid).table, params.model)
+    """Refuse records that lack a named attribute, values that none has, a bad grid, and more
+    sequences than can be enumerated."""
+    table = code(dataset, params.sensitive_values, params.grid).table
+    check_values(table)
+    check_size(table, params.model)
 
 
 ALGORITHM: Final = Algorithm(
@@ -45,7 +47,6 @@ ALGORITHM: Final = Algorithm(
         "instance_loss": "share of instances that were suppressed",
         "verification": "what the independent check of the published table found",
         "violations": "up to 100 sequences that still break the model (paper)",
-        "warnings": "listed sensitive values that no record has",
     },
     complexity="mining and checking: the sum over records of C(length, <= L); an operation: "
     "the records of its sequence times length^(L - 1)",

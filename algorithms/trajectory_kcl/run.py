@@ -25,7 +25,7 @@ from algorithms.trajectory_kcl.pictures import plots
 from algorithms.trajectory_kcl.publication import shuffled, trajectories_file
 from algorithms.trajectory_kcl.report import privacy_report, verification
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
-from algorithms.trajectory_kcl.table import PairTable, code
+from algorithms.trajectory_kcl.table import PairTable, check_values, code
 
 MINED: Final = 0.35
 SUPPRESSED: Final = 0.8
@@ -111,6 +111,7 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
     """The job. Raises MissingSensitive, BadGrid, TooManySequences."""
     coded = code(dataset, params.sensitive_values, params.grid)
     before = coded.table
+    check_values(before)
     found = anonymise(
         before,
         params.model,
@@ -139,10 +140,6 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
                 "records": each.records,
             }
             for each in found.verdict.examples
-        ],
-        "warnings": [
-            {"warning": "sensitive_value_never_occurs", "attribute": name, "value": value}
-            for name, value in coded.unseen
         ],
     }
     compared = None

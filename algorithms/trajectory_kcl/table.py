@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
+from algorithms.problems import ValueUnknown
 from algorithms.trajectory_kcl.parameters import Grid
 from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
 
@@ -93,7 +94,6 @@ class Coded:
 
     table: PairTable
     merged: int
-    unseen: tuple[tuple[str, str], ...]
 
 
 def code(
@@ -104,7 +104,7 @@ def code(
     Raises MissingSensitive where a named attribute is absent, BadGrid where positions have no grid
     (or names have cells).
     """
-    marks, unseen = _marks(data, sensitive_values)
+    marks = _marks(data, sensitive_values)
     class_marks, classes = _classes(marks)
     offsets, times, names, places = _points(data, grid)
     merged = int(data.times.size - times.size)
@@ -120,25 +120,31 @@ def code(
         classes,
         class_marks,
     )
-    return Coded(table, merged, unseen)
+    return Coded(table, merged)
 
 
-def _marks(
-    data: Trajectories, sensitive_values: Sequence[tuple[str, str]]
-) -> tuple[Flags, tuple[tuple[str, str], ...]]:
+def _marks(data: Trajectories, sensitive_values: Sequence[tuple[str, str]]) -> Flags:
     attributes = {each.name: each for each in data.attributes}
     marks = np.zeros((data.records, len(sensitive_values)), bool)
-    unseen = []
     for place, (name, value) in enumerate(sensitive_values):
+        if not data.records:
+            break
         attribute = attributes.get(name)
-        if data.records and (attribute is None or (attribute.codes == ABSENT).any()):
-            pointer = f"/params/sensitive_values/{place}"
+        pointer = f"/params/sensitive_values/{place}"
+        if attribute is None or (attribute.codes == ABSENT).any():
             raise MissingSensitive("every record needs the attribute", pointer=pointer)
-        if attribute is not None and value in attribute.values:
+        if value in attribute.values:
             marks[:, place] = attribute.codes == attribute.values.index(value)
-        if not marks[:, place].any():
-            unseen.append((name, value))
-    return marks, tuple(unseen)
+    return marks
+
+
+def check_values(table: PairTable) -> None:
+    """Raises ValueUnknown where no record has a sensitive value: nothing would protect what was
+    meant."""
+    unseen = np.flatnonzero(~table.class_marks.any(axis=0))
+    if table.records and unseen.size:
+        reason = "no record has this value; values are compared as they are written"
+        raise ValueUnknown(reason, pointer=f"/params/sensitive_values/{unseen[0]}")
 
 
 def _classes(marks: Flags) -> tuple[Flags, Codes]:

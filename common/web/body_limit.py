@@ -48,11 +48,20 @@ class EncodedBody(UnsupportedForm):
 async def read_within(request: Request, model: type[M], limit: int, detail: str) -> M:
     """The body as `model`, if it ends before the limit and arrives in time; parsed in a thread.
 
-    Raises BodyTooLarge with `detail`, and what `wire.read_body` raises.
+    Raises what `body_within` and `wire.read_body` raise.
     """
     form = content_type(request)
     if form not in (JSON, CBOR):
         raise UnsupportedForm(extra={"supported": [JSON, CBOR]})
+    body = await body_within(request, limit, detail)
+    return await asyncio.to_thread(parse_json if form == JSON else parse_cbor, body, model)
+
+
+async def body_within(request: Request, limit: int, detail: str) -> bytes:
+    """The body, if it ends before the limit and arrives in time.
+
+    Raises BodyTooLarge with `detail`, and MalformedBody.
+    """
     too_large = BodyTooLarge(detail, extra={"max_body_bytes": limit})
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
@@ -67,9 +76,7 @@ async def read_within(request: Request, model: type[M], limit: int, detail: str)
                 chunks.append(chunk)
     except TimeoutError:
         raise MalformedBody("The body did not arrive in time") from None
-    body = b"".join(chunks)
-    chunks.clear()
-    return await asyncio.to_thread(parse_json if form == JSON else parse_cbor, body, model)
+    return b"".join(chunks)
 
 
 class BodyLimit:

@@ -8,7 +8,9 @@ keys that are not text, doubled CBOR keys, depth over `MAX_DEPTH`.
 
 import hashlib
 import io
+import json
 import math
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,11 +41,14 @@ from common.web.problems import MalformedBody, invalid_from
 from common.web.storable import may_be_unstorable, refuse_unstorable
 from tacit.errors import DomainError, FieldError, Invalid, TooLarge, UnsupportedForm
 from tacit.field_words import unknown_field
+from tacit.records.reading import json_float
 
 JSON: Final = "application/json"
 CBOR: Final = "application/cbor"
 NDJSON: Final = "application/x-ndjson"
 MAX_DEPTH: Final = 32
+_EXTREME: Final = re.compile(rb"[0-9.][eE][-+]?[0-9]{3}|[0-9]{300}")
+"""What every number has that a float would make 0 or infinite."""
 MAX_LINE_BYTES: Final = 64 * 1024
 
 _FLAT: Final = (str, bytes, int, float, bool, type(None), datetime, Fraction)
@@ -88,6 +93,8 @@ async def read_body(request: Request, model: type[M]) -> M:
 
 def parse_json(body: bytes, model: type[M]) -> M:
     """`model` from JSON text in UTF-8."""
+    if _EXTREME.search(body):
+        _refuse_lost_numbers(body)
     if not _bounds_depth(model) or b"NaN" in body or b"Infinity" in body:
         _refuse_exotic_json(body)
     if may_be_unstorable(body):
@@ -241,6 +248,24 @@ def _line(number: int, raw: bytes, model: type[M], max_bytes: int) -> Line[M] | 
         return Line(number, None, error.errors)
     except MalformedBody:
         return Line(number, None, (FieldError("", "The line is not JSON that is read here"),))
+
+
+def _kept(text: str) -> float:
+    value = json_float(text)
+    if math.isinf(value):
+        raise ValueError
+    return value
+
+
+def _refuse_lost_numbers(body: bytes) -> None:
+    """Parse a second time only a body that could hold a number that a float would make 0 or
+    infinite: such a number is never silently another one."""
+    try:
+        json.loads(body, parse_float=_kept)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        return  # the parser of the model says what is wrong
+    except ValueError:
+        raise MalformedBody("A number is too large or too small") from None
 
 
 def _refuse_exotic_json(body: bytes) -> None:

@@ -208,7 +208,7 @@ def declared(fields: Mapping[str, str]) -> dict[str, Any]:
     if roles:
         found["roles"] = roles
     if "items" in texts:  # one a line, where the API's form has JSON
-        items = texts["items"].splitlines()
+        items = texts["items"].replace("\r\n", "\n").split("\n")
         reference = len(items) == 1 and _DATASET_ID.fullmatch(items[0])
         found["universe"] = {"dataset": items[0]} if reference else items
     if "budget_epsilon" in texts:

@@ -21,8 +21,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from algorithms.datasets.declaration import ColumnName, DatasetRequest
-from algorithms.datasets.kinds import format_of, written
-from common.web.body_limit import read_within
+from algorithms.datasets.kinds import exact_json, format_of, written
+from common.web.body_limit import body_within
 from common.web.problems import MalformedBody
 from common.web.wire import JSON, content_type, parse_json
 from coordinator.datasets.content import Vault, expected_parts, single_part
@@ -85,9 +85,8 @@ async def receive(
         return await _receive_form(request, vault, dataset_id, settings, read)
     if form != JSON:
         raise UnsupportedForm(extra={"supported": [FORM, JSON]})
-    body = await read_within(
-        request, InlineDataset, settings.max_body_bytes, "send a large dataset as a file"
-    )
+    content = await body_within(request, settings.max_body_bytes, "send a large dataset as a file")
+    body = await asyncio.to_thread(parse_json, content, InlineDataset)
     if (body.rows is None) == (body.url is None):
         raise DatasetRefused("either rows or a url are expected", pointer="/rows")
     values = body.model_dump(mode="json", exclude={"columns", "rows", "url"})
@@ -98,7 +97,9 @@ async def receive(
         writer = vault.writer(dataset_id, part)
         await _fetch(body.url, writer, settings, transports)
     else:
-        rows = await asyncio.to_thread(written, declared.format, body.columns, body.rows)
+        # as they were sent: the model's floats may have lost digits of an id
+        exact = await asyncio.to_thread(exact_json, content)
+        rows = await asyncio.to_thread(written, declared.format, body.columns, exact["rows"])
         await asyncio.to_thread(_seal, vault.writer(dataset_id, part), rows)
     return Received(declared, frozenset((part,)))
 

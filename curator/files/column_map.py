@@ -76,6 +76,7 @@ class ColumnMap(Declared):
         require(not ends or self.step_s is not None, self, "stamp end needs step_s")
         require(not (ends and counter), self, "a counter is read at a moment: stamp start")
         require(self.decimal != self.delimiter, self, "decimal and delimiter are the same")
+        require(self.delimiter not in '"\r\n', self, "delimiter is no quote and no line break")
         local = self.ambiguous is not Twice.REFUSE or self.offset_column is not None
         require(not local or self.timezone is not None, self, "ambiguous hours need the timezone")
         if wide:

@@ -74,7 +74,7 @@ def times(cells: Sequence[bytes], allowed: Times) -> Column:
     for index, cell in enumerate(cells):
         text = cell.decode("utf-8", "replace").strip()
         try:
-            number = text.isdecimal() and len(text) <= 15
+            number = text.isascii() and text.isdecimal() and len(text) <= 15
             values[index] = parse_time(Decimal(text) if number else text, allowed)
         except BadItem as error:
             faults.append((index, f"the time {error.detail}"))

@@ -4,16 +4,16 @@
     wide   one meter per line; first column its id, the others consecutive intervals:
            column k (from 0) is booked at start + k * step_s, where its interval begins
 
-A row or cell that cannot be read is reported with its line and column and spoils no other. Lines
-are parsed by column and stored sorted by time, many in a transaction; what was reported as stored
-is durable. Counters go through the intake of single readings, which takes their differences.
+A row is a record of RFC 4180, which may go over several lines. A row or cell that cannot be read is
+reported with its line and column and spoils no other. Rows are parsed by column and stored sorted
+by time, many in a transaction; what was reported as stored is durable. Counters go through the
+intake of single readings, which takes their differences.
 Messages name places, never values.
 """
 
 from __future__ import annotations
 
 import asyncio
-import csv
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from decimal import Decimal
@@ -32,9 +32,13 @@ from curator.files.progress import Progress
 from curator.files.time_column import StampCells, Stamps
 from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
+from tacit.records.delimited import UNCLOSED, Lot, Records, distinct, first_line, split
+from tacit.records.reading import MalformedRow
 from tacit.registers import Kind
 
 Ints = NDArray[np.int64]
+Numbered = tuple[int, bytes]
+"""The line at which a record begins, and the record."""
 Kept = tuple[int, list[bytes], tuple[int, str]]
 """Line, cells, and (curator key, device) of a row."""
 _COMMA = bytes.maketrans(b",.", b".!")
@@ -66,11 +70,10 @@ class Import:
         self._intake, self._settings, self._map = intake, settings, mapping
         self._caller, self.progress = caller, progress
         self._stamps = Stamps(mapping)
-        self._header: list[str] | None = None
+        self._header: tuple[str, ...] | None = None
         self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
         self._held = 0
         self._rejected: Counter[int] = Counter()
-        self._line = 0
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a body to its end. Raises BadImport if it is no file of this map."""
@@ -78,21 +81,28 @@ class Import:
         plain = files.plain_chunks(
             chunks, settings.import_max_plain_bytes, settings.import_max_ratio
         )
-        waiting: list[bytes] = []
-        held = 0
+        records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
+        waiting: list[Numbered] = []
+        held, received = 0, self._map.header_line > 1
         try:
-            async for lot in files.lines(plain):
-                waiting += lot
-                held += sum(map(len, lot))
-                if self._header is None and len(waiting) >= self._map.header_line:
-                    self._read_header(waiting[self._map.header_line - 1])
-                    waiting = waiting[self._map.header_line :]
-                if held >= HELD and self._header is not None:
+            async for chunk in files.after_lines(plain, self._map.header_line - 1):
+                lot = records.feed(chunk)
+                held += len(chunk)
+                received = True
+                self._collect(lot, waiting)
+                if held >= HELD:
                     await self._take(waiting)
                     waiting, held = [], 0
-            if self._header is None:
-                raise _no_header(self._map.header_line, waiting)
+            lot = records.end()
+            self._collect(lot, waiting)
             await self._take(waiting)
+            if self._header is None:
+                raise _no_header(self._map.header_line, empty=not received)
+            for line, reason in lot.faults:
+                if reason == UNCLOSED:  # where the next row begins is not known
+                    raise misplaced(reason, line)
+        except MalformedRow as error:
+            raise misplaced(error.reason, error.row) from None
         finally:
             await self._flush()
             await self._intake.count_rejected(
@@ -100,12 +110,30 @@ class Import:
             )
         self.progress.state = "done"
 
-    def _read_header(self, line: bytes) -> None:
-        self._line = self._map.header_line
-        names = None if b"\0" in line else _split(line.removeprefix(b"\xef\xbb\xbf"), self._map)
-        if names is None:
-            raise misplaced("the header is not text in UTF-8", self._line)
-        self._header = [name.strip() for name in names]
+    def _collect(self, lot: Lot, waiting: list[Numbered]) -> None:
+        """Rows of a lot behind those that wait; the first record is the header."""
+        found = list(zip(lot.lines, lot.records, strict=True))
+        if self._header is None and (found or lot.faults):
+            if not found or any(line <= found[0][0] for line, _ in lot.faults):
+                raise misplaced(lot.faults[0][1], lot.faults[0][0])
+            self._read_header(*found.pop(0))
+        waiting += found
+        for line, reason in lot.faults:
+            self.progress.error(line, None, reason)
+
+    def _read_header(self, line: int, record: bytes) -> None:
+        try:
+            names = [cell.decode() for cell in split(record, self._map.delimiter.encode())]
+        except UnicodeDecodeError:
+            names = ["\0"]
+        if any("\0" in name for name in names):
+            raise misplaced("the header is not text in UTF-8", line)
+        try:
+            self._header = distinct([name.strip() for name in names], line)
+        except MalformedRow as error:
+            column = error.column if isinstance(error.column, int) else None
+            raise misplaced(error.reason, line, column) from None
+        self._line = line
         if self._map.layout == "wide":
             self._first, self._last = self._range(self._header)
         else:
@@ -125,6 +153,9 @@ class Import:
 
     def _range(self, header: Sequence[str]) -> tuple[int, int]:
         begin, end = 1, len(header)
+        if self._map.columns is None and first_line(header) != "names":
+            detail = "these are numbers: is the header missing? If they are names, give `columns`"
+            raise misplaced(detail, self._line, pointer="/columns")
         if self._map.columns is not None:
             first, last = self._map.columns.split(":")
             if first not in header or last not in header:
@@ -138,10 +169,8 @@ class Import:
             raise misplaced("the columns reach beyond every time", self._line, pointer="/step_s")
         return begin, end
 
-    async def _take(self, lines: Sequence[bytes]) -> None:
-        start, self._line = self._line, self._line + len(lines)
+    async def _take(self, numbered: Sequence[Numbered]) -> None:
         take = self._wide if self._map.layout == "wide" else self._long
-        numbered = [(start + i, line.rstrip(b"\r")) for i, line in enumerate(lines, 1)]
         together = LINES
         if self._map.layout == "wide" and self._header is not None:
             together = max(1, FLUSH // (2 * (self._last - self._first)))
@@ -154,11 +183,12 @@ class Import:
 
     # --- wide ------------------------------------------------------------------------------------
 
-    async def _wide(self, lines: Sequence[tuple[int, bytes]]) -> None:
+    async def _wide(self, lines: Sequence[Numbered]) -> None:
         rows = []
+        delimiter = self._map.delimiter.encode()
         for number, line in lines:
-            cells = line.split(self._map.delimiter.encode())
-            name = _name(cells[0].strip().strip(b'"'))
+            cells = split(line, delimiter)
+            name = _name(cells[0].strip())
             if name is None:
                 self.progress.error(number, 1, NO_NAME)
                 continue
@@ -208,7 +238,7 @@ class Import:
 
     # --- long ------------------------------------------------------------------------------------
 
-    async def _long(self, lines: Sequence[tuple[int, bytes]]) -> None:
+    async def _long(self, lines: Sequence[Numbered]) -> None:
         if not lines:
             return
         rows = self._cells(lines)
@@ -314,18 +344,12 @@ class Import:
         name = named.decode("utf-8", "replace").strip()
         return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
 
-    def _cells(self, lines: Sequence[tuple[int, bytes]]) -> list[tuple[int, list[bytes]]]:
+    def _cells(self, lines: Sequence[Numbered]) -> list[tuple[int, list[bytes]]]:
         most = max(self._at.values())
         delimiter = self._map.delimiter.encode()
         result = []
         for number, line in lines:
-            cells = line.split(delimiter)
-            if b'"' in line:
-                texts = _split(line, self._map)
-                if texts is None:
-                    self.progress.error(number, None, "the row is not text in UTF-8 with quotes")
-                    continue
-                cells = [text.encode() for text in texts]
+            cells = split(line, delimiter)
             misfit = self._misfit(cells, most + 1)
             if misfit is not None:
                 self.progress.error(number, *misfit)
@@ -411,19 +435,10 @@ def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str
     return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
 
 
-def _no_header(line: int, lines: Sequence[bytes]) -> BadImport:
-    if not lines:
+def _no_header(line: int, *, empty: bool) -> BadImport:
+    if empty:
         return misplaced("the file is empty", 1)
     return misplaced("the file ends before its header", line, pointer="/header_line")
-
-
-def _split(line: bytes, mapping: ColumnMap) -> list[str] | None:
-    """The cells of a line with quotes; None if it is no such text."""
-    try:
-        text = line.decode().rstrip("\r")
-        return next(csv.reader([text], delimiter=mapping.delimiter, strict=True), [])
-    except (UnicodeDecodeError, csv.Error):
-        return None
 
 
 def _name(cell: bytes) -> str | None:

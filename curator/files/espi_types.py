@@ -127,7 +127,7 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
             "is not 1 (bulk), 4 (delta), 6 (indicating), 9 (summation) or 12 (instantaneous)",
         )
     power = fields.get("powerOfTenMultiplier") or "0"
-    if not power.removeprefix("-").isdecimal() or abs(int(power)) > MAX_POWER:
+    if not (power.isascii() and power.removeprefix("-").isdecimal()) or abs(int(power)) > MAX_POWER:
         raise _Unsuited("ReadingType/powerOfTenMultiplier", "is not a whole number from -12 to 12")
     register = _register(fields, point, unit)
     unsuited = kind_mismatch(register, what)

@@ -232,7 +232,7 @@ class _Handler(ContentHandler):
 
 
 def _whole(text: str) -> int | None:
-    if not text.removeprefix("-").isdecimal() or len(text) > 19:
+    if not (text.isascii() and text.removeprefix("-").isdecimal()) or len(text) > 19:
         return None
     value = int(text)
     return value if abs(value) < MAX_WHOLE else None

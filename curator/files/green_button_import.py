@@ -110,7 +110,8 @@ class FeedImport:
             await self._rows(part, (owner, made[owner, device]), times[good], values[good])
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
-        """By the table, by the parameter, by its own name, or the only one hosted."""
+        """By the table, by the parameter, by its own name, or the only one hosted. Where there is a
+        table, one that it may have meant to name is never that of the only one hosted."""
         names = _names(point)
         listed = next(
             (self._map.usage_points[n] for n in names if n in self._map.usage_points), None
@@ -120,6 +121,10 @@ class FeedImport:
             hosted = self._intake.hosted
             own = (name for name in names if _IDENTIFIER.fullmatch(name))
             wanted = next((name for name in own if hosted.curator(name) is not None), None)
+        if wanted is None and self._map.usage_points:
+            raise UnknownCurator(
+                "usage_points names no such usage point: name one there, or a curator for all"
+            )
         return self._intake.curator_of(wanted, self._caller)
 
     def _columns(self, part: Series) -> tuple[Ints, Ints, NDArray[np.bool_]]:

@@ -1,4 +1,4 @@
-"""A file as lines: received in chunks, decompressed on arrival (.gz, .xz), within limits.
+"""A file that is received in chunks, decompressed on arrival (.gz, .xz), within limits.
 
 The ratio of plain to compressed bytes is limited, so that a small body cannot fill memory or disk.
 """
@@ -53,14 +53,18 @@ async def plain_chunks(
         raise BadImport("the compressed file is cut off")
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Whole lines without their ends, in lots. Raises BadImport for an endless line."""
+async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterator[bytes]:
+    """What follows the first lines of a file, which are no rows. Raises BadImport for an endless
+    line among them."""
     rest = b""
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if whole:
-            yield whole
-        if len(rest) > MAX_LINE:
+        if not skipped:
+            yield chunk
+            continue
+        rest += chunk
+        while skipped and (end := rest.find(b"\n") + 1):
+            rest, skipped = rest[end:], skipped - 1
+        if skipped and len(rest) > MAX_LINE:
             raise BadImport("a line is too long")
-    if rest:
-        yield [rest]
+        if not skipped and rest:
+            yield rest

@@ -25,7 +25,8 @@ class ImportOptions(BaseModel):
     The order of the fields is that of the parameters in the API document.
     """
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    """A parameter that is not known, such as a column that is spelled wrong, is not passed over."""
 
     unit: str | None = Field(None, description="Of CSV: Wh, kWh, MWh, W, kW, m3, l or 1")
     form: Literal["csv", "green-button"] | None = Field(

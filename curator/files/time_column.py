@@ -57,7 +57,8 @@ class Stamps:
         return self._begins(Column(values, tuple(faults)), allowed)
 
     def _moment(self, text: str, device: Hashable, mark: str | None, allowed: Times) -> int:
-        if text.isdecimal() and len(text) <= 15 and self._map.time_format is None:
+        number = text.isascii() and text.isdecimal() and len(text) <= 15
+        if number and self._map.time_format is None:
             return parse_time(Decimal(text), allowed)
         parsed = _parsed(text, self._map.time_format)
         if parsed is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from codecs import BOM_UTF8
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
@@ -25,6 +24,7 @@ from tacit.encoders.count_sums import MOST_SEQUENCES
 from tacit.encoders.counts import Ints, Lists
 from tacit.query.words import Identifier
 from tacit.records import sequences_files, timed_ndjson, transactions_files
+from tacit.records.reading import without_mark
 
 Kind = Literal["sequences", "transactions"]
 Form = Literal["text", "ndjson", "spmf"]
@@ -53,7 +53,6 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
     """The ids of a file's items, its records, and the time of each if they have times. Raises
     BadRecords, MalformedRow, which names line and item, TooManyRows."""
     times = None
-    content = content.removeprefix(BOM_UTF8)  # else it would be part of the first item
     if form == "text" and (other := _other_form(content)) is not None:
         raise BadRecords(f"the records look like {other}, not text", pointer="/format")
     if form == "ndjson":
@@ -81,7 +80,7 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
 def _other_form(content: bytes) -> Form | None:
     """What a file is that came as text, the default, by mistake: read so, its marks would be items.
     Its first records decide, all of them."""
-    found = (line.strip() for line in io.BytesIO(content))
+    found = (line.strip() for line in without_mark(io.BytesIO(content)))
     lines = list(islice((line for line in found if line[:1] not in _NO_RECORD), LOOKED_AT))
     if lines and all(line.split()[-2:] in _SPMF_ENDS for line in lines):
         return "spmf"

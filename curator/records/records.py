@@ -7,9 +7,7 @@ has more rows than may count, the same are chosen for the whole job, by a secret
 
 from __future__ import annotations
 
-import csv
 import io
-import math
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -27,6 +25,7 @@ from tacit.encoders.sums import MOST_RECORDS
 from tacit.protocol.federation import FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
 from tacit.query.words import Identifier
+from tacit.records import delimited, reading
 from tacit.units import NANO, UNITS
 from tacit.wire import WireModel
 
@@ -61,44 +60,44 @@ def checked(table: RecordTable) -> Floats:
     return np.array(table.rows, np.float64).reshape(len(table.rows), width)
 
 
-def read_csv(text: str) -> tuple[tuple[str, ...], Floats]:
-    """Columns and rows of a CSV text with a header. Raises BadRecords, MalformedRow; a value of the
-    data is in no message."""
-    lines = csv.reader(io.StringIO(text))
-    try:
-        columns = tuple(name.strip() for name in next(lines))
-    except (StopIteration, csv.Error):
-        raise BadRecords("the text has no header") from None
-    _check_columns(columns)
+def read_csv(content: bytes) -> tuple[tuple[str, ...], Floats]:
+    """Columns and rows of a CSV file with a header. Raises BadRecords, MalformedRow; a value of the
+    data is in no message. `row`: the line of the file where the row begins."""
     rows: list[list[float]] = []
+    lines = delimited.rows(io.BytesIO(content))
     try:
-        for number, line in enumerate(lines, 1):
-            if not line:
+        columns = tuple(name.strip() for name in next(lines)[1])
+    except StopIteration:
+        raise BadRecords("the text has no header") from None
+    except reading.MalformedRow as error:
+        raise _malformed(error) from None
+    _check_columns(columns)
+    try:
+        for line, cells in lines:
+            if cells == [""]:
                 continue
             if len(rows) == MOST_ROWS:
                 raise BadRecords(f"a table has at most {MOST_ROWS} rows")
-            rows.append(_numbers(line, columns, number))
-    except csv.Error:
-        raise BadRecords("the text is no CSV") from None
+            rows.append(_numbers(cells, columns, line))
+    except reading.MalformedRow as error:
+        raise _malformed(error) from None
     return columns, np.array(rows, np.float64).reshape(len(rows), len(columns))
 
 
-def _numbers(line: Sequence[str], columns: Sequence[str], number: int) -> list[float]:
-    if len(line) != len(columns):
-        raise MalformedRow(f"row {number} has another number of columns", extra={"row": number})
+def _numbers(cells: Sequence[str], columns: Sequence[str], line: int) -> list[float]:
+    if len(cells) != len(columns):
+        raise reading.MalformedRow(line, "another number of cells than columns")
     values = []
-    for name, text in zip(columns, line, strict=True):
+    for name, text in zip(columns, cells, strict=True):
         try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise MalformedRow(
-                f"row {number}, column {name}: no finite number",
-                extra={"row": number, "column": name},
-            )
-        values.append(value)
+            values.append(reading.number(text))
+        except ValueError as error:
+            raise reading.MalformedRow(line, str(error), name) from None
     return values
+
+
+def _malformed(error: reading.MalformedRow) -> MalformedRow:
+    return MalformedRow(error.detail or "", extra=dict(error.extra))
 
 
 def _check_columns(columns: Sequence[str]) -> None:

@@ -49,10 +49,7 @@ def add_records(app: FastAPI) -> None:
         if form == CSV:
             if curator is None:
                 raise BadRecords("name the curator", pointer="/curator")
-            try:
-                columns, values = await asyncio.to_thread(read_csv, body.decode("utf-8-sig"))
-            except UnicodeDecodeError:
-                raise BadRecords("the text is not UTF-8") from None
+            columns, values = await asyncio.to_thread(read_csv, body)
         elif form == JSON:
             table = parse_json(body, RecordTable)
             curator, columns = table.curator, table.columns

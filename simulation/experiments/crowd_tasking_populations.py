@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
 from tacit.randomness import SeededRandom
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ def heart_series(users: int, rounds: int, source: SeededRandom) -> UserSeries:
     values = heart_rates(users, rounds, source)
     return UserSeries(
         ("heart_rate",),
-        np.repeat(np.arange(users), rounds),
+        Texts.of(range(users)).repeated(rounds),
         np.tile(np.arange(1, rounds + 1), users),
         values.reshape(-1, 1),
     )

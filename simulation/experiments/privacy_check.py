@@ -14,7 +14,7 @@ from algorithms.datasets.table import Table
 from algorithms.privacy_check.algorithm import run as run_check
 from algorithms.privacy_check.check import Checked
 from algorithms.privacy_check.closeness import closeness
-from algorithms.privacy_check.groups import coded, counted, grouped
+from algorithms.privacy_check.groups import counted, grouped
 from algorithms.privacy_check.measures import entropy_diversity
 from algorithms.privacy_check.parameters import Parameters
 from simulation.experiments.experiment import Experiment, Outcome, Row, Run, Value
@@ -93,7 +93,7 @@ def chen_tables(run: Run) -> Outcome:  # noqa: ARG001 - nothing is drawn
             rows.append(Row("<QID -> HIV, 10 %> on Table 2.2 is violated", True, "trend", broken))
     params = Parameters(qid=_JOB, sensitive=("Disease",))
     groups = Checked(TABLE_22, params).groups
-    each = entropy_diversity(counted(groups, coded(TABLE_22.column("Disease")))).tolist()
+    each = entropy_diversity(counted(groups, TABLE_22.column("Disease"))).tolist()
     rows += [
         _rows("Table 2.2: entropy l of the first group (printed 1.9)", 1.8899, max(each), False),
         _rows("of the second (printed 1.8, rounded up)", 1.7548, min(each), False),
@@ -121,8 +121,8 @@ def lu_tables(run: Run) -> Outcome:  # noqa: ARG001 - nothing is drawn
     for label, (within, *expected_each) in _WITHIN.items():
         for form, values in zip("ab", expected_each, strict=True):
             table = similar(form)
-            column = coded(table.column("Disease"))
-            counts = counted(grouped([coded(table.column("block"))], table.rows), column)
+            column = table.column("Disease")
+            counts = counted(grouped([table.column("block")], table.rows), column)
             found_each = closeness(counts, column, FAMILIES["tree"](within)).tolist()
             rows += [
                 _rows(f"Table 2.4{form}, within {label}: block {place + 1}", value, own, False)

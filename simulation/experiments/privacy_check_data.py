@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-import numpy as np
-
 from algorithms.datasets.table import Table
+from algorithms.datasets.texts import Texts
 from algorithms.privacy_check.parameters import Distance, MatrixDistance, TreeDistance
 
 
 def table_of(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
     """A table of texts."""
-    values = tuple(np.array(list(cells), object) for cells in zip(*rows, strict=True))
-    return Table(columns, values)
+    return Table(columns, tuple(Texts.of(cells) for cells in zip(*rows, strict=True)))
 
 
 _COLUMNS: Final = ("Job", "Sex", "Age", "Disease")

@@ -3,8 +3,8 @@
 Spec: jobs, section "Datasets". A reader takes a stream that is no longer compressed. With a
 `universe` the items are its entries, and another one is an error; without, they are what the file
 holds, in the order of their first occurrence. The format of a line is that of sets of items, with
-order and repetitions kept. Comments and the marks of a layout are removed before, and the rows in
-errors are mapped back to lines of the file.
+order and repetitions kept. The marks of a layout, and the comments that it defines, are removed
+before, and the rows in errors are mapped back to lines of the file.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from itertools import repeat
 from typing import BinaryIO, Final, cast
 
 from tacit.records import transactions_files
-from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows
+from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, without_mark
 from tacit.records.sequences import MAX_TOTAL_ITEMS, MAX_UNIVERSE, Sequences
 from tacit.records.transactions import Transactions
 
 MSNBC_MARK: Final = b"% Sequences:"
-_COMMENTS: Final = (b"%", b"#")
-_SPMF_COMMENTS: Final = (*_COMMENTS, b"@")
+_SPMF_COMMENTS: Final = (b"%", b"#", b"@")
 _SPMF_NEXT: Final = b"-1"
 _SPMF_END: Final = b"-2"
 
@@ -32,19 +31,20 @@ Change = Callable[[bytes, int], bytes]
 
 def read_text(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
     """A sequence a line, items separated by blanks. An empty line is an empty sequence, the end of
-    the file is not; lines that begin with `%` or `#` are comments.
+    the file is not. There are no comments: an item may begin with any character.
 
     Raises MalformedRow for what is not UTF-8 and for a line over 1 MiB, UnknownItem, TooManyRows.
     """
-    return _read(_Plain(stream), universe)
+    return _sequences(transactions_files.read_text(stream, universe))
 
 
 def read_spmf(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
     """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are none.
+    Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
 
     Raises as `read_text`, and MalformedRow for a line without these marks.
     """
-    return _read(_Plain(stream, _SPMF_COMMENTS, _of_spmf), universe)
+    return _read(_Plain(without_mark(stream), _SPMF_COMMENTS, _of_spmf), universe)
 
 
 def read_msnbc(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
@@ -55,13 +55,14 @@ def read_msnbc(stream: BinaryIO, universe: Sequence[str] | None = None) -> Seque
     Raises as `read_text`, and MalformedRow for a header without an end.
     """
     row, names = 0, 0
+    stream = without_mark(stream)
     while line := stream.readline(MAX_LINE_BYTES + 2):
         row += 1
         if line.strip() == MSNBC_MARK:
             break
         if len(line) > MAX_LINE_BYTES + 1:
             raise MalformedRow(row, f"a line has at most {MAX_LINE_BYTES} bytes")
-        if not line.startswith(_COMMENTS):
+        if not line.startswith((b"%", b"#")):
             names += len(line.split())
     blank = stream.readline(MAX_LINE_BYTES + 2)
     if not line or blank.strip():
@@ -89,7 +90,7 @@ class _Plain(io.RawIOBase):
     def __init__(
         self,
         stream: BinaryIO,
-        comments: tuple[bytes, ...] = _COMMENTS,
+        comments: tuple[bytes, ...] = (),
         change: Change | None = None,
         before: int = 0,
     ) -> None:
@@ -132,6 +133,9 @@ class _Plain(io.RawIOBase):
         kept = []
         for row, line in enumerate(block.removesuffix(b"\n").split(b"\n"), first):
             if line.startswith(self._comments):
+                if line.rstrip().endswith(b"-2"):
+                    reason = "it begins as a comment and ends as a sequence, with -2"
+                    raise MalformedRow(row, reason)
                 self._leave_out(row, line)
             else:
                 kept.append(line if self._change is None else self._change(line, row))
@@ -161,7 +165,7 @@ def _of_spmf(line: bytes, row: int) -> bytes:
 
 def _read(plain: _Plain, universe: Sequence[str] | None) -> Sequences:
     try:
-        return _sequences(transactions_files.read_text(cast(BinaryIO, plain), universe))
+        return _sequences(transactions_files.read_lines(cast(BinaryIO, plain), universe))
     except MalformedRow as wrong:
         if wrong is plain.refused:
             raise

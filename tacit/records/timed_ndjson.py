@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.records.reading import MalformedRow, TooManyRows, text_lines
+from tacit.records.reading import BYTE_ORDER_MARK, MalformedRow, TooManyRows, text_lines
 from tacit.records.transactions import MAX_RECORDS
 
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ def microseconds(instant: datetime) -> int:
 def split(content: bytes) -> tuple[bytes, Ints | None]:
     """The lists of a file, a line each, and the time of each record in microseconds since 1970;
     None for a file of lists alone. Raises MalformedRow, which names the line; TooManyRows."""
-    if not content.lstrip().startswith(b"{"):
+    if not content.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{"):
         return content, None
     lines: list[str] = []
     times: list[int] = []

@@ -23,6 +23,7 @@ from tacit.records.reading import (
     TooManyRows,
     UnknownItem,
     text_lines,
+    without_mark,
 )
 from tacit.records.transactions import MAX_ITEMS, MAX_RECORDS, Ints, Places, Transactions
 
@@ -92,6 +93,11 @@ def read_text(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transa
 
     Raises MalformedRow for what is not UTF-8 and for a line over 1 MiB, UnknownItem, TooManyRows.
     """
+    return read_lines(without_mark(stream), universe)
+
+
+def read_lines(stream: BinaryIO, universe: Sequence[str] | None = None) -> Transactions:
+    """The same of a stream without a byte-order mark."""
     known = [item.encode() for item in _known(universe)]
     places, found, rest = _Places(known, closed=universe is not None), _Growing(), b""
     while block := stream.read(BLOCK_BYTES):

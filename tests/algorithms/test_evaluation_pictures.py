@@ -146,5 +146,5 @@ def test_true_sizes_of_clusters() -> None:
     assert sorted(each["rows"] for each in found["clusters"]) == [100, 100]
     assert all(0 <= each["mean_distance_off"] < 0.2 for each in found["clusters"])
     table: Any = outcome("grid", evaluate=True).evaluation
-    assert table["agreement"]["reference"] == [0, 1]
+    assert table["agreement"]["reference"] == ["0", "1"]
     assert sum(map(sum, table["agreement"]["rows"])) == sum(table["rows"].values()) == 200

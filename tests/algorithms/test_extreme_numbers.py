@@ -69,10 +69,8 @@ def test_the_same_of_json_with_any_number_of_digits() -> None:
         routes([10**400])
 
 
-def test_a_column_of_a_table_with_such_a_number_is_text() -> None:
-    """A table takes any content."""
-    assert patients([1.0, 2.0]).values[1].dtype.kind == "f"
-    assert patients([1.0, 1e308]).values[1].dtype.kind == "O"
+def test_a_table_takes_any_content() -> None:
+    assert patients([1.0, 1e308]).column("dose").values == ("1", "1" + "0" * 308)
 
 
 @pytest.mark.parametrize("end", [*TOO_LARGE, *TOO_SMALL], ids=repr)

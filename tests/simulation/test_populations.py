@@ -252,3 +252,29 @@ def test_the_swiss_meters() -> None:
     assert set(found.counts.tolist()) == {4704}
     assert found.values.mean() == pytest.approx(0.5251, abs=1e-4)
     assert float(found.totals().max()) == pytest.approx(67_307, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "total", "curators"),
+    [
+        ("m1,1\nm2,6\nm3,14\n", 21, 3),
+        ("m1,1.5,x\n", None, 0),
+        ("\ufeffid,1\nm1,6\n", 6, 1),
+        ("m,0,1,2\nm1,6,7,8\n", 21, 1),
+        ("m1,20,30,40\nm1,6,7,8\n", None, 0),
+        ('note,"a,\n9"\n"m,1",1_000\n"m,1",2\n', 2, 1),
+        ("meter,t,t\nm1,1,2\n", None, 0),
+        ("meter,t\n,1\n", None, 0),
+    ],
+)
+def test_no_meter_is_lost_as_a_header(
+    tmp_path: Path, text: str, total: int | None, curators: int
+) -> None:
+    path = tmp_path / "meters.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    if total is None:
+        with pytest.raises(ValueError, match=r"line [12]"):
+            read_csv(path, unit="kWh", bounds=BOUNDS, resolution=Fraction(1))
+        return
+    found = read_csv(path, unit="kWh", bounds=BOUNDS, resolution=Fraction(1))
+    assert (found.total(), found.curators) == (total, curators)

@@ -76,7 +76,10 @@ def _twice(right: Any, *args: Any, **more: Any) -> Any:
 
 
 def _without_the_last_row(right: Any, table: Table, *args: Any) -> Any:
-    return right(Table(table.columns, tuple(each[:-1] for each in table.values)), *args)
+    return right(
+        Table(table.columns, tuple(replace(each, codes=each.codes[:-1]) for each in table.cells)),
+        *args,
+    )
 
 
 _ONE_LESS: Final = _around(privacy_check, "run_check", _without_the_last_row)

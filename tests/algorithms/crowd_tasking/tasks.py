@@ -11,6 +11,7 @@ from algorithms.contract import Stance
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
 
 HEART = {
     "name": "heart rate",
@@ -41,8 +42,8 @@ def series(values: np.ndarray, labels: np.ndarray | None = None) -> UserSeries:
     users, rounds, dimension = values.shape
     return UserSeries(
         tuple(f"x{j}" for j in range(dimension)),
-        np.repeat(np.arange(users), rounds),
+        Texts.of(range(users)).repeated(rounds),
         np.tile(np.arange(1, rounds + 1), users),
         values.reshape(-1, dimension),
-        None if labels is None else labels.ravel(),
+        None if labels is None else Texts.of(labels.ravel().tolist()),
     )

@@ -19,6 +19,8 @@ from algorithms.crowd_tasking.algorithm import ALGORITHM, BadRows, aggregate, pr
 from algorithms.crowd_tasking.collection import gathered
 from algorithms.crowd_tasking.report import source_ane
 from algorithms.crowd_tasking.task import Task, resolve
+from algorithms.datasets.tables import UserSeries
+from algorithms.datasets.texts import Texts
 from tacit.encoders.crowd_tasking.encoder import FARTHEST, join, report
 from tacit.encoders.crowd_tasking.reports import Encoding
 from tacit.protocol.federation import Report
@@ -47,6 +49,11 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def context(seed: bytes | None = SECRET) -> SequentialContext:
     return SequentialContext(seed=seed)
+
+
+def chosen(whole: UserSeries, rows: np.ndarray) -> UserSeries:
+    users = Texts(whole.users.values, whole.users.codes[rows])
+    return replace(whole, users=users, rounds=whole.rounds[rows], values=whole.values[rows])
 
 
 def rates(users: int = 20, rounds: int = 30) -> np.ndarray:
@@ -261,10 +268,8 @@ def test_nobody(changes: dict[str, Any]) -> None:
 @pytest.mark.usefixtures("plain")
 def test_missing_rounds() -> None:
     whole = series(rates(10, 6))
-    kept = np.flatnonzero((whole.users + whole.rounds) % 3 > 0)
-    ragged = replace(
-        whole, users=whole.users[kept], rounds=whole.rounds[kept], values=whole.values[kept]
-    )
+    kept = np.flatnonzero((whole.users.codes + whole.rounds) % 3 > 0)
+    ragged = chosen(whole, kept)
     given = params(epsilon="5", T=6, components=["Y", "G", "L"], evaluate=True)
     outcome = run(ragged, given, "sound", context())
     assert outcome.result["reports"] == kept.size
@@ -305,10 +310,8 @@ def test_a_seed_repeats_a_job(stance: Any) -> None:
 @pytest.mark.usefixtures("plain")
 def test_rows_in_any_order_give_one_outcome() -> None:
     whole = series(rates(5, 6))
-    order = np.argsort(-whole.rounds * 7 + whole.users * 3, kind="stable")
-    mixed = replace(
-        whole, users=whole.users[order], rounds=whole.rounds[order], values=whole.values[order]
-    )
+    order = np.argsort(-whole.rounds * 7 + whole.users.codes * 3, kind="stable")
+    mixed = chosen(whole, order)
     given = params(epsilon="5", T=6, components=["Y", "G", "L"])
     assert published(run(whole, given, "sound", context())) == published(
         run(mixed, given, "sound", context())
@@ -320,12 +323,12 @@ def test_blocks_hold_whole_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK", 70)
     whole = series(rates(7, 30))
     asked = resolve(params(epsilon="5", T=30), "sound")
-    blocks = module._blocks(whole.users, whole.rounds, whole.values, None, asked)
+    blocks = module._blocks(whole.users.codes, whole.rounds, whole.values, None, asked)
     assert [block.users.size for block in blocks] == [60, 60, 60, 30]
     outcome = run(whole, params(epsilon="5", T=30), "sound", context())
     assert outcome.result["reports"] == 210
     monkeypatch.setattr(module, "BLOCK", 10)
-    assert len(module._blocks(whole.users, whole.rounds, whole.values, None, asked)) == 7
+    assert len(module._blocks(whole.users.codes, whole.rounds, whole.values, None, asked)) == 7
 
 
 def test_a_cancelled_job_ends() -> None:

@@ -7,6 +7,8 @@ import gzip
 import io
 import lzma
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, Dat
 from algorithms.datasets.kinds import KINDS, BadRows, WrongKind, kind_of, read, written
 from algorithms.datasets.parts import joined, split
 from algorithms.datasets.table import Table
+from algorithms.datasets.texts import Texts
 from algorithms.datasets.universe import Universe
 from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
 from tacit.records.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
@@ -108,19 +111,23 @@ def test_empty_and_one_row_tables_are_legal() -> None:
     assert loaded(b"x,y").values.shape == (0, 2)
     assert loaded(b"x,y\n1,2").values.shape == (1, 2)
     empty = loaded(b"user,round,x1\n", "user-series")
-    assert empty.users.size == 0
+    assert empty.users.tolist() == []
 
 
-def test_roles_may_be_text_or_numbers() -> None:
-    content = b"a,c,who\n1,red,30\n2,blue,10\n3,red,30\n"
+def test_roles_are_text_as_it_is_written() -> None:
+    content = b"a,c,who\n1,red,30\n2,blue,10\n3,red,030\n4,red,30.0\n"
     found = loaded(content, label="c", curator="who")
     assert found.columns == ("a",)
-    assert found.labels.tolist() == [1, 0, 1]
-    assert found.curators.tolist() == [30, 10, 30]
+    assert found.labels.tolist() == ["red", "blue", "red", "red"]
+    assert found.curators.tolist() == ["30", "10", "030", "30.0"]
     again = loaded(packed({"a": [1, 2], "c": ["x", "y"], "who": [5, 6]}), form="parquet", label="c",
                    curator="who")  # fmt: skip
-    assert again.curators.tolist() == [5, 6]
-    assert again.labels.tolist() == [0, 1]
+    assert again.curators.tolist() == ["5", "6"]
+    assert again.labels.tolist() == ["x", "y"]
+    for empty in (b"a,who\n1,30\n2,\n", b'a,who\n1,30\n2,"  "\n'):
+        with pytest.raises(MalformedRow) as error:
+            loaded(empty, curator="who")
+        assert (error.value.row, error.value.column) == (3, "who")
 
 
 def test_parquet_names_row_and_column() -> None:
@@ -144,9 +151,9 @@ def test_user_series() -> None:
     content = b"user,round,x1,x2,label\nann,1,1,2,a\nbob,1,3,4,b\nann,2,5,6,a\n"
     found = loaded(content, "user-series")
     assert found.columns == ("x1", "x2")
-    assert found.users.tolist() == [0, 1, 0]
+    assert found.users.tolist() == ["ann", "bob", "ann"]
     assert found.rounds.tolist() == [1, 1, 2]
-    assert found.labels.tolist() == [0, 1, 0]
+    assert found.labels.tolist() == ["a", "b", "a"]
     for bad, place in (
         (b"user,x1\n1,1\n", (1, "round")),
         (b"user,round\n1,1\n", (1, None)),
@@ -158,25 +165,55 @@ def test_user_series() -> None:
         assert (error.value.row, error.value.column) == place
 
 
-def test_tables_of_anything() -> None:
-    found = loaded(b'who,age,cm,note\nann,30,1.5,"a, b"\nbob,41,2,\n', "table")
+def test_cells_of_a_table_are_text_as_it_is_written() -> None:
+    found = loaded(b'who,age,cm,note\nann,30,1.5,"a, b"\nbob,030,1.50,\n', "table")
     assert found.rows == 2
-    assert [found.is_text(name) for name in found.columns] == [True, False, False, True]
-    assert found.column("age").dtype == np.int64
+    assert found.column("age").tolist() == ["30", "030"]
+    assert found.column("cm").tolist() == ["1.5", "1.50"]
     assert found.column("note").tolist() == ["a, b", ""]
-    again = loaded(packed({"who": ["ann", "bob"], "age": [30, 41]}), "table", "parquet")
-    assert again.column("who").tolist() == ["ann", "bob"]
-    assert again.column("age").tolist() == [30, 41]
     assert loaded(b"who\n", "table").rows == 0
     with pytest.raises(KeyError):
         found.column("nobody")
-    for columns, values in (
+    one = Texts.of("x")
+    for columns, cells in (
         (("a",), ()),
-        (("a", "a"), (np.zeros(1), np.zeros(1))),
-        (("a", "b"), (np.zeros(1), np.zeros(2))),
+        (("a", "a"), (one, one)),
+        (("a", "b"), (one, Texts.of("xy"))),
     ):
         with pytest.raises(ValueError):
-            Table(columns, values)
+            Table(columns, cells)
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        (pa.array([1840000000000000000, 1840000000000000001]), None),
+        (pa.array([2**64 - 1, 2**64 - 2], pa.uint64()), None),
+        (pa.array([Decimal("0.0000000100"), Decimal(10) ** 20]), None),
+        (pa.array([True, False]), ["true", "false"]),
+        (pa.array([0.1, 7.0], pa.float32()), ["0.1", "7.0"]),
+        (pa.array(["b", "a"]).dictionary_encode(), ["b", "a"]),
+        (pa.array([date(2026, 1, 2), date(1, 1, 1)]), ["2026-01-02", "0001-01-01"]),
+        (pa.array([" a", "a"]), [" a", "a"]),
+    ],
+)
+def test_cells_of_parquet_have_one_text_each(values: Any, texts: list[str] | None) -> None:
+    found = loaded(packed({"x": values}), "table", "parquet").column("x").tolist()
+    plain = [format(v, "f") if isinstance(v, Decimal) else str(v) for v in values.to_pylist()]
+    assert found == (texts or plain)
+    assert len(set(found)) == 2
+
+
+def test_instants_of_parquet_keep_their_nanoseconds() -> None:
+    column = pa.array([1700000000000000001, 1700000000000000002], pa.timestamp("ns"))
+    assert len(set(loaded(packed({"x": column}), "table", "parquet").column("x").tolist())) == 2
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0**54], [1.0, float("nan")], [1.0, None], [[1], [2]]])
+def test_cells_of_parquet_that_have_no_text_are_refused(values: Any) -> None:
+    with pytest.raises(MalformedRow) as error:
+        loaded(packed({"x": values}), "table", "parquet")
+    assert error.value.column == "x"
 
 
 def test_universes() -> None:
@@ -260,6 +297,7 @@ def test_trajectories_come_in_two_files() -> None:
 
 def test_rows_become_files() -> None:
     assert written("csv", ["a", "b"], [[1, 'x,"y"'], [2.5, "z"]]) == b'a,b\n1,"x,""y"""\n2.5,z\n'
+    assert written("csv", ["a"], [["x\ny"]]) == b'a\n"x\ny"\n'
     assert written("csv", None, [{"a": 1}, {"a": 2}]) == b"a\n1\n2\n"
     assert written("text", None, [["a", "b"], [], "c"]) == b"a b\n\nc\n"
     assert written("ndjson", None, [["a"], {"b": 1}]) == b'["a"]\n{"b": 1}\n'
@@ -269,11 +307,13 @@ def test_rows_become_files() -> None:
         (["a"], [[1, 2]]),
         (["a"], [{"b": 1}]),
         (["a"], [[True]]),
-        (["a"], [["x\ny"]]),
         (["a"], 5),
     ):
         with pytest.raises(BadRows):
             written("csv", columns, rows)
+    for blank in (["New York"], [""], ["a", "b\tc"]):
+        with pytest.raises(BadRows):
+            written("text", None, [blank])
     with pytest.raises(WrongKind):
         written("parquet", None, [])
 

@@ -132,13 +132,13 @@ def test_csv_of_points_alone() -> None:
         ("a,b\n", None, 1, "columns"),
         ("record,location,time\nr,a\n", None, 2, "fields"),
         ("record,location,time\nr,a,x\n", None, 2, "number"),
-        ("record,location,time\nr,a,nan\n", None, 2, "finite"),
-        ("record,location,time\nr,a,1_0\n", None, 2, "finite"),
+        ("record,location,time\nr,a,nan\n", None, 2, "not a number"),
+        ("record,location,time\nr,a,1_0\n", None, 2, "not a number"),
         ("record,location,time\nr,a,1\ns,b,1\n", "record,d\nr,x\n", 3, "sensitive part"),
         ("record,location,time\n", "id,d\n", 1, "columns"),
         ("record,location,time\n", "record,d,d\n", 1, "columns"),
         ("record,location,time\n", "record,d\nr,x\nr,y\n", 3, "one row"),
-        ('record,location,time\nr,"a,1\n', None, 2, "CSV"),
+        ('record,location,time\nr,"a,1\n', None, 2, "quotes are not closed"),
     ],
 )
 def test_malformed_csv_is_named(points: str, sensitive: str | None, row: int, reason: str) -> None:

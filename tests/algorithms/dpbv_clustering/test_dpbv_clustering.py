@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, Outcome, SequentialContext
 from algorithms.datasets.tables import NumericTable
+from algorithms.datasets.texts import Texts
 from algorithms.dpbv_clustering import ALGORITHM
 from algorithms.dpbv_clustering.baselines import gaussian_delta, gaussian_epsilon
 from algorithms.dpbv_clustering.consistency import hop_mean, line, literal, local_cut
@@ -62,7 +63,7 @@ def blobs(rows: int = 3000, seed: int = 1) -> NumericTable:
     labels = np.arange(rows) % 3
     centres = np.array([[10.0, 10.0], [40.0, 15.0], [25.0, 40.0]])
     values = np.clip(generator.normal(centres[labels], 2.5), 0, 50)
-    return NumericTable(PLANE, values, labels)
+    return NumericTable(PLANE, values, Texts.of(labels))
 
 
 def moons(rows: int, seed: int) -> NumericTable:
@@ -72,7 +73,7 @@ def moons(rows: int, seed: int) -> NumericTable:
     angle = generator.uniform(0, math.pi, rows)
     upper = np.stack((np.cos(angle), np.sin(angle)), axis=1)
     values = np.where(labels[:, None] == 0, upper, [1.0, 0.5] - upper)
-    return NumericTable(PLANE, values + generator.normal(0, 0.06, values.shape), labels)
+    return NumericTable(PLANE, values + generator.normal(0, 0.06, values.shape), Texts.of(labels))
 
 
 def asked(**given: Any) -> Parameters:
@@ -528,7 +529,7 @@ def test_a_sound_result_holds_nothing_of_the_rows(method: str, grid: str | None)
 
 def test_labels_are_not_an_input() -> None:
     table = blobs(300)
-    other = NumericTable(PLANE, table.values, np.zeros(300, np.int64))
+    other = NumericTable(PLANE, table.values, Texts.of([0] * 300))
     for stance, params in (("sound", asked()), ("paper", asked())):
         one, two = (run(each, params, stance, SECRET) for each in (table, other))
         assert one.result == two.result

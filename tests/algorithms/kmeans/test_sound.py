@@ -14,6 +14,7 @@ import pytest
 
 from algorithms.contract import Cancelled, SequentialContext
 from algorithms.datasets.tables import NumericTable
+from algorithms.datasets.texts import Texts
 from algorithms.kmeans import Parameters, central, preview, publish, run
 from algorithms.kmeans.baselines import cost, eugkm, su
 from algorithms.kmeans.central import (
@@ -356,7 +357,7 @@ def test_published_parts_hold_nothing_forbidden() -> None:
         n_hint=5000,
         evaluate=True,
     )
-    table = NumericTable(("x", "y"), points, labels=np.arange(4987))
+    table = NumericTable(("x", "y"), points, labels=Texts.of(range(4987)))
     outcome = run(table, params, "sound", SequentialContext(test_seed=5))
     names = everything(json.loads(json.dumps(dict(outcome.result))))
     forbidden = {"labels", "inertia", "inertia_ratio", "clipped", "rows", "n", "size", "sha256"}
@@ -381,7 +382,7 @@ def test_the_report_says_what_is_verified() -> None:
         privacy_unit="curator",
         contribution_bound=4,
     )
-    table = NumericTable(("x", "y"), S1, curators=np.arange(5000) // 5)
+    table = NumericTable(("x", "y"), S1, curators=Texts.of(range(1000)).repeated(5))
     report = run(table, params, "sound", SequentialContext()).report
     PrivacyReport.model_validate_json(report.model_dump_json())
     add, swap = report.verified

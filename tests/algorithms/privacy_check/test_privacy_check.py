@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.table import Table
+from algorithms.datasets.texts import Texts
 from algorithms.privacy_check import ALGORITHM
 from algorithms.privacy_check.closeness import closeness, ordered, transport
-from algorithms.privacy_check.groups import coded, counted, grouped
+from algorithms.privacy_check.groups import counted, grouped
 from algorithms.privacy_check.measures import distinct, entropy_diversity
 from algorithms.privacy_check.parameters import EqualDistance, Parameters
 from algorithms.privacy_check.problems import (
@@ -23,8 +24,8 @@ from algorithms.privacy_check.problems import (
     EmptyTable,
     QidSensitiveOverlap,
     UnknownColumn,
-    ValueUnknown,
 )
+from algorithms.problems import ValueUnknown
 from simulation.experiments.privacy_check_data import (
     FAMILIES,
     TABLE_21,
@@ -143,8 +144,8 @@ def test_table_2_4_of_lu(
 ) -> None:
     for blocks, expected in (("a", first), ("b", second)):
         table, distance = similar(blocks), FAMILIES[kind](within)
-        column = coded(table.column("Disease"))
-        counts = counted(grouped([coded(table.column("block"))], table.rows), column)
+        column = table.column("Disease")
+        counts = counted(grouped([table.column("block")], table.rows), column)
         found = closeness(counts, column, distance)
         assert found.tolist() == pytest.approx(expected, abs=5e-5)
 
@@ -177,16 +178,16 @@ def random_table(seed: int, rows: int = 60) -> Table:
     sensitive = draw.integers(0, 5, rows)
     return Table(
         ("a", "b", "s"),
-        (cells[:, 0], np.array([f"v{each}" for each in cells[:, 1]], object), sensitive),
+        (Texts.of(cells[:, 0]), Texts.of(f"v{each}" for each in cells[:, 1]), Texts.of(sensitive)),
     )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_merging_groups_never_hurts(seed: int) -> None:
     table = random_table(seed)
-    column = coded(table.column("s"))
-    fine = grouped([coded(table.column("a")), coded(table.column("b"))], table.rows)
-    coarse = grouped([coded(table.column("a"))], table.rows)
+    column = table.column("s")
+    fine = grouped([table.column("a"), table.column("b")], table.rows)
+    coarse = grouped([table.column("a")], table.rows)
     one, other = counted(fine, column), counted(coarse, column)
     assert one.sizes.min() <= other.sizes.min()
     equal = EqualDistance()
@@ -200,7 +201,7 @@ def test_merging_groups_never_hurts(seed: int) -> None:
 
 def test_groups_by_brute_force() -> None:
     table = random_table(3)
-    groups = grouped([coded(table.column("a")), coded(table.column("b"))], table.rows)
+    groups = grouped([table.column("a"), table.column("b")], table.rows)
     rows = list(zip(table.column("a").tolist(), table.column("b").tolist(), strict=True))
     names: dict[object, int] = {}
     for row, group in zip(rows, groups.of.tolist(), strict=True):
@@ -210,7 +211,7 @@ def test_groups_by_brute_force() -> None:
 
 def test_many_columns_do_not_overflow() -> None:
     draw = np.random.default_rng(1)
-    wide = [coded(draw.permutation(np.arange(3000) // 2)) for _ in range(8)]
+    wide = [Texts.of(draw.permutation(np.arange(3000) // 2)) for _ in range(8)]
     groups = grouped(wide, 3000)
     rows = set(zip(*(each.codes.tolist() for each in wide), strict=True))
     assert len(groups.sizes) == len(rows)
@@ -226,7 +227,7 @@ def test_ordered_numbers_and_texts() -> None:
     assert found["value"] == pytest.approx(0.25)
     with pytest.raises(BadDistance):
         answer(table, text + ', "ground_distance": {"s": {"kind": "ordered"}}')
-    numbers = Table(("g", "s"), (np.array([0, 0, 1, 1]), np.array([1.5, 9.0, 4.0, 4.0])))
+    numbers = Table(("g", "s"), (Texts.of("0011"), Texts.of(["1.5", "9", "4", "4.0"])))
     (found,) = answer(numbers, text + ', "ground_distance": {"s": {"kind": "ordered"}}')
     assert found["value"] == pytest.approx(0.25)
 
@@ -324,7 +325,7 @@ def test_bad_parameters(text: str) -> None:
 
 
 def test_an_empty_table_is_refused() -> None:
-    empty = Table(("Job", "Sex", "Age", "Disease"), (np.zeros(0, object),) * 4)
+    empty = Table(("Job", "Sex", "Age", "Disease"), (Texts.of(()),) * 4)
     with pytest.raises(EmptyTable):
         answer(empty, JSQ)
     with pytest.raises(EmptyTable):

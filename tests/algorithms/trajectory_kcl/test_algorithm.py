@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.trajectories import Trajectories
 from algorithms.datasets.trajectories_files import read_ndjson
+from algorithms.problems import ValueUnknown
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.parameters import Model, Parameters
@@ -61,7 +62,6 @@ def test_the_result_of_table_5_1() -> None:
     }
     assert outcome.result["instance_loss"] == pytest.approx(5 / 34)
     assert outcome.result["verification"]["violating_left"] == 0
-    assert outcome.result["warnings"] == []
     assert outcome.evaluation is not None
     assert outcome.evaluation["mfs_loss"] == pytest.approx(1 / 6)
     lost = {
@@ -109,10 +109,12 @@ def test_small_tables_are_legal(text: str, stance: str) -> None:
     assert outcome.result["instances"] == 0
 
 
-def test_a_value_that_never_occurs_is_a_warning() -> None:
-    params = Parameters(K=2, C=Fraction(1, 2), sensitive_values=(*SENSITIVE, ("diagnosis", "Cold")))
-    (warning,) = run(params).result["warnings"]
-    assert (warning["attribute"], warning["value"]) == ("diagnosis", "Cold")
+def test_a_value_that_never_occurs_is_refused() -> None:
+    for value in ("Cold", "hiv", "HIV "):
+        named = (*SENSITIVE, ("diagnosis", value))
+        with pytest.raises(ValueUnknown) as raised:
+            run(Parameters(K=2, C=Fraction(1, 2), sensitive_values=named))
+        assert raised.value.pointer == f"/params/sensitive_values/{len(SENSITIVE)}"
 
 
 def test_a_missing_attribute_is_refused() -> None:

@@ -75,8 +75,8 @@ async def test_a_table_is_kept_and_no_route_returns_its_rows(
             assert "1234.5" not in text  # with its point, as identifiers have digits too
         kept = await values(it, made["id"])
         assert kept.values.tolist() == [[1234.5678], [-2000.0]]
-        assert kept.labels.tolist() == [1, 0]
-        assert kept.curators.tolist() == [7, 8]
+        assert kept.labels.tolist() == ["red", "blue"]
+        assert kept.curators.tolist() == ["7", "8"]
         assert (await it.ask("GET", "/v1/datasets?kind=table")).json() == {"datasets": []}
 
 

@@ -109,7 +109,7 @@ async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(
         ("g-1,Zähler,".encode("latin-1") + f"{at},1".encode(), 2, "is not a name in UTF-8"),
         (f"g-1,m\x005,{at},1".encode(), 2, "is not a name in UTF-8"),
         (f"g-1,{'m' * 129},{at},1".encode(), 2, "is not a name in UTF-8"),
-        (f'g-1,"m-6,{at},1'.encode(), None, "the row is not text in UTF-8 with quotes"),
+        (f'g-1,m-6",{at},1'.encode(), None, "a quote in a cell that does not begin with one"),
         (b"g-1,m-7", 3, "the row is too short"),  # the last one, without an end
     ]
     async with site() as s:
@@ -132,6 +132,56 @@ async def test_a_bad_row_is_told_with_its_place_and_nothing_is_cut_or_moved(
         descriptor = s.open(query(PLAIN))
         await s.take_part()
         assert world.result(descriptor) == {"sum": "2"}
+
+
+@pytest.mark.parametrize("layout", ["long", "wide"])
+async def test_a_quoted_note_is_one_cell_whatever_it_looks_like(
+    site: OpenSite, layout: str
+) -> None:
+    """Lines inside quotes that look like rows of another curator, and delimiters inside quotes."""
+    at = "2025-12-31T12:00:00Z"
+    if layout == "long":
+        mapping, head = LONG, "house,meter,at,value,note"
+        fake, row = f"g-2,m,{at},7,x", f'g-1,"m,1",{at},"0.5","it\'s 5"" wide\n'
+    else:
+        mapping, head = WIDE + "&columns=q0:q1", "meter,q0,q1,note"
+        fake, row = "g-2,7,7,x", '"g-1","0.5",1,"5"" wide\r\n'
+    body = f'{head}\n{row}{fake}\nend"\ng-2,only\n'
+    async with site() as s:
+        await s.enrol("gw", ["g-1", "g-2"])
+        found = await upload(s, mapping, b"\xef\xbb\xbf" + body.encode())
+        assert found["accepted"] == (1 if layout == "long" else 2)
+        assert [(each["line"], each["detail"]) for each in found["errors"]] == [
+            (5, "the row is too short")
+        ]
+        cut = await upload(s, mapping, body.encode().replace(b'end"', b"end"), 422)
+        assert cut["detail"] == "line 2: the quotes are not closed"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "header", "column"),
+    [
+        (LONG, "house,meter,at,value,value", 5),
+        (WIDE, "meter,q0,q1,q0", 4),
+    ],
+)
+async def test_two_columns_of_one_name_are_refused(
+    site: OpenSite, mapping: str, header: str, column: int
+) -> None:
+    async with site() as s:
+        await s.enrol("g-1")
+        found = await upload(s, mapping, f"{header}\ng-1,1,2,3\n".encode(), 422)
+        assert found["detail"] == f"line 1, column {column}: two columns have one name"
+
+
+async def test_a_first_row_is_not_taken_for_a_header(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("gw", ["g-1", "g-2"])
+        for first in ("g-1,0.5,0.75", "g-1,2,1,", "g-1,x,1,2"):
+            found = await upload(s, WIDE, f"{first}\ng-2,1,1\n".encode(), 422)
+            assert "is the header missing" in found["detail"]
+        found = await upload(s, WIDE + "&columns=2024:2025", b"m,2024,2025\ng-2,1,1\n")
+        assert found["accepted"] == 2
 
 
 async def test_a_range_of_columns_as_multipart(site: OpenSite, world: FakeWorld) -> None:

@@ -152,8 +152,8 @@ async def test_a_statistic_of_a_register_is_not_one_record_alone(it: Site) -> No
 def test_a_table_holds_no_more_rows_than_a_round_can_count() -> None:
     assert MOST_ROWS == sums.MOST_RECORDS
     with pytest.raises(BadRecords, match=str(MOST_ROWS)):
-        read_csv("a\n" + "1\n" * (MOST_ROWS + 1))
-    _, rows = read_csv("a\n" + "1\n" * MOST_ROWS)
+        read_csv(b"a\n" + b"1\n" * (MOST_ROWS + 1))
+    _, rows = read_csv(b"a\n" + b"1\n" * MOST_ROWS)
     assert len(rows) == MOST_ROWS
 
 
@@ -205,13 +205,17 @@ BAD_CSV = [
     ("a,b\n1\n", MalformedRow),
     ("a,b\n1,secret\n", MalformedRow),
     ("a,b\n1,nan\n", MalformedRow),
+    ("a,b\n1,1_000\n", MalformedRow),
+    ("a,b\n1,\uff11\n", MalformedRow),
+    ("a,b\n1,1e-400\n", MalformedRow),
+    ('a,b\n1,"2\n', MalformedRow),
 ]
 
 
 @pytest.mark.parametrize(("text", "error"), BAD_CSV)
 def test_a_table_that_cannot_be_read(text: str, error: type[Exception]) -> None:
     with pytest.raises(error) as found:
-        read_csv(text)
+        read_csv(text.encode())
     assert "secret" not in str(found.value)
 
 
