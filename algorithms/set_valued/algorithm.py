@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.counts.file_errors import ErrorOfCounts
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.set_valued.evaluation import evaluate
@@ -32,7 +33,7 @@ from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.pictures import pictures
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import check_items, itemsets, record_masks
-from algorithms.set_valued.release_error import ErrorOfItems, errors_of_items
+from algorithms.set_valued.release_error import errors_of_items
 from algorithms.set_valued.report import NAME, set_valued_report
 from algorithms.set_valued.rest import (
     Margins,
@@ -175,7 +176,7 @@ def _report(
     rows: Sequence[Row],
     transcript: Transcript,
     margins: Margins | None,
-    errors: Sequence[ErrorOfItems] = (),
+    errors: Sequence[ErrorOfCounts] = (),
 ) -> PrivacyReport:
     return set_valued_report(
         params,

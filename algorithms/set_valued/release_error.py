@@ -15,12 +15,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from algorithms.counts.file_errors import RUNS, SEED, ErrorOfCounts, Seen, by_class, probes
 from algorithms.set_valued.inclusion import Floats
 from algorithms.set_valued.rest import (
     ITEMS_SHARE,
@@ -37,43 +35,6 @@ from algorithms.set_valued.rest import (
 from tacit.randomness import SeededRandom
 from tacit.records.transactions import Ints
 
-RUNS: Final = 40
-_SEED: Final = 1
-"""Public: whoever has the release can repeat the simulation."""
-_EDGES: Final = (0, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-_PROBES: Final = 400
-"""Items of no row that each class has in each run, at counts all over the class."""
-_INSIDE: Final = (0.025, 0.975)
-
-
-@dataclass(frozen=True)
-class ErrorOfItems:
-    """Of items in `first` to `last` records (None: no end), file less truth: mean, standard
-    deviation, and the range in which 95 of 100 differences lie."""
-
-    first: int
-    last: int | None
-    bias: float
-    deviation: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """Items of one run: true and released counts; the error if the records that hold an item are as
-    short as all records, or longer than its count suggests."""
-
-    truth: Floats
-    released: Floats
-    short: Floats
-    long: Floats
-
-    def part(self, chosen: slice | NDArray[np.bool_]) -> _Seen:
-        """Some of them."""
-        parts = (self.truth, self.released, self.short, self.long)
-        return _Seen(*(each[chosen] for each in parts))
-
 
 def errors_of_items(
     margins: Margins,
@@ -81,23 +42,18 @@ def errors_of_items(
     epsilon: Fraction,
     beat: Callable[[], None],
     draws: Fraction = Fraction(1),
-) -> tuple[ErrorOfItems, ...]:
+) -> tuple[ErrorOfCounts, ...]:
     """By classes of counts, up to the largest. epsilon: of the whole job; draws: whole noises that
     a sum holds."""
     truth = _Truth.of(margins, measured)
-    generator = SeededRandom(_SEED).generator
+    generator = SeededRandom(SEED).generator
     runs = []
     for _ in range(RUNS):
         beat()
         runs.append(_released_again(truth, epsilon, draws, generator))
     items = measured.universe
-    known = _together([each.part(slice(None, items)) for each in runs])
-    probes = _together([each.part(slice(items, None)) for each in runs])
-    return tuple(
-        _error_of(first, last, sets)
-        for first, last in pairwise((*_EDGES, math.inf))
-        if (sets := _in_class(first, last, known, probes))
-    )
+    known = Seen.together([each.part(slice(None, items)) for each in runs])
+    return by_class(known, Seen.together([each.part(slice(items, None)) for each in runs]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,26 +76,21 @@ class _Truth:
         in_rows, rest = measured.items(), left.fit.expected(left.records)[left.fit.place]
         false = (rest == 0) & (margins.items < in_rows)
         share = np.where(false, np.maximum(margins.items, 0) / np.maximum(in_rows, 1), 1.0)
-        largest = float(rest.max(initial=0.0))
-        spread = [
-            np.linspace(first, min(last - 1, largest), _PROBES)
-            for first, last in pairwise((*_EDGES, math.inf))
-            if first <= largest
-        ]
-        none = np.zeros(len(spread) * _PROBES)
+        more = probes(float(rest.max(initial=0.0)))
+        none = np.zeros(more.size)
         return cls(
             margins,
             measured,
             left,
             np.concatenate((in_rows, none)),
-            np.concatenate((rest, *spread)),
+            np.concatenate((rest, more)),
             np.concatenate((share, none)),
         )
 
 
 def _released_again(
     truth: _Truth, epsilon: Fraction, draws: Fraction, generator: np.random.Generator
-) -> _Seen:
+) -> Seen:
     margins, measured, left = truth.margins, truth.measured, truth.left
     items, records = measured.universe, left.records
     scale = 1 / (epsilon * LENGTHS_SHARE)
@@ -164,7 +115,7 @@ def _released_again(
     drawn = generator.binomial(most, np.clip(expected / max(most, 1), 0, 1))
     short, long = _other_lengths(truth)
     true_rows, released = truth.share * truth.in_rows, truth.in_rows + drawn
-    return _Seen(
+    return Seen(
         true_rows + truth.rest, released, released - true_rows - short, released - true_rows - long
     )
 
@@ -202,31 +153,3 @@ def _along(values: Floats, known: Floats, there: Floats) -> Floats:
     """A rising function that is known at `known`, and 0 at 0."""
     found: Floats = np.interp(values, np.append(0.0, known), np.append(0.0, there))
     return found
-
-
-def _together(runs: list[_Seen]) -> _Seen:
-    return _Seen(
-        np.concatenate([each.truth for each in runs]),
-        np.concatenate([each.released for each in runs]),
-        np.concatenate([each.short for each in runs]),
-        np.concatenate([each.long for each in runs]),
-    )
-
-
-def _in_class(first: float, last: float, known: _Seen, probes: _Seen) -> list[_Seen]:
-    """Items with a true count in the class, and those with a released one; none are empty."""
-    some = ((probes, probes.truth), (known, known.truth), (known, known.released))
-    inside = [(part, (np.rint(each) >= first) & (np.rint(each) < last)) for part, each in some]
-    return [part.part(chosen) for part, chosen in inside if chosen.any()]
-
-
-def _error_of(first: float, last: float, sets: list[_Seen]) -> ErrorOfItems:
-    error = sets[0].released - sets[0].truth
-    return ErrorOfItems(
-        int(first),
-        None if math.isinf(last) else int(last) - 1,
-        float(error.mean()),
-        float(error.std()),
-        min(float(np.quantile(each.long, _INSIDE[0])) for each in sets),
-        max(float(np.quantile(each.short, _INSIDE[1])) for each in sets),
-    )

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.counts.file_errors import RUNS, ErrorOfCounts
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -22,7 +23,6 @@ from algorithms.set_valued.parameters import (
     law_of,
     noise_scales,
 )
-from algorithms.set_valued.release_error import RUNS, ErrorOfItems
 from algorithms.set_valued.rest import ITEMS_SHARE, MOST_LENGTH, Margins
 from tacit.encoders.set_valued_taxonomy import Taxonomy
 from tacit.noise import sampler_delta
@@ -80,7 +80,7 @@ def set_valued_report(
     rows: int | None = None,
     derived: bool = False,
     margins: Margins | None = None,
-    errors: Sequence[ErrorOfItems] = (),
+    errors: Sequence[ErrorOfCounts] = (),
 ) -> PrivacyReport:
     """The report of a run; without `splits` (published by the run), of one that is planned.
 
@@ -223,7 +223,7 @@ def _error(
     stance: Stance,
     items: int | None,
     margins: Margins | None,
-    errors: Sequence[ErrorOfItems] = (),
+    errors: Sequence[ErrorOfCounts] = (),
 ) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
     if items is None:
@@ -265,7 +265,7 @@ def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[
 
 
 def _error_of_items(
-    params: Parameters, margins: Margins | None, errors: Sequence[ErrorOfItems]
+    params: Parameters, margins: Margins | None, errors: Sequence[ErrorOfCounts]
 ) -> dict[str, Any]:
     """Before a run the noise alone, by l; of a run what the file's counts are off by."""
     unit = math.sqrt(2) / float(params.epsilon * ITEMS_SHARE)
@@ -289,16 +289,7 @@ def _error_of_items(
         "longest records alone is off by more. "
         "Which items occur together is not in these figures: outside DiffPart's rows it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
-        "items": [
-            {
-                "records_from": each.first,
-                "records_to": each.last,
-                "bias": str(round(each.bias, 1)),
-                "standard_deviation": str(round(each.deviation, 1)),
-                "off_by_95": [math.floor(each.low), math.ceil(each.high)],
-            }
-            for each in errors
-        ],
+        "items": [each.json() for each in errors],
     }
 
 

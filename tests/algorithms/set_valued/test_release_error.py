@@ -71,9 +71,9 @@ def holds(outcome: Outcome, counts: NDArray[np.int64], data: Transactions) -> No
     reached = 0
     for each in outcome.report.error["items"]:
         low, high = each["off_by_95"]
-        last = math.inf if each["records_to"] is None else each["records_to"]
+        last = math.inf if each["count_to"] is None else each["count_to"]
         for by in (true, counts):
-            inside = (by >= each["records_from"]) & (by <= last)
+            inside = (by >= each["count_from"]) & (by <= last)
             number = int(inside.sum())
             reached += number
             error = (counts - true)[inside]
