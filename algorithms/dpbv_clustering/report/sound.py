@@ -90,8 +90,7 @@ def _grid_ldp_report(
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC, "flip probabilities"),
         error={
             "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres "
-            "of clusters are of the cells that stand out of it: what the others hold is missing from "
-            "them",
+            "of clusters are of the cells that stand out of it: what the others hold is missing",
             "sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability)),
         },
         details={
