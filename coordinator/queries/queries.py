@@ -64,6 +64,11 @@ def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...
     return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
 
 
+def urls_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...]:
+    """The addresses of the aggregators that a round of the query would use, as far as known."""
+    return tuple(row.url for row in rows[: query.aggregators])
+
+
 async def preview(
     database: Database,
     query: Query,
@@ -97,12 +102,13 @@ async def forecast(
 ) -> PrivacyReport:
     """The report that a result of this query would carry, and the error to expect."""
     async with database.reading() as transaction:
-        operators = operators_for(query, await list_aggregators(transaction))
+        rows = await list_aggregators(transaction)
+    operators, urls = operators_for(query, rows), urls_for(query, rows)
     subject = Subject(kind="query", id=query_id)
 
     def work() -> PrivacyReport:
         check_query(query, settings, operators)
-        return query_report(query, subject=subject, operators=operators or None)
+        return query_report(query, subject=subject, operators=operators or None, urls=urls)
 
     return await asyncio.to_thread(work)
 

@@ -227,19 +227,22 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         async with conduct.database.reading() as transaction:
             host_parts = await hosts.parts_of_largest(transaction, manifest.parts)
     operators = tuple(entry.operator for entry in descriptor.aggregators)
+    urls = tuple(entry.url for entry in descriptor.aggregators)
     of_round = partial(
         query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=operators,
+        urls=urls,
         host_parts=host_parts,
         refused=row.refused,
     )
     if is_proved(query):  # what a lie can do is computed anew
         report = await asyncio.to_thread(of_round)
     else:
-        report = await conduct.figured((priced_text(query), operators, manifest.count), of_round)
+        key = (priced_text(query), operators, urls, manifest.count)
+        report = await conduct.figured(key, of_round)
     if query.job is not None:
         async with conduct.database.reading() as transaction:
             charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]
