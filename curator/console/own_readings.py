@@ -32,7 +32,7 @@ from tacit.wire import format_exact
 
 Owner = Annotated[Visitor, Depends(person(Scope.CURATOR))]
 """No operator: of them no page shows a value."""
-INSTANTS: Final = 50
+INSTANTS: Final = 25
 """Of one page; a register of a host has readings of others at other instants."""
 ANSWERS: Final = 500
 """The newest answers, in which a reading may have been used."""
