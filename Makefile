@@ -68,7 +68,7 @@ reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real
 	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))
 
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-  --no-emit-index-url --no-emit-find-links --no-emit-package tacit --python-version 3.11
+  --no-emit-index-url --no-emit-find-links --python-version 3.11
 
 # Of what the command line and development servers need an image of one service holds nothing.
 IMAGE_LOCK := $(LOCK) --constraint requirements.lock $(foreach package, colorama markdown-it-py mdurl \
@@ -99,10 +99,9 @@ images: ## Build every image with docker, podman or buildah, whichever is there;
 compose-files: $(SETUP)  ## Write .env and deploy/secrets/ for docker-compose.yml; keeps what is there
 	$(BIN)/tacit config compose
 
-$(SETUP): requirements.lock pyproject.toml tacit/pyproject.toml
+$(SETUP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e tacit
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(SETUP)
 

@@ -49,8 +49,8 @@ from common.web.tokens import Scope
 from tacit.errors import Invalid
 from tacit.noise import self_test
 from tacit.randomness import SecureRandom
+from tacit.version import VERSION
 
-VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
 SETTLED_SWEEPS = 3
 """After so many sweeps every process has stored its counts of an hour."""

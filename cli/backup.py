@@ -45,6 +45,7 @@ from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.crypto.seal_keys import SealPublicKey
 from tacit.errors import DomainError
 from tacit.protocol.identities import IdentityChain
+from tacit.version import VERSION
 from tacit.wire import format_instant, parse_binary
 
 Service = Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")]
@@ -173,7 +174,7 @@ async def _back_up(settings: ServiceSettings, out: Path, holder: Holder) -> tupl
         manifest = Manifest(
             service=service,
             name=_name(settings),
-            version=import_module(f"{service}.app").VERSION,
+            version=VERSION,
             schema_revision=revision,
             database="postgresql" if places.database is None else "sqlite",
             created=created,

@@ -52,7 +52,7 @@ def show_budget(
         str | None, typer.Option(help="Also compose numerically, at this delta.")
     ] = None,
 ) -> Answer:
-    """The three bounds of the sources, and beside them what really holds."""
+    """The three bounds from the papers, next to the verified ones."""
     found = client.budget(query_id=query, delta=delta)
     return Answer(found, lambda: print_budget(found))
 
@@ -229,7 +229,7 @@ def note(
         str | None, typer.Option(help="What one curator discloses (paper stance): JSON.")
     ] = None,
 ) -> Answer:
-    """Tell the ledger what happened to curators or their data."""
+    """Record an event (joined, left, data changed) in the ledger."""
     body: Json = {"kind": kind, "curators": curators}
     if reason is not None:
         body["reason"] = reason

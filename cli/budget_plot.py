@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from common.runtime.extras import extra_needed
+
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
@@ -13,7 +15,7 @@ def draw_forecast(found: dict[str, Any], path: Path) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise RuntimeError("drawing needs matplotlib: install the extra `plots`") from None
+        raise RuntimeError(extra_needed("drawing", "plots")) from None
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -253,16 +253,17 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
         f"{100 * error / released:.1f} % of it",
         f"In truth  {truth.raw_kwh:,.1f} kWh ({truth.clamped_kwh:,.1f} kWh after the declared "
         f"clamp), so it is off by {off:,.1f} kWh. "
-        "Only a demonstration knows.",
+        "(Known only because this is a demo.)",
         "",
-        "What it hid",
+        "What stayed private",
         f"  Each meter's hour was split into {aggregators} pieces, each random by itself, one for "
         "each aggregator.",
         "  Suppose the reader of the answer, all other meters and",
         f"  {rest} aggregators pool what they saw, and guess whether one meter took part:",
         f"  they are right in at most {of_a_hundred(statement.guess)} of 100 cases "
         f"(epsilon {amount(epsilon)}; 50 is a coin flip).",
-        f"  All {aggregators} aggregators together could read all; one honest one is enough.",
+        f"  If all {aggregators} aggregators collude they can read everything; one honest aggregator "
+        "prevents it.",
         "What was checked",
         f"  {len(performed.checked['aggregators'])} signed partial sums: {matches} the answer.",
         "What makes the error smaller",
@@ -349,7 +350,7 @@ def _show_window(truth: Truth) -> None:
         f"\nThe hour from {format_instant(START + timedelta(hours=HOUR))}: truly "
         f"{truth.raw_kwh:.1f} kWh; {truth.clamped_kwh:.1f} kWh after the declared clamp at "
         f"{BOUND_KWH} kWh a reading ({truth.clamped_readings} readings clamped). "
-        "Only a demonstration knows this."
+        "(Known only because this is a demo.)"
     )
 
 

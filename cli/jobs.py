@@ -41,6 +41,7 @@ from cli.deployment import FILE, Deployment, Running
 from cli.job_schedules import Algorithm, Params, Stance
 from cli.up import service_settings
 from cli.words import amount, print_report, summary_lines
+from common.runtime.extras import extra_needed
 from tacit import Client, Problem
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
@@ -393,7 +394,7 @@ def _write(client: Client, job: Json, out: Path) -> None:
 def _draw(result: Json, evaluation: Json, directory: Path) -> None:
     """The plots of an evaluation. They are made here: no service keeps or sends them."""
     if not can_draw():
-        errors.print("no plots of the evaluation: they need the extra `plots`", highlight=False)
+        errors.print(extra_needed("drawing the evaluation", "plots"), highlight=False, markup=False)
         return
     algorithm = catalogue.find(result["algorithm"])
     for plot in algorithm.evaluation_pictures(evaluation, result["summary"]):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import signal
 import sys
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+
+from tacit.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _listed(name: str, text: str) -> TyperCommand:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"tacit {metadata.version('tacit')}")
+        typer.echo(f"tacit {VERSION}")
         raise typer.Exit
 
 

@@ -118,7 +118,7 @@ def drop(
     url: Url = None,
     token: Token = None,
 ) -> None:
-    """Take one's own policy for a curator back: the operator's, or with its token the owner's."""
+    """Delete your override of a curator's policy."""
     with plain_errors(), Target(home, url, token).curator() as client:
         client.drop_policy(curator)
     typer.echo(f"the default policy holds for {curator}")
@@ -135,7 +135,7 @@ def stop(client: Client, curator: Curator = None) -> Answer:
 @app.command("start")
 @at_curator
 def start(client: Client, curator: Curator = None) -> Answer:
-    """Take part again. It takes back your own stop; another's holds on."""
+    """Resume. Removes your stop; stops set by others stay."""
     return _stops(client.start_again(curator), curator)
 
 

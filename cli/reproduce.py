@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from cli.context import console, fail, plain_errors, progress, table
+from common.runtime.extras import extra_needed
 from simulation.experiments.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from simulation.experiments.experiment import Value as RowValue
 from simulation.experiments.registry import experiments
@@ -61,7 +62,7 @@ def reproduce(
         if data is not None and not data.is_dir():
             fail(f"--data: {data} is no directory")
         if not can_draw():
-            fail("plots need matplotlib: install the extra `plots`")
+            fail(extra_needed("drawing", "plots"))
         places = {each.id: out / each.id if name == ALL else out for each in chosen}
         effort = QUICK if quick else FULL
         found = [_perform(each, effort, data, places[each.id]) for each in chosen]

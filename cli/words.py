@@ -113,7 +113,7 @@ def _inside(value: object) -> str:
 _GROUNDS = {
     "policy": "their policies forbid it",
     "descriptor": "the descriptor is not what was agreed",
-    "own": "their own ledgers or histories",
+    "own": "their budget is used up, or they have answered for this window already",
 }
 
 

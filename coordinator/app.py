@@ -13,6 +13,7 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.extras import extra_needed
 from common.runtime.logs import get_logger
 from common.runtime.tls import post_quantum
 from common.runtime.tracing import Tracer
@@ -66,8 +67,8 @@ from coordinator.store.tables import identities as identities_table
 from coordinator.store.tables import tokens
 from tacit.crypto.signing import fingerprint
 from tacit.errors import StartRefused
+from tacit.version import VERSION
 
-VERSION = "0.1.0"
 _log = get_logger("tacit.coordinator")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -262,6 +263,4 @@ def _pages() -> ModuleType:
     except ImportError as error:
         if error.name not in ("jinja2", "markupsafe"):
             raise
-        raise StartRefused(
-            "TACIT_CONSOLE needs the extra `console`: pip install 'tacit-services[console]'"
-        ) from None
+        raise StartRefused(extra_needed("TACIT_CONSOLE", "console")) from None

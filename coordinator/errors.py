@@ -40,7 +40,7 @@ class NotReleased(Conflict):
 
 class RefusalConflict(Conflict):
     name = "refusal_conflict"
-    title = "The party said something else of this round before"
+    title = "The party has already submitted a different statement for this round"
 
 
 class RoundClosed(Gone):
@@ -163,12 +163,12 @@ class UnknownCurator(NotFound):
 
 class EventRefused(Conflict):
     name = "event_refused"
-    title = "The event cannot follow from where the curator stands"
+    title = "This event is not valid in the curator's current state"
 
 
 class UpdateForbidden(Forbidden):
     name = "update_forbidden"
-    title = "Only an operator says this of a curator"
+    title = "Only an operator may record this event"
 
 
 class DisclosureRefused(Forbidden):
@@ -208,7 +208,7 @@ class AttemptRefused(Unauthenticated):
 
 class LeaseUsed(Conflict):
     name = "lease_used"
-    title = "The attempt was taken before"
+    title = "The attempt has already been claimed"
 
 
 class AttemptOver(Gone):
@@ -268,7 +268,7 @@ class FederationUnsupported(Invalid):
 
 class StorageKeyWrong(Unavailable):
     name = "storage_key_wrong"
-    title = "What is stored does not open with the storage key"
+    title = "Stored data cannot be decrypted with the storage key"
     retryable_by_default = False
 
 

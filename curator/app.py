@@ -15,6 +15,7 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
+from common.runtime.extras import extra_needed
 from common.runtime.memory import give_back
 from common.store.database import Readiness, migrate, open_store
 from common.store.leader import Leader
@@ -46,11 +47,11 @@ from curator.records.routes import add_records
 from curator.settings import CuratorSettings
 from curator.store.tables import tokens as token_table
 from tacit.errors import StartRefused
+from tacit.version import VERSION
 
 if TYPE_CHECKING:
     from curator.mqtt.connection import Connection
 
-VERSION = "0.1.0"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -146,9 +147,7 @@ def _pages() -> ModuleType:
     except ImportError as error:
         if error.name not in ("jinja2", "markupsafe"):
             raise
-        raise StartRefused(
-            "TACIT_CONSOLE needs the extra `console`: pip install 'tacit-services[console]'"
-        ) from None
+        raise StartRefused(extra_needed("TACIT_CONSOLE", "console")) from None
 
 
 async def _enrolled(app: FastAPI) -> None:
@@ -170,7 +169,7 @@ async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Conn
     try:
         from curator.mqtt.start import connection
     except ModuleNotFoundError:
-        raise StartRefused("TACIT_MQTT_HOST needs the extra `mqtt`") from None
+        raise StartRefused(extra_needed("TACIT_MQTT_HOST", "mqtt")) from None
     try:
         return await asyncio.to_thread(
             connection, settings, part_of(app, Intake), clock, app.state.metrics

@@ -92,7 +92,7 @@ class CuratorSettings(ServiceSettings):
         ge=0,
         description="How long a store that was restored from a backup takes part in nothing: it "
         "may have answered what it does not know of. A round only needs seal keys that "
-        "were made after the restore. 0 also takes every clock to be right: for rehearsals.",
+        "were made after the restore. 0 also assumes exact clocks; for tests only.",
     )
     future_tolerance_s: float = Field(
         default=300.0, ge=0, description="How far in the future a reading's time may lie."

@@ -231,8 +231,10 @@ def leaf_error(plan: Plan) -> dict[str, Any]:
     """What is known beforehand of the counts of leaves, from public values only."""
     deviation = math.sqrt(2) * plan.k * (2 if plan.stance == "paper" else 1)
     return {
-        "basis": "the count of a leaf at the height; inside a leaf edges lie all but anywhere",
-        "standard_deviation_of_leaf": amount(Fraction(deviation / float(plan.budget.leaf))),
+        "basis": "the noise alone, of the count of a leaf at the height. The released edges are "
+        "further off: a leaf gets a whole number of them, none below 0 and none above its cells, "
+        "so that empty leaves gain what noise adds; inside a leaf edges lie all but anywhere",
+        "noise_standard_deviation_of_leaf": amount(Fraction(deviation / float(plan.budget.leaf))),
         "mean_cells_of_leaf": amount(Fraction(plan.grid.size, 4**plan.height)),
     }
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.counts.file_errors import ErrorOfCounts, errors_of_counts
 from algorithms.counts.keeper import adder
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_ngram.evaluation import evaluate
@@ -94,7 +95,7 @@ def published(
             "extended_grams": release.grams.size - known,
             "patterns": [{"items": items, "count": count} for items, count in named[:10]],
         },
-        report=ngram_report(params, stance, release.transcript),
+        report=ngram_report(params, stance, release.transcript, file_errors(release)),
         files=(
             *multiset_files(
                 "synthetic",
@@ -106,6 +107,13 @@ def published(
         ),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
     )
+
+
+def file_errors(release: Release) -> tuple[ErrorOfCounts, ...]:
+    """Of how often the synthetic sequences have each single item."""
+    settings = release.transcript.settings
+    noise = settings.l_max / float(settings.root_budget), float(settings.draws)
+    return errors_of_counts(release.root, release.items.astype(np.float64), *noise)
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

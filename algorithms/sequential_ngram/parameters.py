@@ -212,6 +212,7 @@ def settings_of(
         root=root_of(params, stance),
         max_rows=None if stance == "paper" else params.max_rows,
         max_cells=params.max_cells,
+        draws=draws,
     )
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.counts.keeper import Add
@@ -20,6 +24,8 @@ from algorithms.sequential_ngram.root_row import with_clear_root
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_ngram.tree import Tree
 from tacit.records.sequences import Sequences
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,20 @@ class Release:
     grams: Grams
     copies: Ints
     transcript: Transcript
+    root: Floats
+    """Noisy counts of single items, before anything was made of them."""
+
+    @property
+    def items(self) -> Ints:
+        """How often each item of the universe is in the synthetic sequences."""
+        found = np.zeros(self.root.size)
+        for length, (begin, end) in enumerate(pairwise(self.grams.bounds), start=1):
+            chosen = begin + np.flatnonzero(self.copies[begin:end])
+            listed = self.grams.listed(chosen, length).ravel()
+            found += np.bincount(
+                listed, np.repeat(self.copies[chosen], length), minlength=found.size
+            )
+        return found.astype(np.int64)
 
 
 def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) -> Release:
@@ -66,6 +86,7 @@ def publish(dataset: Sequences, settings: Settings, add: Add, context: Context) 
 def released(tree: Tree, context: Context) -> Release:
     """What a noisy tree releases. Raises TreeTooLarge, Cancelled."""
     settings = tree.settings
+    root = tree.noisy[0, :-1].astype(np.float64)
     context.progress(0.65, "making counts consistent")
     if settings.root == "threshold":
         tree = with_clear_root(tree, context.noise("root"))
@@ -74,4 +95,4 @@ def released(tree: Tree, context: Context) -> Release:
     grams = extended(short, settings.l_max, settings.max_nodes, beat, settings.max_rows)
     beat = partial(context.progress, 0.8, "generating sequences")
     given = copies(grams, settings.generation, beat)
-    return Release(grams, given, Transcript.of(tree))
+    return Release(grams, given, Transcript.of(tree), root)

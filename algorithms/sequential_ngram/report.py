@@ -7,10 +7,12 @@ the released transcript alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.counts.file_errors import ErrorOfCounts
 from algorithms.item_universe import universe_size
 from algorithms.sequential_ngram.parameters import (
     Parameters,
@@ -57,9 +59,13 @@ DEFECTS: Final = (
 
 
 def ngram_report(
-    params: Parameters, stance: Stance, transcript: Transcript | None = None
+    params: Parameters,
+    stance: Stance,
+    transcript: Transcript | None = None,
+    errors: Sequence[ErrorOfCounts] = (),
 ) -> PrivacyReport:
-    """The report of a run; without a transcript, of one that is planned.
+    """The report of a run, with the errors of its file; without a transcript, of one that is
+    planned.
 
     Raises what `check_parameters` raises.
     """
@@ -123,7 +129,7 @@ def ngram_report(
         ),
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
-        error=_error(params, stance),
+        error=_error(params, stance, errors),
         details=_details(params, stance, transcript),
     )
 
@@ -147,21 +153,34 @@ def _sampler_delta(params: Parameters) -> Fraction:
     return sampler_delta(draws, params.epsilon)
 
 
-def _error(params: Parameters, stance: Stance) -> dict[str, Any] | None:
+def _error(
+    params: Parameters, stance: Stance, errors: Sequence[ErrorOfCounts]
+) -> dict[str, Any] | None:
     """From public values only; None while the universe is not known."""
     size = universe_size(params.universe)
     if size is None:
         return None
     budget = (params.epsilon - params.length_budget) / params.n_max
     threshold = empty_threshold(params.longest, size, paper=stance == "paper")(budget)
-    return {
-        "basis": "a gram that occurs less often than its threshold is not looked into; counts of "
-        "single items have the most noise" + ("; with l_max auto, at most" if params.auto else ""),
+    found: dict[str, Any] = {
+        "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
+        "of single items have the most noise"
+        + ("; with l_max auto, at most" if params.auto else "")
+        + ". The synthetic sequences are further off: the report of the run states by how much",
         "threshold_of_single_items": amount(Fraction(threshold)),
-        "standard_deviation_of_single_items": amount(
+        "noise_standard_deviation_of_single_items": amount(
             Fraction(math.sqrt(2) * params.longest / float(budget))
         ),
     }
+    if errors:
+        found["basis_of_items"] = (
+            "file less truth, of how often an item occurs in the synthetic sequences, by what the "
+            "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
+            "The truth is of the first l_max items of each sequence: later ones are not counted. "
+            "Orders of items are not in these figures"
+        )
+        found["items"] = [each.json() for each in errors]
+    return found
 
 
 def _details(params: Parameters, stance: Stance, transcript: Transcript | None) -> dict[str, Any]:

@@ -92,7 +92,8 @@ class Settings:
     that is measured; threshold: by the budget of a group; height: levels that a path's budget is
     spread over (adaptive budget only); root: whether single items have a threshold, too; max_rows:
     grams that joins may make it, those that occur most first (None: more than max_nodes are
-    refused); max_cells: counts of one level that are asked at most, after the first (None: all).
+    refused); max_cells: counts of one level that are asked at most, after the first (None: all);
+    draws: whole noises that a count holds.
     """
 
     items: int
@@ -108,6 +109,7 @@ class Settings:
     max_rows: int | None = None
     max_cells: int | None = None
     height: Height = whole_height
+    draws: Fraction = ONE_DRAW
 
     @property
     def symbols(self) -> int:

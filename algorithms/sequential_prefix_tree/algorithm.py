@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.counts.file_errors import Cut, ErrorOfCounts, errors_of_counts
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
@@ -23,6 +24,7 @@ from algorithms.sequential_prefix_tree.parameters import (
 from algorithms.sequential_prefix_tree.pictures import pictures
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
+from algorithms.sequential_prefix_tree.settings import Settings
 from algorithms.sequential_prefix_tree.tree import Ints
 from tacit.records.delimited import line_of, listed
 from tacit.records.reading import MalformedRow
@@ -74,7 +76,7 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
     universe, settings = resolved(params, stance)
     data = _fitting(dataset, universe, params.time_bins)
     release = publish(data, settings, context)
-    outcome = published(release, params, stance, universe, context)
+    outcome = published(release, params, settings, universe, context)
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -85,7 +87,7 @@ def run(dataset: Sequences, params: Parameters, stance: Stance, context: Context
 def published(
     release: Release,
     params: Parameters,
-    stance: Stance,
+    settings: Settings,
     universe: tuple[str, ...],
     context: Context,
 ) -> Outcome:
@@ -98,13 +100,29 @@ def published(
             "sequences": release.sequences,
             "rows": release.rows,
         },
-        report=prefix_tree_report(params, stance),
+        report=prefix_tree_report(params, settings.stance, file_errors(release, settings)),
         files=(
             *_synthetic_files(release, universe, context, expanded=params.expanded),
             _tree_file(release, universe, context),
         ),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
     )
+
+
+def file_errors(release: Release, settings: Settings) -> tuple[ErrorOfCounts, ...]:
+    """Of how many synthetic sequences begin with each item."""
+    if not release.tree.levels:
+        return ()
+    first = release.tree.levels[0]
+    held = np.zeros(first.size)
+    for depth, copies in enumerate(release.copies, start=1):
+        chosen = np.flatnonzero(copies)
+        beginnings = release.tree.chain(depth, chosen)[-1]
+        held += np.bincount(beginnings, copies[chosen], minlength=first.size)
+    test = settings.item_test
+    noise = 1 / float(test.rate), float(settings.draws)
+    cut = Cut(float(test.threshold), settings.layout.items - first.size)
+    return errors_of_counts(first.counts.astype(np.float64), held, *noise, cut)
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:

@@ -80,7 +80,7 @@ def release(params: Parameters, state: State) -> Outcome:
     public = SequentialContext()
     found = released(state.tree, "sound", public)
     universe, _ = resolved(params, "sound")
-    return published(found, params, "sound", universe, public)
+    return published(found, params, state.settings, universe, public)
 
 
 ROUNDS: Final = counting_rounds(

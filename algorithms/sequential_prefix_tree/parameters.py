@@ -280,6 +280,7 @@ def settings_of(
         stance,
         params.max_nodes,
         params.max_cells,
+        draws,
     )
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(

@@ -7,10 +7,12 @@ alone.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
+from algorithms.counts.file_errors import ErrorOfCounts
 from algorithms.sequential_prefix_tree.parameters import (
     Parameters,
     check_parameters,
@@ -57,8 +59,11 @@ _AVERAGE: Final = (
 _HEIGHT: Final = "The height chosen by looking at errors on the data is not covered by epsilon."
 
 
-def prefix_tree_report(params: Parameters, stance: Stance) -> PrivacyReport:
-    """The report of a run, planned or done. Raises what `check_parameters` raises."""
+def prefix_tree_report(
+    params: Parameters, stance: Stance, errors: Sequence[ErrorOfCounts] = ()
+) -> PrivacyReport:
+    """The report of a run, planned or done (then with the errors of its file). Raises what
+    `check_parameters` raises."""
     check_parameters(params, stance)
     layout = known_layout(params)
     settings = None if layout is None else settings_of(params, stance, layout)
@@ -123,7 +128,7 @@ def prefix_tree_report(params: Parameters, stance: Stance) -> PrivacyReport:
         ),
         caveats=builder.caveats(evaluated=params.metrics is not None),
         evaluation_attached=params.metrics is not None,
-        error=None if settings is None else _error(params, settings),
+        error=None if settings is None else _error(params, settings, errors),
         details=_details(params, settings),
     )
 
@@ -157,13 +162,15 @@ def _defects(params: Parameters) -> tuple[str, ...]:
     return (form, _CONSTRAINTS, _AVERAGE, _HEIGHT)
 
 
-def _error(params: Parameters, settings: Settings) -> dict[str, Any]:
+def _error(
+    params: Parameters, settings: Settings, errors: Sequence[ErrorOfCounts]
+) -> dict[str, Any]:
     """From public values only."""
-    found = {
+    found: dict[str, Any] = {
         "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
-        "standard_deviation_of_items": amount(
+        "noise_standard_deviation_of_items": amount(
             Fraction(math.sqrt(2) / float(settings.item_test.rate))
         ),
     }
@@ -171,6 +178,13 @@ def _error(params: Parameters, settings: Settings) -> dict[str, Any]:
         found["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
     if params.height == 1:
         found["basis"] += "; only first items are counted"
+    if errors:
+        found["basis_of_first_items"] = (
+            "file less truth, of how many sequences begin with an item, by what the run made of "
+            "its noisy counts: thresholds, consistent counts, whole copies. Later items are lost "
+            "where a prefix is cut, which the noisy counts do not show"
+        )
+        found["first_items"] = [each.json() for each in errors]
     return found
 
 

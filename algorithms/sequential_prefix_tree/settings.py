@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from algorithms.contract import Stance
 from algorithms.counts.contract import CountTest
@@ -14,7 +15,7 @@ from tacit.encoders.sequential_prefix_tree_layout import Layout
 class Settings:
     """group_test: None where no groups are asked for. The stance decides where draws are taken from
     and how counts are made consistent; max_cells: counts that one question asks at most, after the
-    first level (None: all)."""
+    first level (None: all); draws: whole noises that a count holds."""
 
     layout: Layout
     height: int
@@ -23,6 +24,7 @@ class Settings:
     stance: Stance = "sound"
     max_nodes: int = 5_000_000
     max_cells: int | None = None
+    draws: Fraction = Fraction(1)
 
     @property
     def factor(self) -> float:

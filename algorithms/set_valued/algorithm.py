@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.counts.file_errors import ErrorOfCounts
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.multiset_files import Named, multiset_files
 from algorithms.set_valued.evaluation import evaluate
@@ -31,8 +32,15 @@ from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.pictures import pictures
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import check_items, itemsets, record_masks
+from algorithms.set_valued.release_error import errors_of_items
 from algorithms.set_valued.report import NAME, set_valued_report
-from algorithms.set_valued.rest import Margins, measured_margins, remainder, rest_rows
+from algorithms.set_valued.rest import (
+    Margins,
+    Measured,
+    measured_margins,
+    remainder,
+    rest_rows,
+)
 from algorithms.set_valued.settings import Row, Transcript
 from algorithms.set_valued.supports import deduplicated
 from tacit.encoders.set_valued_taxonomy import Taxonomy
@@ -126,13 +134,18 @@ def published_with_rest(
     stance: Stance,
     universe: tuple[str, ...],
     context: Context,
+    draws: Fraction = Fraction(1),
 ) -> tuple[Outcome, tuple[Row, ...]]:
     """Everything that leaves a run of `diffpart+rest`, and its rows: those of DiffPart, then what
-    they lack, drawn from the context's stream. A function of noisy counts. Raises RowCap."""
-    left = remainder(margins, measured)
+    they lack, drawn from the context's stream. A function of noisy counts; draws: whole noises that
+    each holds. Raises RowCap."""
+    rows = Measured.of(measured, len(universe))
+    left = remainder(margins, rows)
     beat = partial(context.progress, 0.85, "drawing the rest")
     rest = rest_rows(left, params.max_rows - len(measured), context.noise("rest"), beat)
     released = (*measured, *rest)
+    beat = partial(context.progress, 0.9, "simulating the error")
+    errors = errors_of_items(margins, rows, params.epsilon, beat, draws)
     own = {
         "lengths": margins.lengths.tolist(),
         "items_kept": margins.kept,
@@ -141,7 +154,7 @@ def published_with_rest(
     }
     outcome = Outcome(
         result={**_summary("diffpart+rest", released, transcript), **own},
-        report=_report(params, stance, universe, measured, transcript, margins),
+        report=_report(params, stance, universe, measured, transcript, margins, errors),
         files=(*_files_by_kind(measured, rest, universe, context), _splits_file(transcript)),
         plots=pictures(released),
     )
@@ -164,6 +177,7 @@ def _report(
     rows: Sequence[Row],
     transcript: Transcript,
     margins: Margins | None,
+    errors: Sequence[ErrorOfCounts] = (),
 ) -> PrivacyReport:
     return set_valued_report(
         params,
@@ -173,6 +187,7 @@ def _report(
         rows=len(rows),
         derived=params.universe is None,
         margins=margins,
+        errors=errors,
     )
 
 

@@ -85,18 +85,20 @@ class Histogram:
 @dataclass(frozen=True, eq=False)
 class WithRest:
     """Of `diffpart+rest`: noisy lengths (64,) and items (universe,), None before they were asked,
-    then DiffPart's state."""
+    then DiffPart's state. draws: whole noises that a sum holds."""
 
     tree: State
+    draws: Fraction
     lengths: Ints | None = None
     items: Ints | None = None
+    hidden: float = 0.0
 
     @property
     def margins(self) -> Margins:
         """Both; they were asked."""
         assert self.lengths is not None
         assert self.items is not None
-        return Margins(self.lengths, items_kept(self.lengths), self.items)
+        return Margins(self.lengths, items_kept(self.lengths), self.items, self.hidden)
 
 
 Held = State | WithRest | Histogram
@@ -113,7 +115,7 @@ def first(params: Parameters, draws: Fraction) -> Held:
     if method == "basic":
         return Histogram()
     tree = parts(params, draws).first()
-    return WithRest(tree) if method == "diffpart+rest" else tree
+    return WithRest(tree, draws) if method == "diffpart+rest" else tree
 
 
 def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
@@ -153,7 +155,8 @@ def _absorb_with_rest(
     if state.lengths is None:
         scale = 1 / (params.epsilon * LENGTHS_SHARE)
         noisy = answer.dense().astype(np.int64)
-        return replace(state, lengths=told_from_noise(noisy, scale, draws))
+        lengths, hidden = told_from_noise(noisy, scale, draws)
+        return replace(state, lengths=lengths, hidden=hidden)
     if state.items is None:
         return replace(state, items=answer.dense().astype(np.int64))
     return replace(state, tree=tree.absorb(state.tree, question, answer))
@@ -248,7 +251,9 @@ def release(params: Parameters, state: Held) -> Outcome:
         drawn = hashlib.sha256(b"tacit set-valued rest" + opened).digest()
         context = SequentialContext(seed=drawn)
         rows = released_rows(tree)
-        return published_with_rest(rows, tree.transcript, margins, own, "sound", items, context)[0]
+        return published_with_rest(
+            rows, tree.transcript, margins, own, "sound", items, context, state.draws
+        )[0]
     return published(released_rows(state), state.transcript, own, "sound", items, context)
 
 

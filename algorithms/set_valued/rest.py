@@ -3,7 +3,8 @@
 What DiffPart prunes is gone with its mass, and every count is too low by that. Method
 `diffpart+rest` spends 2/3 of epsilon on DiffPart, 1/30 on a histogram of the records' lengths and
 3/10 on counts of items, of which each record keeps at most l, drawn by words of its own. What is
-measured there beyond DiffPart's rows is released as rows in which items are independent.
+measured there beyond DiffPart's rows is released as rows whose items are drawn independently, by
+weights with which each item occurs as often as it was counted (`inclusion`).
 
     lengths  histogram of lengths 1 to 64 (the last: 64 and more)     sensitivity 1
     items    records that keep each item, at most l of each record    l
@@ -16,16 +17,16 @@ Spec: set-valued, section 10.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms.contract import Context
 from algorithms.counts.thresholds import threshold
+from algorithms.set_valued.inclusion import Fit, Floats, Levelled, fitted, levelled
 from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import Itemsets
 from algorithms.set_valued.settings import Row
@@ -33,8 +34,6 @@ from tacit.encoders.set_valued_margins import MOST_LENGTH as MOST_LENGTH
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource
 from tacit.records.transactions import Ints
-
-Floats = NDArray[np.float64]
 
 DIFFPART_SHARE: Final = Fraction(2, 3)
 LENGTHS_SHARE: Final = Fraction(1, 30)
@@ -46,23 +45,20 @@ _COVERED: Final = 0.85
 _ROUNDS: Final = 30
 """Of drawing items again that a record has already."""
 _BLOCK: Final = 1 << 16
+SIZES: Final = np.arange(1.0, MOST_LENGTH + 1)
+"""Items of a record of each counted length."""
 
 
 @dataclass(frozen=True, eq=False)
 class Margins:
     """Released: lengths (64,), noisy numbers of records with 1 to 64 items, those that may be noise
-    set to 0; kept: l; items (universe,), noisy numbers of records that kept each item."""
+    set to 0; kept: l; items (universe,), noisy numbers of records that kept each item; hidden: how
+    many records may have a length that was set to 0: two standard deviations above their count."""
 
     lengths: Ints
     kept: int
     items: Ints
-
-    @property
-    def stretch(self) -> float:
-        """All items of all records over those that were kept."""
-        sizes = np.arange(1, MOST_LENGTH + 1)
-        held = float((np.minimum(sizes, self.kept) * self.lengths).sum())
-        return float((sizes * self.lengths).sum()) / held if held else 1.0
+    hidden: float = 0.0
 
 
 def measured_margins(sets: Itemsets, universe: int, epsilon: Fraction, context: Context) -> Margins:
@@ -72,22 +68,33 @@ def measured_margins(sets: Itemsets, universe: int, epsilon: Fraction, context: 
     counts = np.bincount(sizes, minlength=MOST_LENGTH + 1)[1:]
     scale = 1 / (epsilon * LENGTHS_SHARE)
     noisy = counts + DiscreteLaplace(scale).draw(context.noise("lengths"), MOST_LENGTH)
-    lengths = told_from_noise(noisy, scale)
+    lengths, hidden = told_from_noise(noisy, scale)
     kept = items_kept(lengths)
     context.progress(0.82, "counting items")
     places = kept_places(sets, kept, context.noise("kept items"))
     items = np.bincount(places, minlength=universe)
     law = DiscreteLaplace(kept / (epsilon * ITEMS_SHARE))
-    return Margins(lengths, kept, items + law.draw(context.noise("items"), universe))
+    return Margins(lengths, kept, items + law.draw(context.noise("items"), universe), hidden)
 
 
-def told_from_noise(noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)) -> Ints:
-    """Noisy lengths, 0 below three scales of their noise; where a sum holds more than one whole
-    noise, below what that reaches as rarely (spec: federated-counting, section 3)."""
+def told_from_noise(
+    noisy: Ints, scale: Fraction, draws: Fraction = Fraction(1)
+) -> tuple[Ints, float]:
+    """Noisy lengths, those below three scales of their noise 0, unless all of these together hold
+    more records than two standard deviations: then they keep that sum, levelled. And how many
+    records of theirs may be missing. Where a sum holds more than one whole noise, below what that
+    reaches as rarely (spec: federated-counting, section 3)."""
     least = float(_THRESHOLD * scale)
     if draws != 1:
         least = threshold(draws, scale, math.exp(-_THRESHOLD) / 2)
-    return np.where(noisy < least, 0, noisy)
+    hidden = noisy < least
+    below = noisy[hidden].astype(np.float64)
+    records = float(below.sum())
+    wide = 2 * float(scale) * math.sqrt(2 * draws * below.size)  # two standard deviations
+    found = np.where(hidden, 0, noisy)
+    if records > max(least, wide):
+        found[hidden] = np.rint(levelled(below, records, 2 * records).of(below))
+    return found, max(0.0, float((noisy - found)[hidden].sum()) + wide)
 
 
 def items_kept(lengths: Ints) -> int:
@@ -109,21 +116,68 @@ def kept_places(sets: Itemsets, most: int, source: NoiseSource) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
+class Measured:
+    """DiffPart's rows as arrays. lengths: (64,) records of each; places, counts, sizes: one entry
+    for each item of each row, with the row's count and its number of items."""
+
+    universe: int
+    lengths: Ints
+    places: Ints
+    counts: Ints
+    sizes: Ints
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], universe: int) -> Measured:
+        """These rows."""
+        sizes = np.array([len(items) for items, _ in rows], np.int64)
+        counts = np.array([count for _, count in rows], np.int64)
+        lengths = np.zeros(MOST_LENGTH, np.int64)
+        np.add.at(lengths, np.minimum(sizes, MOST_LENGTH) - 1, counts)
+        places = np.fromiter((item for items, _ in rows for item in items), np.int64)
+        return cls(universe, lengths, places, np.repeat(counts, sizes), np.repeat(sizes, sizes))
+
+    def items(self, kept: float = math.inf) -> Floats:
+        """Records with each item (universe,), of whose items so many are kept at most."""
+        weights = self.counts * np.minimum(1.0, kept / self.sizes)
+        return np.bincount(self.places, weights, minlength=self.universe).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class Remainder:
-    """What DiffPart's rows lack: lengths (64,) of records, weights (universe,) of their items."""
+    """What DiffPart's rows lack: lengths (64,) of records, how the noisy counts of their items were
+    levelled, and the weights by which their items are drawn."""
 
     lengths: Ints
-    weights: Floats
+    levelled: Levelled
+    fit: Fit
+
+    @property
+    def weights(self) -> Floats:
+        """Of each item (universe,)."""
+        return self.fit.weights[self.fit.place]
+
+    @property
+    def records(self) -> Floats:
+        """`lengths` as floats, for expectations."""
+        return self.lengths.astype(np.float64)
 
 
-def remainder(margins: Margins, rows: tuple[Row, ...]) -> Remainder:
-    """Measured lengths and items without those of the rows, none below 0."""
-    lengths = margins.lengths.astype(np.int64).copy()
-    weights = margins.items * margins.stretch
-    for items, count in rows:
-        lengths[min(len(items), MOST_LENGTH) - 1] -= count
-        weights[list(items)] -= count
-    return Remainder(np.maximum(lengths, 0), np.maximum(weights, 0.0))
+def kept_shares(kept: int) -> Floats:
+    """The share of its items that a record of 1 to 64 keeps (64,)."""
+    shares: Floats = np.minimum(1.0, kept / SIZES)
+    return shares
+
+
+def remainder(margins: Margins, measured: Measured) -> Remainder:
+    """Measured lengths and items without those of the rows, none below 0: weights with which
+    records of these lengths keep as many of each item as were counted."""
+    lengths = np.maximum(margins.lengths.astype(np.int64) - measured.lengths, 0)
+    shares = kept_shares(margins.kept)
+    counted = lengths * shares
+    left = margins.items - measured.items(margins.kept)
+    level = levelled(left, float(counted @ SIZES), float(counted.sum()))
+    fit = fitted(level.of(left), lengths.astype(np.float64), shares, SIZES)
+    return Remainder(lengths, level, fit)
 
 
 def rest_rows(
@@ -131,8 +185,9 @@ def rest_rows(
 ) -> tuple[Row, ...]:
     """Records of the remaining lengths, items drawn by weight and different inside a record; equal
     ones merged, sorted by (length, items). Raises RowCap."""
-    sums = np.concatenate(([0.0], np.cumsum(left.weights)))
-    usable = int(np.count_nonzero(left.weights))
+    weights = left.weights
+    sums = np.concatenate(([0.0], np.cumsum(weights)))
+    usable = int(np.count_nonzero(weights))
     counted: dict[tuple[int, ...], int] = {}
     if usable:
         for place in np.flatnonzero(left.lengths).tolist():

@@ -13,7 +13,7 @@ from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
 from algorithms.set_valued.evaluation import mining_utility, relative_errors
 from algorithms.set_valued.records import itemsets
-from algorithms.set_valued.rest import MOST_LENGTH, Margins, items_kept, kept_places
+from algorithms.set_valued.rest import MOST_LENGTH, SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row
 from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
 from bench.utility.compare import Contender, Figures, compare
@@ -90,7 +90,7 @@ def _items_alone(data: Transactions, seed: int) -> Figures:
     noisy = np.maximum(counts[1:] + floating_laplace(source, 10, MOST_LENGTH), 0)
     kept = items_kept(np.where(noisy < 30, 0, np.rint(noisy)).astype(np.int64))
     held = np.bincount(kept_places(sets, kept, source), minlength=size)
-    margins = Margins(np.rint(noisy).astype(np.int64), kept, held)
-    found = margins.stretch * (held + floating_laplace(source, kept / 0.9, size))
+    stretch = (SIZES @ noisy) / (np.minimum(SIZES, kept) @ noisy)
+    found = stretch * (held + floating_laplace(source, kept / 0.9, size))
     true = np.bincount(data.values, minlength=size)
     return {"error of items": relative_errors([true], [found], data.records).mean[0]}

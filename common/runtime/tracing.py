@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from common.runtime.extras import extra_needed
+
 
 class Span(Protocol):
     """What may be recorded about a unit of work."""
@@ -82,9 +84,7 @@ class Otlp:
 
     def __init__(self, service: str, version: str, endpoint: str, exporter: Any = None) -> None:
         if find_spec("opentelemetry.sdk") is None:
-            raise RuntimeError(
-                "otlp_endpoint needs the extra `tracing`: pip install tacit[tracing]"
-            )
+            raise RuntimeError(extra_needed("TACIT_OTLP_ENDPOINT", "tracing"))
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import SpanLimits, TracerProvider

@@ -1,4 +1,4 @@
-"""Work of many tasks in one transaction: what waits while one is in progress goes with the next.
+"""Group commit: tasks that arrive during a transaction share the next one.
 
 There is no task and no timer: whoever comes first works for all who wait. If that transaction
 fails, each is done alone, so that no item spoils another's; an item must therefore be harmless to

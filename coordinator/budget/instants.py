@@ -110,6 +110,6 @@ class Instants:
         }
 
     def restore(self, parts: Mapping[str, Any]) -> None:
-        """Hold what `parts` gave."""
+        """Restore the state returned by `parts()`."""
         self._times, self._costs = parts["times"], parts["costs"]
         self._known = Interned.of(parts["known"], parts["known_ends"])

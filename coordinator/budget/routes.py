@@ -65,7 +65,7 @@ def _add_figures(app: FastAPI) -> None:
         "/v1/budget",
         **gives(Budget),
         tags=["budget"],
-        summary="The global bounds, and what really holds",
+        summary="The global bounds from the papers, next to the verified ones",
     )
     async def get_budget(
         database: DatabasePart,

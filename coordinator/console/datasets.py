@@ -235,11 +235,11 @@ async def _values(database: Database, datasets: Datasets, dataset_id: str) -> di
 
 
 def share(dataset: Mapping[str, Any]) -> int | None:
-    """How much of 100 of its epsilon is left, rounded down; None without a budget."""
+    """How much of 100 of its epsilon is spent, rounded up; None without a budget."""
     budget, left = dataset["budget"], dataset["left"]
     if budget is None or left is None or not Fraction(budget["epsilon"]):
         return None
-    return int(100 * Fraction(left["epsilon"]) / Fraction(budget["epsilon"]))
+    return 100 - int(100 * Fraction(left["epsilon"]) / Fraction(budget["epsilon"]))
 
 
 def burn_down(

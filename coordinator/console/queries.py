@@ -22,10 +22,12 @@ from coordinator.queries import queries
 from coordinator.rounds import query_asking, views
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE
+from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
 from coordinator.web import ClockPart, DatabasePart
 from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
+from tacit.report.operators import one_machine
 
 ROWS: Final = 50
 SAID: Final = {
@@ -72,6 +74,7 @@ def add_queries(router: APIRouter) -> None:
         async with database.reading() as transaction:
             row = await queries.find(transaction, query_id)
             asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
+            aggregators = await list_aggregators(transaction)
         which = Filter(None, query_id, newest_first=True, heads=True)
         _, shown, _ = await views.page(database, which, Page(ROWS, None))
         heads = [json.loads(each) for each in shown]
@@ -89,6 +92,7 @@ def add_queries(router: APIRouter) -> None:
             spread=spread(report),
             rungs=ladder(report.verified, None),
             promise=promise,
+            one_machine=one_machine(queries.urls_for(row.query, aggregators)),
             said=SAID.get(request.query_params.get("said", "")),
         )
 

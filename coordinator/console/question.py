@@ -15,7 +15,7 @@ from tacit.errors import Invalid
 from tacit.query.query import Query
 from tacit.query.words import Function, Mechanism, Sharing, Validity
 
-STEPS: Final = ("What", "Of whom", "How exact", "Whom do you trust", "Look and ask")
+STEPS: Final = ("What", "Participants", "How exact", "Whom do you trust", "Look and ask")
 
 FIELDS: Final[tuple[Mapping[str, str], ...]] = (
     {

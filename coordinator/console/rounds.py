@@ -38,6 +38,7 @@ from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
 from tacit.protocol.round.transcript import Transcript
 from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
+from tacit.report.operators import one_machine
 from tacit.report.words import plain_words
 from tacit.wire import encode_binary
 
@@ -209,7 +210,7 @@ async def _values(
         "round": head,
         "query": descriptor["query"],
         "operators": len({each["operator"] for each in descriptor["aggregators"]}),
-        "one_machine": all(words.is_loopback(each["url"]) for each in descriptor["aggregators"]),
+        "one_machine": one_machine([each["url"] for each in descriptor["aggregators"]]),
         "timeline": timeline(head),
         "received": received,
         "found": None,

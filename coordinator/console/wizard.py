@@ -47,6 +47,7 @@ from tacit.query.query import Query
 from tacit.query.words import Mechanism
 from tacit.registers import REGISTERS
 from tacit.report.model import PrivacyReport
+from tacit.report.operators import one_machine
 from tacit.units import UNITS
 
 _LAST: Final = len(STEPS)
@@ -60,6 +61,7 @@ class Price:
 
     report: PrivacyReport
     rungs: tuple[Rung, ...]
+    one_machine: str | None
     error: Sequence[Mapping[str, Any]]
     useful_from: int | None
     cost: Mapping[str, Any]
@@ -220,6 +222,8 @@ async def _price(
 ) -> Price:
     """What it would cost and give. Raises what `queries.preview` raises."""
     report = await queries.preview(database, asked, settings)
+    async with database.reading() as transaction:
+        urls = queries.urls_for(asked, await list_aggregators(transaction))
     now = clock.now()
     window = asked.window or Window(start=now - timedelta(hours=1), end=now)
     plan = Plan(query=asked, window=window)
@@ -239,6 +243,7 @@ async def _price(
     return Price(
         report=report,
         rungs=ladder(report.verified, None),
+        one_machine=one_machine(urls),
         error=(*error.get("averages", ()), *error.get("parts", ())),
         useful_from=error.get("smallest_useful_group", {}).get("curators"),
         cost=cost,

@@ -297,7 +297,7 @@ class Datasets:
             raise LedgerConflict(
                 f"the same content was handed in before, and its ledger counts the unit "
                 f"{found.privacy_unit}: one that counts {unit} beside it would be spent twice. "
-                f"Hand it in as a kind, or with a privacy_unit, that counts {found.privacy_unit}",
+                f"Upload as a kind, or with a privacy_unit, that counts {found.privacy_unit}",
                 pointer="/privacy_unit",
                 extra={"privacy_unit": found.privacy_unit},
             )

@@ -82,6 +82,11 @@ def operators_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...
     return tuple(row.operator for row in chosen) if len(chosen) == query.aggregators else ()
 
 
+def urls_for(query: Query, rows: Sequence[AggregatorRow]) -> tuple[str, ...]:
+    """The addresses of the aggregators that a round of the query would use, as far as known."""
+    return tuple(row.url for row in rows[: query.aggregators])
+
+
 async def preview(
     database: Database,
     query: Query,
@@ -124,16 +129,18 @@ async def _computed(
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
     """`_report` with the operators and hosts that are paired and enrolled now."""
     async with database.reading() as transaction:
-        operators = operators_for(query, await list_aggregators(transaction))
+        rows = await list_aggregators(transaction)
         runs = tuple(await host_runs(transaction)) if is_proved(query) else ()
     permissions = Permissions.of(settings)
-    return await apart(_report, query, permissions, operators, runs, query_id, epsilons)
+    operators, urls = operators_for(query, rows), urls_for(query, rows)
+    return await apart(_report, query, permissions, operators, urls, runs, query_id, epsilons)
 
 
 def _report(
     query: Query,
     permissions: Permissions,
     operators: tuple[str, ...],
+    urls: tuple[str, ...],
     runs: tuple[tuple[int, int], ...],
     query_id: str,
     epsilons: tuple[Fraction, ...] | None,
@@ -145,6 +152,7 @@ def _report(
         query,
         subject=Subject(kind="query", id=query_id),
         operators=operators or None,
+        urls=urls,
         hosts=[largest_parts(query, *run) for run in runs],
     )
     return report, None if epsilons is None else tuple(stops(query, epsilons, operators))

@@ -240,9 +240,9 @@ class Conductor:
         if answer.whole and awaited.sum() < descriptor.query.min_participants:
             # Nothing is frozen: a curator that did contribute gets its credit.
             raise RoundAborted(
-                f"{TooFewParticipants.title}: all have answered; {int(awaited.sum())} curators "
-                f"where the query demands {descriptor.query.min_participants}, "
-                f"{int((invited & refusing).sum())} refuse"
+                f"{TooFewParticipants.title}: {descriptor.query.min_participants} are needed and "
+                f"{int(awaited.sum())} of those invited did not refuse; "
+                f"{int((invited & refusing).sum())} refused"
             )
         look.shown = answer.accepted
         return answer.whole

@@ -226,12 +226,14 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         async with conduct.database.reading() as transaction:
             of_hosts = await hosts.parts_of_hosts(transaction, manifest.parts)
     operators = tuple(entry.operator for entry in descriptor.aggregators)
+    urls = tuple(entry.url for entry in descriptor.aggregators)
     of_round = partial(
         query_report,
         query,
         subject=Subject(kind="round", id=row.id),
         participants=manifest.count,
         operators=operators,
+        urls=urls,
         hosts=of_hosts,
         aggregators=descriptor.aggregators,
         refused=row.refused,
@@ -239,7 +241,8 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     if is_proved(query):  # what a lie can do is computed anew
         report = await asyncio.to_thread(of_round)
     else:
-        report = await conduct.figured((priced_text(query), operators, manifest.count), of_round)
+        key = (priced_text(query), operators, urls, manifest.count)
+        report = await conduct.figured(key, of_round)
     if query.job is not None:
         async with conduct.database.reading() as transaction:
             charge = (await conduct.ledger.current(transaction)).spending.rounds[row.id]

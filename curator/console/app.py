@@ -27,6 +27,7 @@ from common.web.console.tokens import add_audit, add_tokens_pages
 from common.web.tokens import Scope
 from curator.console.given import add_given
 from curator.console.imports import add_imports
+from curator.console.own_readings import add_own_readings
 from curator.console.parties import add_parties
 from curator.console.policy import add_policy
 from curator.console.readings import add_readings
@@ -95,6 +96,7 @@ def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[
     add_imports(router)  # /readings/import beside /readings
     add_readings(router)
     add_given(router)
+    add_own_readings(router)
     add_parties(router, enrolled)
     add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
     app.include_router(router)

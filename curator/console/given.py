@@ -41,6 +41,7 @@ from curator.web import DatabasePart
 from tacit.query.words import PrivacyUnit
 from tacit.report.guessing import guess
 from tacit.report.model import VerifiedStatement
+from tacit.report.operators import one_machine
 from tacit.wire import encode_binary
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.CURATOR))]
@@ -219,6 +220,7 @@ def add_given(router: APIRouter) -> None:
             item=item,
             rungs=rungs,
             promise=promise,
+            one_machine=one_machine([each["url"] for each in item["aggregators"]]),
         )
 
     @router.get("/curators/{curator_id}/answers/{round_id}/evidence.json")
@@ -261,6 +263,10 @@ async def _given(
     budget = await statement.budget(transaction, row, party, default, now)
     items, following = await statement.contributions(transaction, row, party, after, ROWS)
     reports, _ = await statement.reports(transaction, row, party, None, ROWS)
+    aggregators: list[dict[str, Any]] = []
+    if items:
+        newest = await statement.contribution(transaction, row, party, items[0]["round"])
+        aggregators = newest["aggregators"]
     return {
         "row": row,
         "party": party,
@@ -271,6 +277,8 @@ async def _given(
         "older": None if following is None else encode_cursor(following),
         "counts": await statement.reading_counts(transaction, row, party),
         "stop": await stopping.of_curator(transaction, row.id, caller),
+        "aggregators": aggregators,
+        "one_machine": one_machine([each["url"] for each in aggregators]),
     }
 
 

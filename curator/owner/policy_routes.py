@@ -108,7 +108,7 @@ def add_policy(app: FastAPI) -> None:
         "/v1/curators/{curator_id}/policy",
         tags=["policy"],
         status_code=204,
-        summary="Take one's own policy for a curator back: the operator's, or the owner's",
+        summary="Delete your override of a curator's policy",
     )
     async def drop_own_policy(
         curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults

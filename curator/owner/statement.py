@@ -186,7 +186,12 @@ async def contribution(
     return answer | {
         "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
         "aggregators": [
-            {"id": entry.id, "operator": entry.operator, "fingerprint": entry.fingerprint.hex()}
+            {
+                "id": entry.id,
+                "operator": entry.operator,
+                "url": entry.url,
+                "fingerprint": entry.fingerprint.hex(),
+            }
             for entry in descriptor.aggregators
         ],
     }

@@ -22,7 +22,7 @@ from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks
 from curator.store.pages import PAGE, columns
-from curator.store.tables import curators, devices, readings, registers
+from curator.store.tables import curators, devices, reading_blocks, readings, registers
 from tacit.registers import REGISTERS
 
 Ints = NDArray[np.int64]
@@ -38,6 +38,18 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 
+
+_NEWEST_BEFORE = [
+    select(func.max(table.c.time)).where(
+        table.c.register == bindparam("of_register"), table.c.time < bindparam("before")
+    )
+    for table in (readings, reading_blocks)
+]
+_AT_TIMES = select(*(readings.c[name] for name in ("time", "device", "quantity", "vector"))).where(
+    readings.c.register == bindparam("of_register"),
+    readings.c.time.in_(bindparam("times", expanding=True)),
+    readings.c.device.in_(bindparam("owned", expanding=True)),
+)
 
 # --- names ---------------------------------------------------------------------------------------
 
@@ -420,3 +432,47 @@ async def vectors(
         .order_by(readings.c.time)
     )
     return [(row[0], row[1], row[2], bytes(row[3])) for row in found]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A reading as it is kept: `quantity` in nano-units of the base; `places` of a vector."""
+
+    time: int
+    device: int
+    quantity: int
+    places: int | None
+
+
+async def of_devices(
+    transaction: Transaction, register: int, owned: Sequence[int], before: int, instants: int
+) -> tuple[list[Stored], int | None]:
+    """The readings of these devices before a time (microseconds since 1970), newest first, from the
+    next so many instants at which the register has any; and where to go on.
+
+    Instants are looked up one by one, by the index: a store has no index by device, and a page
+    must not read what a million others sent.
+    """
+    times: list[int] = []
+    for _ in range(instants):
+        place = {"of_register": register, "before": before}
+        newest = [(await transaction.execute(each, place)).scalar() for each in _NEWEST_BEFORE]
+        found = [int(time) for time in newest if time is not None]
+        if not found:
+            break
+        before = max(found)
+        times.append(before)
+    if not times:
+        return [], None
+    places: dict[str, Any] = {"of_register": register, "times": times, "owned": list(owned)}
+    stored = [
+        Stored(
+            row.time, row.device, row.quantity, None if row.vector is None else len(row.vector) // 8
+        )
+        for row in await transaction.execute(_AT_TIMES, places)
+    ]
+    wanted = [(register, time, device) for time in times for device in owned]
+    in_blocks = await blocks.quantities(transaction, wanted)
+    stored += [Stored(time, device, value, None) for (_, time, device), value in in_blocks.items()]
+    stored.sort(key=lambda each: (-each.time, each.device))
+    return stored, times[-1] if len(times) == instants else None

@@ -1,4 +1,4 @@
-"""Thesis, Table 5.1: the worked example of the three global bounds, and what really holds.
+"""Thesis, Table 5.1: the worked example of the three global bounds, next to the verified ones.
 
 Spec: budget, sections 2 and 3. Three curators with four readings each, epsilon 1; then the third
 leaves, the second stops adding noise, and is cleansed.

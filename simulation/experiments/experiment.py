@@ -25,6 +25,8 @@ STANDARD_ERRORS: Final = 4
 
 MOST: Final = 0.5
 """No tolerance is wider than this share of its figure: an error of twice the size has to fail."""
+MOST_OF_PRINTED: Final = 0.2
+"""A figure of the source that could only be compared more coarsely is shown, not claimed."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +149,15 @@ def sampled(
 
     error: the standard error of measured - expected, in their unit: that of the run, and of the
     expected figure where that was drawn too. rounding: half a unit of the expected's last place.
-    Never by more than MOST of the figure, however few the runs: a wrong algorithm often has a
+    A `printed` figure that would be off by more than MOST_OF_PRINTED is quoted instead. Never by
+    more than MOST of the figure, however few the runs: a wrong algorithm often has a
     greater spread too.
     """
     allowed = STANDARD_ERRORS * error + rounding
+    if basis == "printed" and allowed > MOST_OF_PRINTED * abs(expected):
+        # A wrong result would pass, too.
+        words = f"{name}: runs spread too far to compare with the printed {expected:g}"
+        return quoted(words, measured, stand_in=stand_in)
     most = MOST * (abs(expected) or 1)
     rule = f"{STANDARD_ERRORS} standard errors" + (" and rounding" if rounding else "")
     if allowed > most:

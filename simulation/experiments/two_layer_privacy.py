@@ -1,4 +1,4 @@
-"""Thesis, Proposition 4.1: what it claims of Algorithm 4.1, and what really holds.
+"""Thesis, Proposition 4.1: what it claims of Algorithm 4.1, and what is verified.
 
 Spec: aggregation, section 7. The claim is max eps_u + max eps_s, delta 0, whatever the
 probabilities are. With probability p0 = (1 - pr_u) (1 - pr_s)^h no noise hides the victim, who
@@ -217,7 +217,7 @@ EXPERIMENTS: Final = (
     Experiment(
         "prop-4.1",
         "Lu's thesis, Proposition 4.1",
-        "the claim, and what really holds: the atom and delta",
+        "the claim, and what is verified: the atom and delta",
         1,
         proposition_4_1,
     ),

@@ -160,7 +160,7 @@ def no_guarantee(query: Query, remaining: tuple[HonestNoise, ...]) -> str | None
     """Why nothing can be stated, if so."""
     draws = remaining[0].draws
     if not draws:
-        return "no honest party's noise covers the contribution: whoever opens it reads it exactly"
+        return "no honest party adds noise, so whoever decrypts it sees the exact value"
     if query.mechanism is not Mechanism.DISTRIBUTED:
         return None
     total = sum((layer.total for layer in draws), Fraction(0))

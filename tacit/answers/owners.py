@@ -103,12 +103,14 @@ class OwnBudget(Answer):
 
 
 class AskedFor(Answer):
-    """What of the readings a query asks for. `bounds`: to which each is cut."""
+    """What of the readings a query asks for. `bounds`: to which each is cut; `noise_by`: who adds
+    noise, `curator`, `aggregators`, `both` or `nobody`."""
 
     register_name: str = Field(alias="register")
     unit: str
     bounds: list[Figure]
     min_participants: int
+    noise_by: str
 
 
 class RefusalReason(Answer):
@@ -191,6 +193,7 @@ class NamedAggregator(Answer):
 
     id: str
     operator: str
+    url: str
     fingerprint: str
 
 

@@ -226,7 +226,7 @@ def _preview_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
 
 
 def _drop_policy(curator: str) -> Steps[None]:
-    """Take one's own policy for a curator back."""
+    """Delete your override of a curator's policy."""
     yield Request("DELETE", _policy_path(curator), repeatable=True)
 
 

@@ -47,7 +47,7 @@ class Query(QueryFields):
             try:
                 from tacit.query.proofs import proof_problem
             except ModuleNotFoundError:
-                raise MissingExtra("'tacit[proofs]'", "proved queries") from None
+                raise MissingExtra("pycryptodome", "proved queries") from None
 
             problem = proof_problem(self)
         if problem is not None:

@@ -56,6 +56,7 @@ def query_report(
     subject: Subject,
     participants: int | None = None,
     operators: Sequence[str] | None = None,
+    urls: Sequence[str] = (),
     sampler_self_test: SelfTest | None = None,
     hosts: Iterable[Sequence[int]] = (),
     refused: int | None = None,
@@ -64,9 +65,9 @@ def query_report(
 ) -> PrivacyReport:
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
-    `operators` names who runs each aggregator; `sampler_self_test` is the outcome of the check of
-    the samplers at start; `hosts` and `refused`: see `validity_statement`; `aggregators`: of the
-    round's descriptor; further `caveats` are added unchanged.
+    `operators` names who runs each aggregator, `urls` are their addresses; `sampler_self_test` is
+    the outcome of the check of the samplers at start; `hosts` and `refused`: see `validity_statement`; `aggregators`: of
+    the round's descriptor; further `caveats` are added unchanged.
     """
     by = None if operators is None else tuple(operators)
     kept = _kept_report(priced_text(query), participants, by)
@@ -74,7 +75,7 @@ def query_report(
         update={
             "subject": subject,
             "validity": validity_statement(query, hosts, refused),
-            "assumptions": statements.assumptions(query, operators, sampler_self_test),
+            "assumptions": statements.assumptions(query, operators, sampler_self_test, urls),
             "caveats": (
                 *kept.caveats,
                 statements.forward_secrecy(query, aggregators),

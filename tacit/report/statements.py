@@ -19,6 +19,7 @@ from tacit.query.query import Query
 from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
 from tacit.report.figures import delta_amount, short
+from tacit.report.operators import operators_statements
 from tacit.wire import format_instant
 
 PARTICIPATION: Final = (
@@ -132,7 +133,10 @@ def voided_by(query: Query) -> tuple[str, ...]:
 
 
 def assumptions(
-    query: Query, operators: Sequence[str] | None, self_test: SelfTest | None
+    query: Query,
+    operators: Sequence[str] | None,
+    self_test: SelfTest | None,
+    urls: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """What the verified lines rest on; see `query_report` for the arguments."""
     t_u, t_s = query.collusion.curators, query.collusion.aggregators
@@ -172,15 +176,7 @@ def assumptions(
         "Parties may pool all they see but follow the protocol; what anchors, rosters, descriptors "
         "and commitments add against parties that deviate is described with the protocol."
     )
-    if operators is None:
-        held.append("The aggregators are run by different operators (not checked here).")
-    elif len(set(operators)) < len(operators):
-        held.append(
-            f"{len(operators)} aggregators are run by {len(set(operators))} operators; an operator "
-            "counts as one party that brings all its aggregators."
-        )
-    else:
-        held.append("Every aggregator is run by an operator of its own, as declared.")
+    held.extend(operators_statements(operators, urls))
     if self_test is not None:
         outcome = "passed" if self_test.passed else "FAILED: do not rely on this report"
         held.append(

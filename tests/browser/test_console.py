@@ -132,7 +132,7 @@ def test_a_question_is_asked_by_the_keyboard(
     page = window(width, scheme).go("/console/queries/new")
     page.get_by_label("Name of the query").fill(f"asked-at-{width}")
     page.get_by_label("Largest plausible reading").fill("5")
-    for number, title in enumerate(("What", "Of whom", "How exact", "Whom do you trust"), 1):
+    for number, title in enumerate(("What", "Participants", "How exact", "Whom do you trust"), 1):
         expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert violations(page) == []

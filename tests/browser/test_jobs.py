@@ -34,7 +34,7 @@ def test_a_file_becomes_a_result(window: Any, tmp_path: Path) -> None:
     page.get_by_label("Name", exact=True).fill("evenings")
     page.get_by_label("Budget: epsilon").fill("10")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Hand it in").press("Enter")
+    page.get_by_role("button", name="Upload").press("Enter")
     expect(page.get_by_text("It is kept.")).to_be_visible()
     assert violations(page) == []
     dataset = page.url

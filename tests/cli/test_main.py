@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from cli.main import COMMANDS, Commands, app
+from tacit.version import VERSION
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_list_imports_no_client_and_no_numbers() -> None:
 
 def test_the_version_is_that_of_the_library() -> None:
     done = CliRunner().invoke(app, ["--version"])
-    assert (done.exit_code, done.output) == (0, f"tacit {metadata.version('tacit')}\n")
+    assert (done.exit_code, done.output) == (0, f"tacit {VERSION}\n")
 
 
 def test_a_misspelt_command_is_told_the_nearest() -> None:

@@ -37,6 +37,7 @@ def houses(folder: Path) -> Houses:
         url: str | None = None,
         clock: Clock | None = None,
         paired: bool = True,
+        one_machine: bool = False,
         **changes: Any,
     ) -> AsyncIterator[House]:
         async with AsyncExitStack() as stack:
@@ -47,6 +48,8 @@ def houses(folder: Path) -> Houses:
                 app = create_aggregator(own, clock=clock)
                 await stack.enter_async_context(app.router.lifespan_context(app))
                 address = f"http://aggregator-{index}.test"
+                if one_machine:
+                    address = f"http://127.0.0.1:{8_300 + index}"
                 wires[address] = Wire(app)
                 direct = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=address)
                 clients.append(await stack.enter_async_context(direct))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.test_formats import settle, site
+
 from tacit.wire import format_instant
 from tests.coordinator.double import query
-from tests.e2e.test_formats import settle, site
 
 KEYS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"round_format": "1"}, "a whole epoch, without forward secrecy"),

@@ -110,7 +110,7 @@ def test_a_tolerance_is_four_standard_errors_and_never_half_of_the_figure() -> N
         "4 standard errors and rounding",
         False,
     )
-    doubled = sampled("x", 10.0, "printed", 20.0, 10.0)
+    doubled = sampled("x", 10.0, "recomputed", 20.0, 10.0)
     assert (doubled.tolerance, doubled.ok) == (0.5, False)
     assert "at most 50% of the figure" in doubled.rule
     runs = over_runs("x", 2.0, [1.9, 2.1, 2.0, 2.2], reference=4)
@@ -416,3 +416,22 @@ def test_a_seed_fixes_everything() -> None:
     one, again, other = (budget_figures.figure_5_2(Run(effort, seed=seed)) for seed in (1, 1, 2))
     assert one == again
     assert np.any([a.measured != b.measured for a, b in zip(one.rows, other.rows, strict=True)])
+
+
+def test_a_printed_figure_that_a_wrong_result_would_meet_is_shown_and_not_claimed() -> None:
+    """Lloyd's iterations on S1: 17.64 is printed, and runs spread by a sixth of that."""
+    coarse = sampled("iterations", 17.64, "printed", 20.4, 1.9)
+    assert (coarse.basis, coarse.expected, coarse.checked) == ("quoted", None, False)
+    assert "17.64" in coarse.name
+    fine = sampled("iterations", 17.64, "printed", 18.0, 0.5)
+    assert (fine.basis, fine.ok) == ("printed", True)
+    assert not sampled("iterations", 17.64, "printed", 20.4, 0.5).ok
+
+
+def test_no_printed_row_of_the_usable_networks_names_what_the_source_does_not_print() -> None:
+    """It prints 30 of 122 and "about 30 %"; 36 is ours."""
+    [found] = [each for each in experiments() if each.id == "fig-6.8"]
+    rows = found.run(Run(effort=QUICK)).rows
+    assert [row for row in rows if row.basis == "printed"] == []
+    [usable] = [row for row in rows if row.name.startswith("sizes that are 100 % usable")]
+    assert (usable.expected, usable.basis) == (36, "recomputed")

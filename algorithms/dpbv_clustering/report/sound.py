@@ -64,7 +64,11 @@ def grid_core_report(
         ),
         sampler=sampler_delta(cells, epsilon),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC),
-        error={"sd_of_a_count": laplace_deviation(scale)},
+        error={
+            "basis": "the noise alone, of the count of a cell. Masses and centres of clusters are "
+            "of the cells that stand out of it: what the others hold is missing from them",
+            "sd_of_a_count": laplace_deviation(scale),
+        },
         details={"cells": cells, "data_dependent_leaks": []},
         reproducible=reproducible,
         evaluation=params.evaluate,
@@ -84,7 +88,11 @@ def _grid_ldp_report(
         Released((pure_line(params.epsilon),), params.epsilon),
         noise=(coin(flip, "every other cell"), coin(None, "the own cell")),
         public_parameters=("grid and bounds", ROWS_ARE_PUBLIC, "flip probabilities"),
-        error={"sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability))},
+        error={
+            "basis": "the noise alone, of the share of rows in an empty cell. Masses and centres "
+            "of clusters are of the cells that stand out of it: what the others hold is missing",
+            "sd_of_a_share_times_sqrt_rows": quotient / (0.5 - float(flip.probability)),
+        },
         details={
             "cells": per_axis**dimension,
             "flip_probability": format_exact(flip.probability),

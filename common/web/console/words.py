@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
 from tacit.accounting.scenarios import Scenario
@@ -102,15 +100,6 @@ def with_error(value: str, half_width: str | None) -> tuple[str, str | None]:
         return grouped(value), half_width
     place = place_of(half_width)
     return rounded(value, place), rounded(half_width, place)
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is of this machine alone."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def of_a_day(epsilon: str, delta: str) -> str:

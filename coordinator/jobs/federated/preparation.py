@@ -192,7 +192,8 @@ def _first_round(
     if epsilon is None and rounds.universe is not None:
         raise FederationUnsupported(NO_ONE_DEBIT, pointer="/federation/collusion")
     subject = Subject(kind="query", id=plan.job)
-    first = query_report(query, subject=subject, operators=operators or None)
+    urls = queries.urls_for(query, aggregators)
+    first = query_report(query, subject=subject, operators=operators or None, urls=urls)
     report = rounds.preview(params, share)
     charged = report.charged
     assert charged is not None

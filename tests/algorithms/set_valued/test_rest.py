@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import itertools
 import json
@@ -24,12 +25,14 @@ from algorithms.set_valued.rest import (
     LENGTHS_SHARE,
     MOST_LENGTH,
     Margins,
-    Remainder,
+    Measured,
     items_kept,
     kept_places,
+    kept_shares,
     measured_margins,
     remainder,
     rest_rows,
+    told_from_noise,
 )
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
@@ -222,30 +225,57 @@ def test_how_many_items_are_kept() -> None:
 
 
 def test_the_remainder() -> None:
-    """Counts are stretched by what records did not keep; measured rows are taken away."""
+    """What rows hold is taken away, by length and by the share of their items that was kept; the
+    rest is levelled, and its weights give every item the records that it was counted in."""
     lengths = np.zeros(MOST_LENGTH, np.int64)
-    lengths[:3] = 10, 10, 10
-    margins = Margins(lengths, 2, np.array([20, 15, -3]))
-    assert margins.stretch == 60 / 50
-    left = remainder(margins, (((0,), 4), ((0, 1), 12), ((1,), 3)))
-    assert left.lengths[:3].tolist() == [3, 0, 10]
-    assert left.weights == pytest.approx([8.0, 3.0, 0.0])
+    lengths[:3] = 100, 100, 100
+    margins = Margins(lengths, 2, np.array([220, 150, -3, 60, 60, 60, 2]))
+    rows = Measured.of((((0,), 40), ((0, 1), 120), ((1,), 30)), 7)
+    assert rows.items().tolist() == [160, 150, 0, 0, 0, 0, 0]
+    left = remainder(margins, rows)
+    assert left.lengths[:3].tolist() == [30, 0, 100]
+    counted = left.fit.expected(left.lengths * kept_shares(2))[left.fit.place]
+    # 30 + 2 * 100 kept items are 12 fewer than 242: each item has 3 fewer, the last one none
+    expected = np.array([57.5, 0, 0, 57.5, 57.5, 57.5, 0])
+    assert counted == pytest.approx(expected, abs=0.2)
+    fewer = dataclasses.replace(margins, items=np.array([200, 150, -3, 40, 40, 40, 2]))
+    fit = remainder(fewer, rows).fit
+    counted = fit.expected(left.lengths * kept_shares(2))[fit.place]
+    grown = np.array([40, 0, 0, 40, 40, 40, 2]) * 230 / 162  # in proportion: none appears
+    assert counted == pytest.approx(grown, abs=0.2)
 
 
 def test_rows_of_the_rest() -> None:
-    """As many records of each length, items different inside each, shares as the weights say."""
+    """As many records of each length, items different inside each, and as many of each item as was
+    counted: with weights in proportion to counts the commonest would lack a third."""
     lengths = np.zeros(MOST_LENGTH, np.int64)
-    lengths[[0, 2]] = 30_000, 2_000
-    left = Remainder(lengths, np.array([3.0, 1.0, 0.0, 2.0]))
-    rows = rest_rows(left, 100, SeededRandom(1), lambda: None)
+    lengths[[1, 5]] = 20_000, 20_000
+    counts = np.array([30_000, 15_000, 0] + 46 * [2_500])
+    left = remainder(Margins(lengths, 6, counts), Measured.of((), 49))
+    rows = rest_rows(left, 100_000, SeededRandom(1), lambda: None)
     assert rows == tuple(sorted(rows, key=lambda row: (len(row[0]), row[0])))
-    held = dict(rows)
-    assert held[0, 1, 3] == pytest.approx(2_000, abs=40)  # 30 rounds leave one in 230 short
-    assert sum(held.values()) == 32_000
-    assert [held[0,], held[1,], held[3,]] == pytest.approx([15_000, 5_000, 10_000], rel=0.04)
+    assert sum(count for row, count in rows if len(row) == 2) == 20_000
+    assert sum(count for row, count in rows if len(row) == 6) == 20_000
+    found = [sum(count for row, count in rows if item in row) for item in range(49)]
+    assert found[:3] == pytest.approx(counts[:3], rel=0.03)
+    assert found[3:] == pytest.approx(counts[3:], rel=0.1)  # five standard deviations
     with pytest.raises(RowCap):
         rest_rows(left, 3, SeededRandom(1), lambda: None)
-    assert rest_rows(Remainder(lengths, np.zeros(4)), 10, SeededRandom(1), lambda: None) == ()
+    empty = remainder(Margins(lengths, 3, np.zeros(4, np.int64)), Measured.of((), 4))
+    assert rest_rows(empty, 10, SeededRandom(1), lambda: None) == ()
+
+
+def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> None:
+    noisy = np.array([500, 20, -15, 25, 20, 10, 24, 12, 28, 16])
+    found, hidden = told_from_noise(noisy, Fraction(10))
+    assert hidden == pytest.approx(20 * math.sqrt(18), abs=3)
+    assert found[0] == 500
+    assert found[1:].sum() == pytest.approx(noisy[1:].sum(), abs=5)
+    assert found[1:].min() == 0
+    few = np.array([500, 20, -15, -25, 20, 10, -24, 12, 28, 16])
+    found, hidden = told_from_noise(few, Fraction(10))
+    assert found.tolist() == [500] + 9 * [0]
+    assert hidden == pytest.approx(few[1:].sum() + 20 * math.sqrt(18))
 
 
 # ------------------------------------------------------------------------------------- the choice
@@ -339,7 +369,8 @@ def test_the_report_says_what_was_spent() -> None:
         assert [noise.part for noise in each.noise][2] == "lengths"
         assert each.noise[2].scale == "30"
     assert planned.error is not None
-    assert planned.error["item_standard_deviation"]["8"] == pytest.approx(37.7, abs=0.1)
+    planned_sd = planned.error["item_noise_standard_deviation"]["8"]
+    assert float(planned_sd) == pytest.approx(37.7, abs=0.1)
 
 
 def test_the_forecast_of_an_item() -> None:

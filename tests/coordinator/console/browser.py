@@ -64,3 +64,40 @@ class Browser:
     async def submit(self, path: str, **fields: Any) -> httpx.Response:
         """Send a form of the page that is looked at, with its secret."""
         return await self.post(path, {"csrf": self.field("csrf"), **fields})
+
+
+_LINK = re.compile(r'href="(/console[^"]*)"')
+
+
+async def dead_links(browser: Browser, most: int = 400) -> dict[str, int | str]:
+    """Every link of every page, from the first one on, that answers with a problem or names a place
+    that its page has not, by address. Each is looked at once, `most` at most."""
+    waiting, seen, dead = ["/console"], {"/console"}, dict[str, int | str]()
+    ids: dict[str, set[str]] = {}
+    places: list[tuple[str, str]] = []
+    while waiting and len(seen) < most:
+        path = waiting.pop(0)
+        page = await browser.get(path)
+        if page.status_code >= 400:
+            dead[path] = page.status_code
+            continue
+        if "location" in page.headers:
+            found = [page.headers["location"]]
+        elif page.headers["content-type"].startswith("text/html"):
+            ids[path] = set(re.findall(r' id="([^"]*)"', page.text))
+            found = [html.unescape(each) for each in _LINK.findall(page.text)]
+        else:
+            continue
+        for link in found:
+            target, _, place = link.partition("#")
+            if place:
+                places.append((target, place))
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    dead |= {
+        f"{path}#{place}": "no such place"
+        for path, place in places
+        if path in ids and place not in ids[path]
+    }
+    return dead

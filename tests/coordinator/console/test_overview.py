@@ -7,6 +7,7 @@ import pytest
 from common.runtime.clock import ManualClock
 from common.web.console import words
 from coordinator.console.overview import begin
+from tacit.report.operators import is_loopback
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
 from tests.coordinator.console.test_budget import SCHEDULE, limited
@@ -118,4 +119,4 @@ def test_what_costs_nothing_says_nothing_of_a_day() -> None:
     ],
 )
 def test_an_address_of_this_machine_alone(url: str, here: bool) -> None:
-    assert words.is_loopback(url) is here
+    assert is_loopback(url) is here

@@ -89,7 +89,7 @@ def test_a_sound_report() -> None:
     assert found.noise[0].draws == 3
     assert found.sampler_delta is not None
     assert 0 < Fraction(found.sampler_delta) < Fraction(1, 10**30)
-    assert any("operator of its own" in text for text in found.assumptions)
+    assert any("by a different operator, as declared" in text for text in found.assumptions)
 
 
 def test_two_layer_claims_what_does_not_hold() -> None:

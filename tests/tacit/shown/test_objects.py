@@ -211,4 +211,4 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
         "except tacit.Error as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "proved queries need 'tacit[proofs]': pip install 'tacit[proofs]'\n"
+    assert done.stdout == "proved queries need pycryptodome: pip install pycryptodome\n"

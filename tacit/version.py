@@ -1,0 +1,3 @@
+"""The version of this repository: both distributions and all services have it."""
+
+VERSION = "0.1.0"
