@@ -262,8 +262,8 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
         f"  {rest} aggregators pool what they saw, and guess whether one meter took part:",
         f"  they are right in at most {of_a_hundred(statement.guess)} of 100 cases "
         f"(epsilon {amount(epsilon)}; 50 is a coin flip).",
-        f"  If all {aggregators} aggregators collude they can read everything; one honest aggregator "
-        "prevents it.",
+        f"  If all {aggregators} aggregators collude they can read everything; one honest "
+        "aggregator prevents it.",
         "What was checked",
         f"  {len(performed.checked['aggregators'])} signed partial sums: {matches} the answer.",
         "What makes the error smaller",

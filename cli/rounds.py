@@ -199,8 +199,8 @@ def _print_verdict(checked: dict[str, Any]) -> None:
     lines.append(f"The aggregators committed to {checked['participants']} participants.")
     if not checked["anchored"]:
         lines.append(
-            "No identity is pinned. Only the coordinator vouches for these aggregators, and it could "
-            "have invented them; see `tacit trust`."
+            "No identity is pinned. Only the coordinator vouches for these aggregators, and it "
+            "could have invented them; see `tacit trust`."
         )
     elif checked["unknown_operators"]:
         lines.append(f"Who runs these is not pinned: {', '.join(checked['unknown_operators'])}.")

@@ -68,7 +68,7 @@ class Rows(Generic[Kind]):
         return {"pages": np.array(sorted(self._pages), np.int64), "rows": rows}
 
     def restore(self, pages: NDArray[np.int64], rows: NDArray[Kind]) -> None:
-        """Restore the state returned by `parts()`. Raises ValueError for what cannot have come from it."""
+        """Restore the state returned by `parts()`. Raises ValueError for anything else."""
         if rows.shape != (pages.size, PAGE, self._width) or rows.dtype != self._kind:
             raise ValueError("rows of another form")
         self._pages = {number: rows[place] for place, number in enumerate(pages.tolist())}

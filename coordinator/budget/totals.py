@@ -142,7 +142,7 @@ class Totals:
         return {"places": self._places[: self.size], "table": np.stack(self._table.parts)}
 
     def restore(self, parts: Mapping[str, Any]) -> None:
-        """Restore the state returned by `parts()`. Raises ValueError for what cannot have come from it."""
+        """Restore the state returned by `parts()`. Raises ValueError for anything else."""
         places, table = parts["places"], parts["table"]
         if places.size and int(places.max()) >= table.shape[2]:
             raise ValueError("a curator's sum is not in the table")

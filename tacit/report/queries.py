@@ -66,8 +66,9 @@ def query_report(
     """The report of a query (a preview) or, with `participants`, of one of its rounds.
 
     `operators` names who runs each aggregator, `urls` are their addresses; `sampler_self_test` is
-    the outcome of the check of the samplers at start; `hosts` and `refused`: see `validity_statement`; `aggregators`: of
-    the round's descriptor; further `caveats` are added unchanged.
+    the outcome of the check of the samplers at start; `hosts` and `refused`: see
+    `validity_statement`; `aggregators`: of the round's descriptor; further `caveats` are added
+    unchanged.
     """
     by = None if operators is None else tuple(operators)
     kept = _kept_report(priced_text(query), participants, by)

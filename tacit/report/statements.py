@@ -197,9 +197,7 @@ def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str
     opened = f"as long as these keys exist, {needed} and a recording of the traffic open its pieces"
     if not aggregators:
         return f"Pieces are sealed to keys that the aggregators destroy later: {opened}."
-    seals = [entry.seal_key.statement for entry in aggregators if entry.seal_key is not None]
-    if len(seals) < len(aggregators):
-        return f"Pieces are sealed to keys of a whole epoch, without forward secrecy: {opened}."
+    seals = [entry.seal for entry in aggregators]
     if all(seal.round is not None for seal in seals):
         return (
             f"Pieces are sealed to keys of this round alone, destroyed when it ends: {opened}. "

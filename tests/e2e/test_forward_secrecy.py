@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.test_formats import settle, site
-
 from tacit.wire import format_instant
 from tests.coordinator.double import query
+from tests.e2e.test_shapes import settle, site
 
 KEYS: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"round_format": "1"}, "a whole epoch, without forward secrecy"),
-    ({"round_format": "2"}, "keys that open rounds until {until}, destroyed once the last of"),
-    ({"round_format": "2", "seal_key_per_round": True}, "keys of this round alone"),
+    ({}, "keys that open rounds until {until}, destroyed once the last of"),
+    ({"seal_key_per_round": True}, "keys of this round alone"),
 )
 
 
@@ -24,8 +22,7 @@ async def test_forward_secrecy_is_by_the_keys_of_the_round(tmp_path: Path) -> No
             await it.house.restart(**settings)
             opened = await it.house.open(query(name=f"keys-{number}", min_participants=72))
             assert (await it.house.finish(opened))["state"] == "released"
-            seals = [each.seal_key for each in opened.descriptor.aggregators]
-            until = max((each.statement.until for each in seals if each is not None), default=None)
+            until = max(entry.seal.until for entry in opened.descriptor.aggregators)
             caveats = (await it.house.result(opened))["report"]["caveats"]
             (found,) = [line for line in caveats if line.startswith("Pieces are sealed")]
-            assert stated.format(until=until and format_instant(until)) in found
+            assert stated.format(until=format_instant(until)) in found
