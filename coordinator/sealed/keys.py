@@ -1,7 +1,7 @@
 """The storage keys of a process, by generation: the newest seals, and each opens its own.
 
-Spec: keys, section 5.4. A value is "TS1", its generation in 4 bytes, nonce and ciphertext; one
-without that prefix is of generation 1. A rotation makes the next generation; until it has ended,
+Spec: keys, section 5.4. A value is "TS1", its generation in 4 bytes, nonce and ciphertext. A
+rotation makes the next generation; until it has ended,
 the key of the one before still opens what was not sealed anew.
 """
 
@@ -61,15 +61,7 @@ class StorageKeys:
 
     def open(self, purpose: str, sealed: bytes) -> bytes:
         """What was sealed for this purpose. Raises StorageKeyWrong, StorageKeyUnavailable."""
-        generation = value_generation(sealed)
-        if generation == _FIRST and not sealed.startswith(_MAGIC):
-            return self.of(_FIRST).open(purpose, sealed)
-        try:
-            return self.of(generation).open(purpose, sealed[_PREFIX_BYTES:])
-        except (StorageKeyWrong, StorageKeyUnavailable):
-            if _FIRST not in self._placed:
-                raise
-            return self._placed[_FIRST].open(purpose, sealed)  # its nonce begins like a prefix
+        return self.of(value_generation(sealed)).open(purpose, sealed[_PREFIX_BYTES:])
 
     def is_current(self, sealed: bytes) -> bool:
         """Whether the first bytes of a value are those of the generation that seals now."""
@@ -140,9 +132,9 @@ def seed_purpose(job_id: str) -> str:
 
 
 def value_generation(sealed: bytes) -> int:
-    """The generation that a sealed value names."""
+    """The generation that a sealed value names. Raises StorageKeyWrong for what is none."""
     if not sealed.startswith(_MAGIC):
-        return _FIRST
+        raise StorageKeyWrong
     return int.from_bytes(sealed[len(_MAGIC) : _PREFIX_BYTES], "big")
 
 

@@ -7,7 +7,7 @@ likes, seal what it likes, and ask for the steps of a round in any order.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -495,7 +495,7 @@ class Round:
         own = self.federation.session(host, index, self.descriptor.aggregators[index])
         if own.id not in self.federation.acknowledged:
             answer = await self.federation.announce(host, index, own)
-            assert answer.status_code == 201, answer.text
+            assert answer.status_code in (200, 201), answer.text
 
     async def send_batch(self, host: Sender, index: int, body: bytes) -> httpx.Response:
         """Post a batch, after its session."""
@@ -507,6 +507,19 @@ class Round:
             host.tokens[index],
             form="application/octet-stream",
         )
+
+    def batches_of(
+        self, host: Sender, values: NDArray[np.int64], present: NDArray[np.bool_]
+    ) -> Iterator[tuple[int, bytes]]:
+        """Batches of some of a host's curators, whose values (n, d) these are of all; with the
+        index of the aggregator that each is for."""
+        for index, share in enumerate(self.split(values[present], hosted=True)):
+            words = share
+            if share.dtype == np.uint64:
+                words = np.zeros((len(host.curators), share.shape[1]), np.uint64)
+                words[present] = share
+            for body in self.batches(host, index, words, present):
+                yield index, body
 
     async def contribute(self, sender: Sender, values: NDArray[np.int64]) -> None:
         """Send a party's values (n, d) to every aggregator; those of a host in one segment."""

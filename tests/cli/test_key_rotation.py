@@ -1,4 +1,4 @@
-"""`tacit keys rotate epoch` against a deployment: at all aggregators, one, or by address."""
+"""`tacit keys rotate seal-key` against a deployment: at all aggregators, one, or by address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cli.main import app
 
 
 def rotate(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["keys", "rotate", "epoch", *arguments])
+    return CliRunner().invoke(app, ["keys", "rotate", "seal-key", *arguments])
 
 
 def number_of(deployment: Deployment) -> int:

@@ -199,12 +199,8 @@ async def test_no_piece_from_outside_the_group(pair: Federation) -> None:
     assert state.json()["accepted"] == 0
     await opened.contribute(inside, np.array([[7]]))
     chosen = np.array([False, True, True, True, False, False])
-    for index, share in enumerate(opened.split(np.array([[1]] * 3), hosted=True)):
-        if share.dtype == np.uint64:  # words, which have a row for each of the host's curators
-            chosen_words, share = share, np.zeros((6, 1), np.uint64)
-            share[chosen] = chosen_words
-        for body in opened.batches(host, index, share, chosen):
-            assert (await opened.send_batch(host, index, body)).status_code == 201
+    for index, body in opened.batches_of(host, np.array([[1]] * 6), chosen):
+        assert (await opened.send_batch(host, index, body)).status_code == 201
     total, manifest = await opened.release()
     assert total.tolist() == [10]
     assert manifest.count == 4

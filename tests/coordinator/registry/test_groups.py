@@ -29,10 +29,9 @@ def named(host: str, *numbers: int) -> list[str]:
 
 async def deliver(opened: Round, host: Sender, values: np.ndarray, present: np.ndarray) -> None:
     """A host's batches of some of its curators, to every aggregator."""
-    for index, words in enumerate(opened.split(values)):
-        for body in opened.batches(host, index, words, present):
-            answer = await opened.send_batch(host, index, body)
-            assert answer.status_code == 201, answer.text
+    for index, body in opened.batches_of(host, values, present):
+        answer = await opened.send_batch(host, index, body)
+        assert answer.status_code == 201, answer.text
 
 
 async def test_a_group_is_declared_once(house: Houses, database_url: str) -> None:

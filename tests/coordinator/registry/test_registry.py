@@ -141,7 +141,6 @@ async def test_an_enrolment_that_the_secret_does_not_allow(house: Houses) -> Non
             "none": ["/curators"],
             "twice": ["/curators"],
             "numbers": ["/first"],
-            "epoch key": ["/signature"],
             "proof": ["/signature"],
         }
         assert (await it.send_enrolment(signed(sender, secret))).status_code == 201

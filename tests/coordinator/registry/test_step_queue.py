@@ -22,9 +22,8 @@ def step(number: int, body: str = "") -> Step:
 class Aggregator:
     """Answers each step with its round, once the gate is open."""
 
-    def __init__(self, *, old: bool = False) -> None:
+    def __init__(self) -> None:
         self.gate = asyncio.Event()
-        self.old = old
         self.lots: list[int] = []
         self.fails: Exception | None = None
         self.tells: httpx.Response | None = None
@@ -36,8 +35,6 @@ class Aggregator:
         await self.gate.wait()
         if self.fails is not None:
             raise self.fails
-        if together and self.old:
-            return httpx.Response(405)
         if together and self.tells is not None:
             return self.tells
         if not together:
@@ -111,13 +108,6 @@ async def test_large_ones_are_not_joined() -> None:
     answers = await ask(queue, it, *steps)
     assert [item.content.decode() for item in answers] == [item.round for item in steps]
     assert it.lots == [1] * 6
-
-
-async def test_an_earlier_version_is_asked_one_by_one() -> None:
-    queue, it = StepQueue(), Aggregator(old=True)
-    steps = [step(number) for number in range(9)]
-    answers = await ask(queue, it, *steps)
-    assert [item.content.decode() for item in answers] == [item.round for item in steps]
 
 
 async def test_who_waits_no_longer_is_left_out() -> None:

@@ -290,7 +290,7 @@ async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
         it.wires[4].fault = lambda method, path: "request" if method == "POST" else None
         opened = await it.open(query(**asked))
         values = integers(8)
-        words = opened.split(values)
+        words = opened.split(values, hosted=True)
         for index in range(4):
             for body in opened.batches(host, index, words[index]):
                 assert (await opened.send_batch(host, index, body)).status_code == 201

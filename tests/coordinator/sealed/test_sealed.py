@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from coordinator.errors import StorageKeyUnavailable, StorageKeyWrong
+from coordinator.errors import StorageKeyWrong
 from coordinator.sealed.files import CHUNK_BYTES, SealedWriter, open_sealed
 from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
@@ -105,23 +104,6 @@ def test_a_key_of_the_data_directory_is_overwritten_before_it_goes(tmp_path: Pat
         assert found.found() == (before,)
         found.promote(3)
         assert found.found() == (before,)
-
-
-def test_a_value_of_an_earlier_version_opens(tmp_path: Path) -> None:
-    """Before there were generations: nonce and ciphertext, and another file header."""
-    assert KEYS.open("p", KEY.seal("p", b"x")) == b"x"
-    unlucky = b"TS1" + bytes(9)  # a nonce that begins like the prefix
-    sealed = unlucky + AESGCM(KEY.derive("p")).encrypt(unlucky, b"x", None)
-    assert KEYS.open("p", sealed) == b"x"
-    with pytest.raises((StorageKeyWrong, StorageKeyUnavailable)):
-        KEYS.open("p", sealed[:-1])
-    salt = bytes(range(32))
-    cipher = AESGCM(KEY.derive("p", salt))
-    plain = cipher.encrypt(bytes(11) + b"\x01", b"of before", None)
-    path = tmp_path / "file"
-    path.write_bytes(b"tacit sealed 1\n" + salt + plain)
-    with open_sealed(path, KEYS, "p") as stream:
-        assert stream.read() == b"of before"
 
 
 def written(path: Path, content: bytes, purpose: str = "p", pieces: int = 3) -> Path:
