@@ -137,7 +137,7 @@ class RoundReleased(Conflict):
 
 class SealBrokenHere(Malformed):
     name = "seal_broken"
-    title = "The seal does not open here"
+    title = "The sealed data cannot be opened by this service"
 
 
 class WrongRound(Malformed):
@@ -147,12 +147,12 @@ class WrongRound(Malformed):
 
 class WrongLength(Malformed):
     name = "wrong_length"
-    title = "The piece has not the length that the query gives it"
+    title = "The piece does not have the length that the query requires"
 
 
 class OutOfField(Malformed):
     name = "out_of_field"
-    title = "A word of the piece is no element of the field"
+    title = "A word of the piece is not an element of the field"
 
 
 class PieceConflict(Conflict):
@@ -164,7 +164,7 @@ class BatchOverlaps(Conflict):
     """`numbers` are the roster numbers that an earlier part holds."""
 
     name = "batch_overlaps"
-    title = "The batch meets an earlier part of the same segment"
+    title = "The batch overlaps an earlier part of the same segment"
 
 
 class UnknownSender(Forbidden):
@@ -174,12 +174,12 @@ class UnknownSender(Forbidden):
 
 class NotYourPiece(Forbidden):
     name = "not_your_piece"
-    title = "A token sends pieces of its own party only"
+    title = "A token may send its own party's pieces only"
 
 
 class NotYourParty(Forbidden):
     name = "not_your_party"
-    title = "A token speaks for its own party only"
+    title = "A token is valid for its own party only"
 
 
 class SamplersFailed(Unavailable):
@@ -229,7 +229,7 @@ class KeyShareRefused(Invalid):
 
 class VerifyKeyFixed(Conflict):
     name = "verify_key_fixed"
-    title = "The round has its verify key: other shares make none"
+    title = "The round already has its verify key"
 
 
 class RoundNotKeyed(Conflict):
@@ -239,7 +239,7 @@ class RoundNotKeyed(Conflict):
 
 class CandidatesFixed(Conflict):
     name = "candidates_fixed"
-    title = "Other contributions are being verified: there are never others in a round"
+    title = "The contributions to verify are fixed: they cannot change within a round"
 
 
 class StillVerifying(Unavailable):

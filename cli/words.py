@@ -23,7 +23,7 @@ _TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
 
 
 def amount(value: object, digits: int = 3) -> str:
-    """A decimal string (or number) to a few significant digits, and to the unit where it is large
+    """A decimal string (or number) to a few significant digits, and to a tenth where it is large
     (below 10^9)."""
     if value is None:
         return "-"
@@ -32,9 +32,9 @@ def amount(value: object, digits: int = 3) -> str:
     number = float(Fraction(str(value)))
     if number == 0 or not 0.001 <= abs(number) < 1e9:
         return f"{number:.{digits}g}"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    places = max(1, digits - 1 - math.floor(math.log10(abs(number))))
     text = f"{number:.{places}f}"
-    return text.rstrip("0").rstrip(".") if places else text
+    return text.rstrip("0").rstrip(".")
 
 
 def verified(found: Json) -> Answer:

@@ -107,7 +107,7 @@ class StillVerifying(Unavailable):
 
 class NotAnAggregator(Invalid):
     name = "not_an_aggregator"
-    title = "What answers at this address is no aggregator"
+    title = "The service at this address is not an aggregator"
 
 
 class AggregatorConflict(Conflict):
@@ -147,7 +147,7 @@ class GroupRefused(Invalid):
 
 class LedgerBroken(Unavailable):
     name = "ledger_broken"
-    title = "The budget ledger does not verify; nothing is opened before an operator has looked"
+    title = "The budget ledger does not verify; no round is opened until an operator acts"
     retryable_by_default = False
 
 

@@ -54,7 +54,7 @@ class NothingPublished(Conflict):
 
 class ForeignCurator(Forbidden):
     name = "foreign_curator"
-    title = "A token of a curator serves this curator only"
+    title = "A curator's token is valid for this curator only"
 
 
 class JoinTokenMalformed(Invalid):
@@ -139,12 +139,12 @@ class RoundRefused(Forbidden):
     """Base of the grounds; the name goes into the ledger."""
 
     name: ClassVar[str] = "round_refused"
-    title = "This curator does not take part in the round"
+    title = "This curator does not participate in the round"
 
 
 class Stopped(RoundRefused):
     name = "stopped"
-    title = "This curator was stopped: it takes part in nothing until it is started again"
+    title = "This curator was stopped and participates in nothing until it is resumed"
 
 
 class DeadlinePassed(RoundRefused):
@@ -169,7 +169,7 @@ class OpenedBeforeRestore(RoundRefused):
 
 class RestoredRecently(RoundRefused):
     name = "restored_recently"
-    title = "This curator was restored from a backup, and takes part in nothing for a while"
+    title = "This curator was restored from a backup and participates in nothing for a while"
 
 
 class DescriptorChanged(RoundRefused):
@@ -184,7 +184,7 @@ class WindowContributed(RoundRefused):
 
 class SealKeyUnusable(RoundRefused):
     name = "seal_key_malformed"
-    title = "What an aggregator signed as its seal key is no such key"
+    title = "The aggregator signed a seal key that is not a valid key"
 
 
 class LastingSignatureMissing(RoundRefused):
@@ -194,7 +194,7 @@ class LastingSignatureMissing(RoundRefused):
 
 class StepRefused(RoundRefused):
     name = "step_refused"
-    title = "What the job's round asks is not what its query says, or not what was asked before"
+    title = "The job's round does not match its query or its earlier rounds"
 
 
 class StepMissed(RoundRefused):

@@ -125,7 +125,7 @@ class Conflict(DomainError):
     """The request contradicts the current state."""
 
     name = "conflict"
-    title = "The request conflicts with the present state"
+    title = "The request conflicts with the current state"
 
 
 class Gone(DomainError):

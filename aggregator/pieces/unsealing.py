@@ -261,7 +261,7 @@ def check_place(context: RoundContext, sender: Party, header: BatchHeader | Part
     if header.descriptor_hash != context.digest or header.share_index != context.index:
         raise WrongRound
     _check_length(context, header)
-    if isinstance(header, PartHeader) and header.part != ONLY_PART:
+    if context.proofs is not None and header.part != ONLY_PART:
         raise WrongRound("a host's curators in one segment are one part")
     if sender.first + sender.curators > context.descriptor.roster_size:
         raise NotInRound

@@ -28,7 +28,7 @@ class Overloaded(Unavailable):
     """As much is in progress as the process accepts at the same time."""
 
     name = "overloaded"
-    title = "The service does as much as it can at this moment"
+    title = "The service is at its limit"
 
 
 class Load:

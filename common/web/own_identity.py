@@ -30,7 +30,7 @@ from tacit.wire import Binary, Instant, WireModel, encode_binary
 
 class NoIdentityDocument(NotFound):
     name = "no_identity_document"
-    title = "The identity is a key alone: no next key was committed to"
+    title = "The identity has no document: no next key was committed to"
 
 
 class IdentityAnswer(WireModel):

@@ -23,7 +23,7 @@ class NotAPath(Invalid):
     """What map and publication leave is not one simple path: the map is not the publisher's."""
 
     name = "not_a_path"
-    title = "Map and publication do not give one path"
+    title = "The map and the publication do not determine one path"
 
 
 class NotARecipient(Invalid):

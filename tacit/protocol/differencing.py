@@ -58,7 +58,7 @@ class DifferenceRefused(Conflict):
     """`rounds` are earlier ones, `minimum` what a difference has to reach."""
 
     name = "difference_refused"
-    title = "With sums that were released before, the round would give few curators away"
+    title = "Together with earlier released sums, this round would reveal a small group of curators"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ MOST_LINKS: Final = 256
 
 class KeyNotAnchored(Forbidden):
     name = "key_not_anchored"
-    title = "Nothing leads from the anchored identity to this key"
+    title = "No chain of successions leads from the anchored identity to this key"
 
 
 class SuccessionRefused(Forbidden):
@@ -62,7 +62,7 @@ class KeyChangeUnconfirmed(Forbidden):
     """`fingerprint`: of the new identity, to be compared out of band."""
 
     name = "key_change_unconfirmed"
-    title = "A person has to confirm the new identity"
+    title = "A person must confirm the new identity"
 
 
 class IdentitySuperseded(Forbidden):

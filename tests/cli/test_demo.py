@@ -84,17 +84,17 @@ def _row(name: str, values: int, value: str = "0.5") -> str:
     ("content", "said"),
     [
         (b"", "has 0 meters with 0 values each"),
-        (bytes(range(128, 256)) * 20, "line 1: is not text in UTF-8"),
+        (bytes(range(128, 256)) * 20, "line 1: not UTF-8"),
         (_row("id", 200).encode() + _row("m", 200).encode(), "has 1 meters with 200 values each"),
         (
             "".join(_row(f"m{number}", 20) for number in range(30)).encode(),
-            "has 29 meters with 20 values each",
+            "line 1: a header is missing",
         ),
         (
             "".join(_row(f"m{number}", 200, "hello") for number in range(30)).encode(),
             "fewer than 10 meters have a number",
         ),
-        (b"\xfd7zXZ", "line 1: is not text"),
+        (b"\xfd7zXZ", "line 1: not UTF-8"),
     ],
     ids=["empty", "binary", "one meter", "an hour", "words", "a magic number"],
 )

@@ -15,7 +15,6 @@ PAGE: Final = ROOT / "docs" / "spec" / "keys.md"
 BENCH: Final = "bench/keys.py::run"
 HELD: Final[dict[int, tuple[str, ...]]] = {
     1: (
-        "tests/tacit/protocol/test_sessions.py::test_the_worked_example_opens",
         "tests/tacit/protocol/test_sessions.py::test_every_field_of_the_statement_is_in_the_key",
         "tests/tacit/crypto/test_seal_keys.py::"
         "test_the_working_groups_vector_opens_with_a_key_made_as_ours",

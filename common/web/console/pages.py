@@ -60,10 +60,10 @@ class NotSignedIn(Unauthenticated):
 
 
 class NoSuchPage(NotFound):
-    """There is no such page, or not for this token."""
+    """This page does not exist, or this token may not see it."""
 
     name = "no_such_page"
-    title = "There is no such page, or not for this token"
+    title = "This page does not exist, or this token may not see it"
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def test_the_accountant_equals_enumeration(differing: int, bit: float, share: fl
     exact = enumerated(differing, bit, epsilon)
     found = float(delta_of_responses(differing, Fraction(bit), Fraction(epsilon)))
     assert exact - 1e-12 <= found <= exact * (1 + 2e-7) + 1e-12
-    if epsilon >= differing * bit:
+    if Fraction(epsilon) >= differing * Fraction(bit):
         assert found == 0
     else:  # the complement is another sum
         complement = 10 ** log10_complement(differing, bit, epsilon)

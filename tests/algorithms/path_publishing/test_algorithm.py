@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, Outcome, SequentialContext, Stance
@@ -50,8 +49,8 @@ from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
 from tests.algorithms.path_publishing.examples import RINGS, SIX
 
-KEY = X25519PrivateKey.from_private_bytes(b"\7" * 32)
-PUBLIC = KEY.public_key().public_bytes_raw()
+KEY = SealKey(b"\7" * 32)
+PUBLIC = KEY.public.raw
 MODES: dict[str, tuple[Stance, dict[str, Any]]] = {
     "graph-path": ("paper", {}),
     "complement": ("sound", {}),
@@ -424,20 +423,6 @@ def test_what_is_verified_is_charged(
 def test_a_complement_does_not_protect_pairs() -> None:
     with pytest.raises(UnitNotProtected):
         price_of(preview(params(), "sound"), "vertex-pair", seeded=False)
-
-
-def test_the_report_says_which_keys_are_classical() -> None:
-    hybrid = SealKey(bytes(32)).public.raw
-    stance, values = MODES["sealed"]
-    for recipients, words in (
-        ((hybrid,), None),
-        ((PUBLIC,), "1 of 1 recipients' keys are of X25519 alone"),
-        ((hybrid, PUBLIC, hybrid), "1 of 3 recipients' keys are of X25519 alone"),
-    ):
-        report = preview(params(**{**values, "recipients": recipients}), stance)
-        shown = [line for line in report.caveats if "X25519" in line]
-        assert len(shown) == (words is not None)
-        assert words is None or words in shown[0]
 
 
 def test_the_report_of_sealed_paths() -> None:

@@ -46,7 +46,7 @@ def test_the_form_has_every_field_of_a_query() -> None:
     """A new field of the query has to get a place in the form, or a word here why not."""
     names = {info.alias or name for name, info in QueryFields.model_fields.items()}
     apart = {"bounds", "window", "schedule", "collusion", "epsilon_s", "epsilon_i"}
-    never = {"blocks", "job", "every_record"}  # of federated jobs alone
+    never = {"blocks", "job", "every_record", "registers"}  # of federated jobs alone
     assert names - apart - never <= set(question.STEP_OF)
     assert set(question.FUNCTIONS) == set(Function)
     assert set(question.MECHANISMS) == set(Mechanism) - {Mechanism.EXACT}

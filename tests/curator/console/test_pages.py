@@ -129,6 +129,7 @@ async def test_one_answer_with_its_ladder(site: OpenSite, world: FakeWorld) -> N
             "unit": "kWh",
             "bounds": ["0", "5"],
             "min_participants": query(NOISY).min_participants,
+            "noise_by": "aggregators",
         }
         path = f"/console/curators/g-1/answers/{noisy['round']}"
         assert (await browser.get(path)).status_code == 200

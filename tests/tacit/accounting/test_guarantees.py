@@ -105,7 +105,7 @@ def test_nothing_is_stated_below_one_draw_with_more_than_one_coordinate() -> Non
     assert "shares hold 0.9999 of" in nearly
     single = small(layer="curator", collusion={"curators": 8})
     assert no_guarantee(single, honest_noise(single, Honest(1, 0, 0))) is None
-    assert "covers the contribution" in (
+    assert "no honest party adds noise" in (
         no_guarantee(single, honest_noise(single, Honest(0, 0, 0))) or ""
     )
     whole = query(**{**LOCAL, **histogram, "bounds": ["0", "100"]})

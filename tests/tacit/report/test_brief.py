@@ -48,11 +48,11 @@ def test_each_row_has_a_letter_a_unit_and_its_own_reason() -> None:
     reasons = {row.key: row.why for row in found.rows}
     assert reasons["a"] is reasons["b"] is None
     assert reasons["c"] is not None and "less than the one" in reasons["c"]
-    assert reasons["d"] is not None and "reads it exactly" in reasons["d"]
+    assert reasons["d"] is not None and "sees the exact value" in reasons["d"]
     lines = brief_text(found).splitlines()
     nothing = next(place for place, line in enumerate(lines) if line.startswith("d  none"))
     rest = "\n".join(lines[nothing : nothing + 4])
-    assert "no limit" in rest and "because no honest party's noise" in rest
+    assert "no limit" in rest and "because no honest party adds noise" in rest
     assert json.loads(json.dumps(asdict(found)))["rows"][3]["why"] == reasons["d"]
 
 
