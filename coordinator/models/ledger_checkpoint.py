@@ -19,7 +19,7 @@ from coordinator.models.budget_figures import Figures
 from tacit.crypto.signing import Identity, Signed, verify
 from tacit.wire import Binary, WireModel, canonical_json
 
-VERSION: Final = 2
+VERSION: Final = 1
 """Of the content and of the figures; a checkpoint of another version is not read."""
 LABEL: Final = "tacit ledger checkpoint v1"
 _LENGTH_BYTES: Final = 4

@@ -32,7 +32,8 @@ def statements_needed(query: Query) -> int | None:
 
 
 def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortStatement]]) -> bool:
-    """Whether enough aggregators of the round signed that it ended without a frozen set."""
+    """Whether enough operators of the round's aggregators signed that it ended without a frozen
+    set: two aggregators of one operator are one."""
     needed = statements_needed(descriptor.query)
     if needed is None:
         return False
@@ -48,5 +49,5 @@ def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortState
             verify(ABORT_LABEL, signed, entry.identity_key)
         except (KeyError, SignatureBroken):
             continue
-        believed.add(entry.id)
+        believed.add(entry.operator)
     return len(believed) >= needed

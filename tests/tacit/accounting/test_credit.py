@@ -100,6 +100,15 @@ def test_just_enough_statements_earn_the_credit() -> None:
     assert not abort_credit(of, [])
 
 
+def test_two_aggregators_of_one_operator_count_once() -> None:
+    of = descriptor(asked(collusion={"aggregators": 1}))
+    first, second, *others = of.aggregators
+    joined = (first, second.model_copy(update={"operator": first.operator}), *others)
+    of = of.model_copy(update={"aggregators": joined})
+    assert not abort_credit(of, [statement(of, 0), statement(of, 1)])
+    assert abort_credit(of, [statement(of, 0), statement(of, 2)])
+
+
 def test_two_statements_of_one_aggregator_count_once() -> None:
     of = descriptor(asked(collusion={"aggregators": 1}))
     assert not abort_credit(of, [statement(of, 0), statement(of, 0, reason="other")])
