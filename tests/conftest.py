@@ -30,6 +30,7 @@ from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
 from tests.answers import hold_answers, record_examples
+from tests.cost import Cost
 from tests.shared_routes import share_routes
 
 _BEGAN = time.monotonic()
@@ -66,7 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hold each answer of a service in this process against the API's document; build each route
-    once."""
+    once; count what the tests cost."""
+    config.pluginmanager.register(Cost(), "cost")
     share_routes()
     hold_answers(recording=config.getoption("--record-answers"))
 

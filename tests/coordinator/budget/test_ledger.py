@@ -23,7 +23,7 @@ from coordinator.budget.ledger import Ledger, Watch
 from coordinator.errors import LedgerBroken
 from coordinator.models.budget_events import GENESIS, Draft, Event, Kind, MemberSet, chain
 from coordinator.models.budget_figures import Figures
-from coordinator.models.ledger_checkpoint import Checkpoint, packed, unpacked
+from coordinator.models.ledger_checkpoint import VERSION, Checkpoint, packed, unpacked
 from coordinator.store import ledger as store
 from coordinator.store.tables import ledger_checkpoints, ledger_events
 from tacit.crypto.signing import Identity
@@ -149,7 +149,7 @@ async def test_a_checkpoint_that_is_not_ours_is_not_used(database: Database, wha
             forged = Checkpoint.of(mine.figures, parts, Identity.generate())
             changed = {"signature": forged.signature}
         case "version":
-            changed = {"version": 1}
+            changed = {"version": VERSION + 1}
         case "content":
             changed = {"content": mine.content[:-1] + bytes([mine.content[-1] ^ 1])}
         case "digest":
