@@ -24,20 +24,18 @@ import httpx
 import pytest
 import structlog
 from fastapi import FastAPI
-from hypothesis import settings
 
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
 from tests.answers import hold_answers, record_examples
+from tests.built_once import share
 from tests.cost import Cost
-from tests.shared_routes import share_routes
+from tests.property_examples import register_profiles
 
 _BEGAN = time.monotonic()
 
-# How long an example takes is the machine's business.
-settings.register_profile("tacit", settings(), deadline=None)
-settings.load_profile("tacit")
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hold each answer of a service in this process against the API's document; build each route
     once; count what the tests cost."""
     config.pluginmanager.register(Cost(), "cost")
-    share_routes()
+    share()
     hold_answers(recording=config.getoption("--record-answers"))
 
 

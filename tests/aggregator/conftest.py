@@ -16,7 +16,7 @@ from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
 from common.runtime.clock import ManualClock
 from tests.aggregator.double import OPERATOR_TOKEN, Federation
-from tests.migrated import migrated
+from tests.built_once import migrated
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 Alliance = Callable[..., AbstractAsyncContextManager[Federation]]

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
@@ -31,6 +31,7 @@ from cli.archives.envelope import (
 from cli.main import app
 from common.store.database import migrate, open_database
 from tacit.crypto.seal_keys import SealKey
+from tests.property_examples import examples
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("coordinator", "aggregator", "curator")
@@ -93,7 +94,7 @@ def test_another_recipient_opens_nothing() -> None:
 LONG = sealed(bytes(2 * CHUNK_BYTES + 5))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(place=st.integers(0, 400) | st.integers(0, len(LONG) - 1), bit=st.integers(0, 7))
 def test_every_flipped_bit_shows(place: int, bit: int) -> None:
     data = bytearray(LONG)

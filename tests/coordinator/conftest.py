@@ -16,8 +16,8 @@ from common.runtime.clock import Clock
 from coordinator.settings import CoordinatorSettings
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
+from tests.built_once import migrated
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
-from tests.migrated import migrated
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
 

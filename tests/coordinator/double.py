@@ -24,7 +24,7 @@ from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.steps import Steps
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
-from tests.migrated import migrated
+from tests.built_once import migrated
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
 WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}

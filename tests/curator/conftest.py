@@ -23,8 +23,8 @@ from curator.settings import CuratorSettings
 from curator.store.tables import metadata
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
+from tests.built_once import migrated
 from tests.curator.double import COORDINATOR, FakeWorld
-from tests.migrated import migrated
 
 OPERATOR = "operator-token-of-the-curator-tests-0123456789"
 START = datetime(2025, 12, 31, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from common.web.wire import parse_cbor
@@ -34,6 +34,7 @@ from tacit.randomness import SecureRandom, SeededRandom
 from tacit.validity.field import Rows
 from tests.curator.conftest import HOUR, NOISY, PLAIN, START, query
 from tests.curator.double import FakeWorld
+from tests.property_examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -121,7 +122,7 @@ def proved_terms(function: str, layer: str) -> Terms:
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(
     function: str, layer: str, data: st.DataObject
 ) -> None:

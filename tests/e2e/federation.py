@@ -21,8 +21,8 @@ from curator.settings import CuratorSettings
 from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
+from tests.built_once import migrated
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
-from tests.migrated import migrated
 
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
 COORDINATOR = "http://coordinator.test"

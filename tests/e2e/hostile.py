@@ -42,7 +42,7 @@ from tacit.query.fields import Window
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, manifest_request, query
-from tests.migrated import migrated
+from tests.built_once import migrated
 
 COORDINATOR = "http://coordinator.test"
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"

@@ -56,9 +56,9 @@ from tacit.query.query import Query
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round
 from tests.aggregator.double import query as aggregator_query
+from tests.built_once import migrated
 from tests.curator.conftest import NOISY, OPEN, OPERATOR, PLAIN, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld
-from tests.migrated import migrated
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import ks_2samp
@@ -34,6 +34,7 @@ from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.query.words import Stance
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 BASE: dict[str, Any] = {
     "name": "simulated",
@@ -218,7 +219,7 @@ def test_a_bad_network_loses_curators_and_no_sum() -> None:
     assert shamir.participants > additive.participants
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(hnp.arrays(np.bool_, st.tuples(st.just(5), st.integers(1, 12))))
 def test_the_best_quorum_by_search(held: np.ndarray) -> None:
     members = agreed(query(**SHAMIR), held)

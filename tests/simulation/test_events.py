@@ -10,11 +10,12 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulation.events import Rates, RoundEvents, quiet, stream
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 MANY = 100_000
 DEVIATIONS = 5
@@ -82,7 +83,7 @@ def test_a_refreshed_curator_holds_other_readings_from_then_on() -> None:
 RATE = st.floats(0, 1)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.builds(
         Rates,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sqlalchemy import text
@@ -47,6 +47,7 @@ from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
 from tests.aggregator.pieces.test_pieces import problem
 from tests.aggregator.process import Process
+from tests.property_examples import examples
 
 SCALE = Fraction(20_000)
 """Of `query()`: bounds 0..5, four readings, resolution 0.001, epsilon 1."""
@@ -379,7 +380,7 @@ def test_a_listener_keeps_the_audited_values_in_order_and_copies_them() -> None:
     assert Listener(()).heard().numbers.size == 0
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.dictionaries(st.integers(0, 60), st.integers(-(2**61), 2**61), min_size=1, max_size=8),

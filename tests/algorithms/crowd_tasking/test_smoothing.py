@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.crowd_tasking.smoothing import smoothed, subset_shares
@@ -72,7 +72,6 @@ def test_the_variance_of_a_wave() -> None:
 
 
 @given(st.lists(st.floats(-3, 3), min_size=2, max_size=30), st.floats(0, 10))
-@settings(deadline=None)
 def test_shares_are_shares(values: list[float], variance: float) -> None:
     """Whatever comes; and without noise they are those that the simplex gives."""
     unbiased = np.array(values)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.datasets import edge_list, edge_list_files
@@ -90,7 +90,6 @@ ids = st.one_of(
 
 
 @given(st.lists(st.tuples(ids, ids), max_size=30), st.integers(1, 40), st.booleans())
-@settings(deadline=None)
 def test_any_blocks_give_what_a_plain_reader_gives(
     lines: list[tuple[str, str]], size: int, declared: bool
 ) -> None:

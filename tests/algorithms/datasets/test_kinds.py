@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
@@ -27,6 +27,7 @@ from algorithms.datasets.texts import Texts
 from algorithms.datasets.universe import Universe
 from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
 from tacit.records.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
+from tests.property_examples import examples
 
 SIZES = st.floats(SMALLEST_NUMBER, LARGEST_NUMBER)
 NUMBERS = st.just(0.0) | SIZES | SIZES.map(lambda size: -size)
@@ -47,7 +48,7 @@ def packed(columns: dict[str, Any]) -> bytes:
 
 
 @given(rows=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40), block=st.integers(16, 200))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_numbers_come_back_exactly_whatever_the_blocks(
     rows: list[tuple[float, float]], block: int
 ) -> None:
@@ -68,7 +69,7 @@ def test_numbers_come_back_exactly_whatever_the_blocks(
     block=st.integers(16, 60),
     last=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_the_first_bad_line_is_the_one_that_a_plain_reader_finds(
     lines: list[str], block: int, last: bool
 ) -> None:

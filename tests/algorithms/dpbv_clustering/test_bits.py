@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.dpbv_clustering.attack import attack, recovery_error
@@ -45,6 +45,7 @@ from tacit.encoders.dpbv_clustering.loss import (
     ratio_test_error,
 )
 from tacit.randomness import SecureRandom, SeededRandom
+from tests.property_examples import examples
 
 MILLIONTH = Fraction(1, 10**6)
 GRID = Code(np.arange(8) + 0.5, 2.0, 6.0, 2.0)
@@ -161,7 +162,7 @@ def test_the_accountants_examples(differing: int, bit: str, epsilon: str, expect
 
 
 @given(st.integers(1, 9), st.floats(0.05, 4), st.floats(0, 1.2))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_accountant_equals_enumeration(differing: int, bit: float, share: float) -> None:
     epsilon = share * differing * bit
     exact = enumerated(differing, bit, epsilon)
@@ -225,7 +226,7 @@ def brute_most_differing(each: Code, radius: float) -> int:
     st.sampled_from([math.inf, 0.3, 2.0, 5.0]),
     st.integers(0, 1000),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_how_many_bits_can_differ(bits: int, half: float, radius: float, seed: int) -> None:
     each = code(0, 10, half, bits, seed)
     # the brute force nudges by 1e-9 to both sides, so its pairs may be 2e-9 farther apart
@@ -345,7 +346,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_stream_others() -> None:
 
 
 @given(st.integers(8, 200), st.integers(1, 4), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_records_cross_the_wire(bits: int, dimension: int, seed: int) -> None:
     drawn = SeededRandom(seed).generator.random((dimension, bits)) < 0.5
     record = pack(drawn)
@@ -363,7 +364,7 @@ def test_records_cross_the_wire(bits: int, dimension: int, seed: int) -> None:
 
 
 @given(st.integers(1, 70), st.integers(1, 70), st.integers(8, 300), st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_the_kernels_agree(left: int, right: int, bits: int, seed: int) -> None:
     generator = SeededRandom(seed).generator
     one, other = generator.random((left, bits)) < 0.5, generator.random((right, bits)) < 0.5

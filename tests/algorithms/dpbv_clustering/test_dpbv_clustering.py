@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -51,6 +51,7 @@ from tacit.encoders.dpbv_clustering.encoder import Flip, Ints, encode, make_code
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
+from tests.property_examples import examples
 
 SECRET = SequentialContext(seed=bytes(range(32)))
 BOUNDS = ((0.0, 50.0), (0.0, 50.0))
@@ -88,7 +89,7 @@ def seeded(seed: int) -> SequentialContext:
 
 
 @given(st.integers(1, 60), st.integers(8, 130), st.integers(1, 4), st.integers(0, 10**6))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_sums_without_a_matrix_equal_those_with_one(
     rows: int, bits: int, clusters: int, seed: int
 ) -> None:
@@ -250,7 +251,7 @@ def test_a_round_is_a_move_to_the_least_mean_distance() -> None:
 
 
 @given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_permuted_rows_have_permuted_labels(seed: int) -> None:
     values = drawn(30, seed)
     order = SeededRandom(seed + 1).generator.permutation(30)

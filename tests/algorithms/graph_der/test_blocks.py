@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import Outcome, SequentialContext
@@ -34,6 +34,7 @@ from simulation.populations import shared_data
 from tacit.errors import Invalid
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +110,7 @@ def test_planted_faults_are_found() -> None:
 
 
 @given(st.integers(2, 60), st.integers(1, 9), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_parts_are_a_partition(vertices: int, ranges: int, data: st.DataObject) -> None:
     """Each pair of labels lies in exactly one part, the one that `place` names."""
     grid = Coarse.of(vertices, min(ranges, vertices))
@@ -169,7 +170,6 @@ def test_an_audit_of_an_isolated_edge_at_two_hubs() -> None:
 
 
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
-@settings(deadline=None)
 def test_the_nearest_point_of_the_simplex(values: list[float]) -> None:
     """Same sum, none below 0, and no other of a hundred such points is nearer."""
     given_ = np.array(values)
@@ -195,7 +195,6 @@ def test_a_total_that_rounding_hides() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(-50, 50)), max_size=40))
-@settings(deadline=None)
 def test_several_simplices_are_each_its_own(drawn: list[tuple[int, float]]) -> None:
     """With totals from elsewhere: as one simplex after a shift, which moves no nearest point."""
     owner, values = np.array([each[0] for each in drawn], np.int64), np.array([x[1] for x in drawn])

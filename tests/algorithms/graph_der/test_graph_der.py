@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -135,7 +135,6 @@ def test_variances_of_two_counts() -> None:
     st.integers(1, 97),
     st.integers(1, 97),
 )
-@settings(deadline=None)
 def test_no_path_spends_more_than_epsilon(
     epsilon: Fraction, height: int, one: int, other: int
 ) -> None:
@@ -188,7 +187,6 @@ def test_the_default_step_has_few_lines() -> None:
 
 
 @given(st.integers(2, 40), st.integers(1, 20), st.data())
-@settings(deadline=None)
 def test_cells_of_regions(vertices: int, step: int, data: st.DataObject) -> None:
     """By counting them."""
     for triangle in (True, False):
@@ -366,7 +364,6 @@ def test_the_subset_that_the_source_takes() -> None:
 
 
 @given(st.integers(2, 30), st.integers(0, 100))
-@settings(deadline=None)
 def test_cut_queries_by_definition(vertices: int, seed: int) -> None:
     graph = random_graph_of(vertices, 0.2, seed)
     ends = (graph.first, graph.second)
@@ -416,7 +413,6 @@ def test_structure_of_known_graphs() -> None:
 
 
 @given(st.integers(2, 60))
-@settings(deadline=None)
 def test_cells_are_numbered_row_after_row(vertices: int) -> None:
     pairs = vertices * (vertices - 1) // 2
     found = np.stack(cell_of(np.arange(pairs), vertices))

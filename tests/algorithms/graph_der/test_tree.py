@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
@@ -27,6 +27,7 @@ from algorithms.graph_der.settings import Plan
 from algorithms.graph_der.splitting import PlainKernel, kernel, splitting_points
 from tacit.randomness import SecureRandom, SeededRandom
 from tests.algorithms.graph_der.examples import G8, random_graph_of, snap, table_of
+from tests.property_examples import examples
 
 
 def plan_for(vertices: int, stance: Stance = "sound", **changes: Any) -> Plan:
@@ -51,7 +52,7 @@ def released(
 @given(
     st.integers(8, 40), st.integers(1, 5), st.booleans(), st.floats(0.01, 50), st.integers(0, 99)
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_loops_and_arrays_choose_alike(
     vertices: int, step: int, triangle: bool, rate: float, seed: int
 ) -> None:
@@ -106,7 +107,7 @@ def test_regions_without_a_point() -> None:
 
 
 @given(st.integers(12, 60), st.integers(1, 4), st.integers(0, 200), st.booleans())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_edge_is_in_one_region_of_each_level(
     vertices: int, step: int, seed: int, dense: bool
 ) -> None:
@@ -206,7 +207,7 @@ def test_noise_of_counts_is_exact_integers() -> None:
 
 
 @given(st.integers(20, 60), st.integers(0, 100))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_counts_add_up(vertices: int, seed: int) -> None:
     plan = plan_for(vertices, epsilon="8")
     graph = random_graph_of(vertices, 0.2, seed)
@@ -253,7 +254,7 @@ def test_whole_numbers() -> None:
 
 
 @given(st.integers(2, 50), st.integers(1, 6), st.integers(0, 99), st.sampled_from(["1", "30"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_release_is_a_simple_graph(vertices: int, step: int, seed: int, epsilon: str) -> None:
     step = min(step, max(1, vertices // 2))
     graph = random_graph_of(vertices, 0.3, seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -55,6 +55,7 @@ from tacit.encoders.graph_random_matrix.projection import (
     largest_pair_of,
 )
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 KINDS: tuple[Kind, ...] = ("rademacher", "sparse", "gaussian")
 COMPILED = [
@@ -93,7 +94,7 @@ def test_the_worked_example(compiled: bool) -> None:
     assert np.square(other - one).sum() == 4 == 2 * matrix.columns
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(3, 40), st.integers(0, 120), st.integers(1, 30), st.integers(0, 10**6), st.data()
 )
@@ -279,7 +280,7 @@ def test_centrality_of_a_star(k: int) -> None:
     assert found == pytest.approx([math.sqrt(3), 1, 1, 1])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(3, 30), st.integers(1, 90), st.integers(0, 10**6))
 def test_all_components_give_the_root_of_the_degree(vertices: int, edges: int, seed: int) -> None:
     """Acceptance 6."""
@@ -402,7 +403,7 @@ def test_the_baseline_has_no_bound() -> None:
 # ---------------------------------------------------------------------------------------- subspace
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.integers(4, 30), st.integers(0, 80), st.integers(1, 3), st.integers(0, 10**6))
 def test_a_step_spends_its_share(vertices: int, edges: int, k: int, seed: int) -> None:
     """The noise of each step is that of the largest change that any edge makes, times T sigma^2/2:

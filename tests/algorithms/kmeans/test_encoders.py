@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.encoders.kmeans.encoder import (
@@ -24,6 +24,7 @@ from tacit.encoders.kmeans.encoder import (
 from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.kmeans.nearest import Nearest, nearest
 from tacit.encoders.kmeans.sums import Query
+from tests.property_examples import examples
 
 BOX = Grid((0.0, 0.0), (10.0, 10.0))
 RECORDS = np.array([(1, 1), (2, 1), (1, 3), (8, 9), (9, 7), (10, 12)], float)
@@ -125,7 +126,7 @@ def plane(dimension: int, seed: int, box: bool = False) -> Projection:
     return Projection(view.matrix, GRID, sides) if box else view
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(2, 12), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_no_record_costs_more_than_a_projection_pays(dimension: int, size: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -144,7 +145,7 @@ def test_no_record_costs_more_than_a_projection_pays(dimension: int, size: int, 
         assert np.array_equal(query.sums(records), parts)  # a record does not see another
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_a_sum_is_the_sum_over_its_records(
     dimension: int, clusters: int, size: int, seed: int
@@ -213,7 +214,7 @@ def plain_nearest(points: Ints, centres: Ints) -> list[int]:
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.integers(1, 256), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_labels_are_exact_with_ties_to_the_lowest(dimension: int, clusters: int, seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -22,6 +22,7 @@ from algorithms.kmeans.report import planned_split
 from algorithms.kmeans.settings import PlanImpossible, cells_per_side, make_plan
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import parse_exact
+from tests.property_examples import examples
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ asked_plans = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(asked_plans)
 def test_budgets_add_up_exactly_and_noise_can_be_drawn(asked: dict[str, Any]) -> None:
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -33,6 +33,7 @@ from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.encoders.sums import SumRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 
 def choices(size: int, dimension: int, clusters: int, epsilon: str) -> TwoLevel:
@@ -98,7 +99,7 @@ def test_planted_faults_are_found() -> None:
 
 
 @given(st.integers(1, 4), st.integers(2, 5), st.integers(0, 10**6))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_parts_are_a_partition_of_the_kept_cells(dimension: int, per_side: int, seed: int) -> None:
     """Every record of a kept cell is counted once, in the part whose middle is nearest to it."""
     generator = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -38,6 +38,7 @@ from simulation.experiments.privacy_check_data import (
     three_diverse,
 )
 from tacit.report.words import plain_words
+from tests.property_examples import examples
 
 JSQ = '"qid": ["Job", "Sex", "Age"], "sensitive": ["Disease"]'
 
@@ -155,7 +156,7 @@ def test_table_2_4_of_lu(
 shares = st.lists(st.integers(0, 20), min_size=2, max_size=6).filter(sum)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(shares, shares)
 def test_the_programme_is_total_variation_and_cumulative_differences(
     one: list[int], other: list[int]

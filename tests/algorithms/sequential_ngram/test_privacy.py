@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
@@ -25,6 +24,7 @@ from tests.algorithms.sequential_ngram.examples import (
     privacy_loss,
     settings,
 )
+from tests.property_examples import examples
 
 ITEMS, L_MAX = 5, 6
 
@@ -54,7 +54,7 @@ ADAPTIVE, UNIFORM, PAPER = built("adaptive"), built("uniform"), built("adaptive"
 
 @pytest.mark.parametrize("tree", [ADAPTIVE, UNIFORM, PAPER], ids=["adaptive", "uniform", "paper"])
 @given(sequence=st.lists(st.integers(0, ITEMS - 1), max_size=40))
-@hypothesis_settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_sequence_costs_more_than_epsilon(tree: Tree, sequence: list[int]) -> None:
     assert privacy_loss(tree, sequence) <= tree.settings.epsilon
 

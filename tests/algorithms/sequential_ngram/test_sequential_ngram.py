@@ -9,7 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
@@ -38,6 +37,7 @@ from tests.algorithms.sequential_ngram.examples import (
     rows_of,
     settings,
 )
+from tests.property_examples import examples
 
 RULES: tuple[Generation, ...] = ("literal", "skip", "cap", "proportional")
 ROWS = st.lists(st.lists(st.integers(0, 2), max_size=9), max_size=25)
@@ -113,7 +113,7 @@ def test_uniform_budget_and_a_tree_that_is_too_large() -> None:
 
 
 @given(rows=ROWS, l_max=st.integers(1, 9), block=st.integers(1, 20), n_max=st.integers(1, 5))
-@hypothesis_settings(max_examples=60, deadline=None)
+@examples(60)
 def test_the_tree_is_what_counting_gram_by_gram_gives(
     rows: list[list[int]], l_max: int, block: int, n_max: int
 ) -> None:
@@ -259,7 +259,7 @@ def test_examples_6_4_4_and_6_4_5() -> None:
     ),
     pairs=st.integers(1, 8),
 )
-@hypothesis_settings(max_examples=80, deadline=None)
+@examples(80)
 def test_extension_and_generation_against_the_words(
     counts: dict[tuple[int, ...], int], pairs: int
 ) -> None:
@@ -364,7 +364,7 @@ def test_l_max_from_lengths() -> None:
     top=st.integers(0, 12),
     longest=st.sampled_from((2, 3, None)),
 )
-@hypothesis_settings(max_examples=80, deadline=None)
+@examples(80)
 def test_occurrences_and_frequent_patterns(
     rows: list[list[int]], weights: list[int], dense: int, top: int, longest: int | None
 ) -> None:

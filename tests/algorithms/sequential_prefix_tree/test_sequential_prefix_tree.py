@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings as tried
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
@@ -43,6 +42,7 @@ from tests.algorithms.sequential_prefix_tree.examples import (
     settings,
     star,
 )
+from tests.property_examples import examples
 
 CHANCE = 1e-6
 """False alarms of a statistical test, at most; seeds are fixed."""
@@ -112,7 +112,7 @@ def test_time_bins() -> None:
     st.sampled_from([None, (0, 0, 0, 1, 1, 1), (0, 1, 0, 1, 2, 2)]),
     st.integers(1, 4),
 )
-@tried(max_examples=60, deadline=None)
+@examples(60)
 def test_counts_are_those_of_a_plain_count(
     lists: list[list[int]], groups: tuple[int, ...] | None, height: int
 ) -> None:
@@ -198,7 +198,7 @@ def test_the_printed_consistency_breaks_its_own_constraints() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-5, 50)), max_size=40), st.integers(0, 9))
-@tried(max_examples=200, deadline=None)
+@examples(200)
 def test_the_projection(children: list[tuple[int, float]], seed: int) -> None:
     parents = np.array(sorted(parent for parent, _ in children), np.int64)
     values = np.array([value for _, value in children])

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -22,6 +22,7 @@ from algorithms.set_valued.laws import PaperLaw, SoundLaw, floating_test, intege
 from algorithms.set_valued.records import itemsets
 from tacit.randomness import SecureRandom, SeededRandom
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
+from tests.property_examples import examples
 
 HALF = Fraction(1, 2)
 
@@ -139,7 +140,7 @@ def test_a_histogram_of_table_4_1() -> None:
     assert rows_of(cells)[:2] == (((0,), 1), ((1,), 2))
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(-3, 5), min_size=32, max_size=32))
 def test_rows_and_sums_as_by_hand(values: list[int]) -> None:
     cells = np.array([0, *values[1:]])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -27,6 +27,7 @@ from simulation.set_valued_data import (
     stm_like_diffuse,
 )
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
+from tests.property_examples import examples
 
 RELEASE = (((0,), 1), ((1,), 2), ((0, 1), 1), ((1, 2, 3), 1), ((0, 1, 2, 3), 3))
 """Spec: set-valued, section 8, check 10: I1, I2, I1 I2, I2 I3 I4, I1 to I4."""
@@ -57,7 +58,7 @@ weighted = st.lists(
 )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(weighted, st.integers(1, 40))
 def test_supports_as_by_hand(sets: list[tuple[set[int], int]], count: int) -> None:
     supports = Supports.of(

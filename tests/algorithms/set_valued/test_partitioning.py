@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
@@ -31,6 +31,7 @@ from tacit.randomness import SeededRandom
 from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Transactions
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
+from tests.property_examples import examples
 
 HALF = Fraction(1, 2)
 SOUND = SoundLaw(HALF, HALF)
@@ -144,7 +145,7 @@ rows_of_items = st.integers(2, 40).flatmap(
 )
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(rows_of_items, st.integers(2, 16), st.sampled_from([leftmost, rightmost, anywhere]))
 def test_without_noise_the_release_is_the_records(
     drawn: tuple[int, list[list[int]]], fanout: int, choose: Any

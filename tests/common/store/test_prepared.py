@@ -208,7 +208,7 @@ async def test_statements_that_are_built_for_one_execution_are_not_kept(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST", 8)
-    statements = database._statements
+    statements = database._statements = module.Statements(database.dialect)
     async with database.reading() as transaction:
         for number in range(20):
             await transaction.execute(select(TABLE.c.key).where(TABLE.c.key == number))

@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
 
 from common.store.transactions import Database, Transaction
 from common.store.writer import BatchingWriter, QueueFull, WriteFailed, WriterStopped
 from tacit.errors import Conflict
+from tests.property_examples import examples
 
 metadata = MetaData()
 rows = Table("entry", metadata, Column("position", Integer, primary_key=True), Column("n", Integer))
@@ -214,7 +215,7 @@ async def test_a_sender_that_left_changes_nothing() -> None:
     await writer.stop()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.tuples(st.integers(-50, 50), st.booleans()), max_size=60))
 def test_order_is_kept_whatever_the_batches(plan: list[tuple[int, bool]]) -> None:
     async def run() -> None:

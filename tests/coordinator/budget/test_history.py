@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.budget import instants as instants_module
@@ -25,6 +25,7 @@ from tests.coordinator.budget.plain_spending import (
     plain_worst_of_one,
 )
 from tests.coordinator.budget.test_spending import limit
+from tests.property_examples import examples
 
 SIZE = 12
 
@@ -109,7 +110,7 @@ def by_curator(spent: Any) -> list[Any]:
     return [block.tolist() for block in spent.columns()]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(histories())
 @pytest.mark.slow
 def test_every_figure_is_that_of_the_plain_way(history: list[tuple[str, Any]]) -> None:
@@ -136,7 +137,7 @@ def test_every_figure_is_that_of_the_plain_way(history: list[tuple[str, Any]]) -
         assert (book.members_of(mine) == plain.members_of(charge)).all()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     histories(),
     prices(),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -18,6 +18,7 @@ from coordinator.sealed.files import CHUNK_BYTES, SealedWriter, open_sealed
 from coordinator.sealed.key import KeySource, StorageKey
 from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
+from tests.property_examples import examples
 
 KEY = StorageKey(bytes(range(32)))
 KEYS = StorageKeys(KeySource((KEY,), Path("nowhere")))
@@ -115,7 +116,7 @@ def written(path: Path, content: bytes, purpose: str = "p", pieces: int = 3) -> 
     return path
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     size=st.sampled_from((0, 1, 1000, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1)),
     pieces=st.integers(1, 5),

@@ -1,15 +1,16 @@
 """The compact map from names to numbers does what a dictionary does."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.intake.name_index import ABSENT, Names
+from tests.property_examples import examples
 
 WORDS = st.text(max_size=3)
 
 
 @given(st.lists(st.tuples(WORDS, st.booleans()), max_size=60), st.lists(WORDS, max_size=20))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_it_is_a_dictionary(added: list[tuple[str, bool]], asked: list[str]) -> None:
     names, expected = Names(), dict[str, int]()
     for number, (word, settled) in enumerate(added):

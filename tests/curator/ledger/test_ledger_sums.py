@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.ledger.ledger import (
@@ -37,6 +37,7 @@ from tacit.accounting.costs import Cost
 from tacit.query.fields import Window
 from tacit.query.words import PrivacyUnit
 from tests.curator.conftest import NOISY, query
+from tests.property_examples import examples
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -85,7 +86,7 @@ CHARGES = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.tuples(

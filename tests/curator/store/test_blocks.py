@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -22,6 +22,7 @@ from curator.app import MIGRATIONS
 from curator.store import blocks, bulk, counters, flow
 from curator.store import readings as store
 from curator.store.tables import metadata
+from tests.property_examples import examples
 
 IN_BLOCKS, IN_ROWS = 0, 1
 """Registers: what is sent to one is sent to the other."""
@@ -159,7 +160,7 @@ async def twice(transaction: Transaction) -> list[tuple[int, ...]]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(steps, min_size=1, max_size=6), st.integers(1, 12))
 def test_blocks_and_rows_give_the_same_over_any_course(course: list[Step], least: int) -> None:
     async def run(folder: str) -> None:

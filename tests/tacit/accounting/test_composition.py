@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.composition import (
@@ -24,6 +24,7 @@ from tacit.accounting.costs import UNVERIFIED, Cost
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.sweep import worst_instant
 from tacit.query.words import PrivacyUnit
+from tests.property_examples import examples
 from tests.tacit.examples import query
 
 MILLIONTH = Fraction(1, 10**6)
@@ -147,7 +148,7 @@ def test_different_rounds_compose_and_equal_ones_are_merged() -> None:
     assert tight([(tenth, 1), (RoundLoss(UNVERIFIED), 1)], MILLIONTH) is None
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(2, 200))
 def test_more_rounds_and_more_sensitivity_never_cost_less(few: int, more: int, units: int) -> None:
     low, high = sorted((few, more))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.error import (
@@ -23,6 +23,7 @@ from tacit.accounting.useful_groups import relative_error, smallest_useful_group
 from tacit.noise import DiscreteLaplace, PolyaShare
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 from tests.tacit.examples import query
 
 CURATORS, AGGREGATORS = 10_000, 5
@@ -103,7 +104,7 @@ def test_costs_of_a_true_guarantee() -> None:
         assert error(draws) == pytest.approx(expected, abs=0.2)
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 2000), st.fractions(Fraction(1, 100), 3, max_denominator=100))
 def test_numeric_and_closed_forms_agree(parties: int, weight: Fraction) -> None:
     draws = Draws(Fraction(10**6), parties, weight)

@@ -5,13 +5,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.costs import UNVERIFIED
 from tacit.accounting.debits import debit, sound_refusal
 from tacit.accounting.guarantees import verified_line, verified_lines, what_if
 from tacit.accounting.scenarios import Scenario, honest_draws
+from tests.property_examples import examples
 from tests.tacit.accounting.examples import distributed, rows, two_layer
 from tests.tacit.examples import query
 
@@ -54,7 +55,7 @@ def test_both_layers_add_up() -> None:
     assert both["e"].delta == 0
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     st.sampled_from(["aggregator", "curator", "both"]),
     st.sampled_from(["sum", "count", "mean", "variance", "slots"]),
@@ -81,7 +82,7 @@ def test_a_distributed_query_always_holds_under_its_own_assumption(
     assert order == sorted(order)  # more colluders never help
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     st.sampled_from(["0", "0.1", "0.5", "1"]),
     st.sampled_from(["0", "0.3", "1"]),

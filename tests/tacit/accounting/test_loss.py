@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.loss.coins import (
@@ -26,6 +26,7 @@ from tacit.accounting.loss.profile import delta_at, pure_epsilon
 from tacit.accounting.loss.rounding import both_deltas
 from tacit.accounting.loss.share import Share, share_delta, share_pure_epsilon
 from tacit.accounting.loss.whole import whole_delta, whole_law, whole_masses
+from tests.property_examples import examples
 
 ONE_SHARE = {
     "0.9": (1.185, (0.0403, 0, 0)),
@@ -265,7 +266,7 @@ weights = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50)
 small = st.integers(1, 12)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(epsilons, small, st.integers(1, 20), weights)
 def test_share_delta_is_tight_and_never_below_brute_force(
     epsilon: Fraction, sensitivity: int, scale: int, weight: Fraction
@@ -276,7 +277,7 @@ def test_share_delta_is_tight_and_never_below_brute_force(
     assert exact - 1e-12 <= found <= exact + 1e-4
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(epsilons, small, st.integers(1, 3), st.integers(1, 9), st.integers(0, 2), st.integers(1, 9))
 def test_whole_delta_is_tight_and_never_below_brute_force(
     epsilon: Fraction, sensitivity: int, one: int, b: int, other: int, c: int
@@ -289,7 +290,7 @@ def test_whole_delta_is_tight_and_never_below_brute_force(
     assert exact - 1e-12 <= found <= exact + 1e-9
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.tuples(epsilons, epsilons), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 6))
 def test_delta_falls_with_epsilon_and_with_noise(
     pair: tuple[Fraction, Fraction], sensitivity: int, scale: int, draws: int
@@ -309,7 +310,7 @@ def test_delta_falls_with_epsilon_and_with_noise(
     )
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.integers(300, 3000), st.fractions(0, 2, max_denominator=20), st.integers(2, 3))
 def test_the_coarse_grid_bounds_the_fine_one(
     sensitivity: int, epsilon: Fraction, draws: int
@@ -321,7 +322,7 @@ def test_the_coarse_grid_bounds_the_fine_one(
     assert exact - 1e-9 <= found <= exact + 0.01
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     epsilons,
     st.integers(1, 30),

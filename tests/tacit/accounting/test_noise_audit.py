@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.noise_audit import NoiseAudit, characteristic, rounds_to_tell, threshold
 from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 CURATORS = 10_000
 SCALE = Fraction(1000)
@@ -29,7 +30,7 @@ def test_the_characteristic_function_is_that_of_the_noise(scale: float, frequenc
     assert found[0] == pytest.approx(float(mass @ np.cos(frequency * z)), abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.fractions(Fraction(1, 10), 10**7),
     st.lists(st.integers(-(2**61), 2**61), min_size=1, max_size=6),

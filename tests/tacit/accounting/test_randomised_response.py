@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.randomised_response import (
@@ -16,6 +16,7 @@ from tacit.accounting.randomised_response import (
     response_epsilon,
     total_epsilon,
 )
+from tests.property_examples import examples
 
 MILLIONTH = Fraction(1, 10**6)
 
@@ -90,7 +91,7 @@ def test_the_budget_of_one_of_many(count: int, total: int, each: float) -> None:
     total=st.fractions(Fraction(1, 100), 20, max_denominator=100),
     exponent=st.integers(2, 12),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_there_and_back(count: int, total: Fraction, exponent: int) -> None:
     delta = Fraction(1, 10**exponent)
     each = response_epsilon(count, total, delta)

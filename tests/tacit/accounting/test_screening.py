@@ -7,12 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.screening import Reason, far_bounds, far_values, missed_rounds
 from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.randomness import SeededRandom
+from tests.property_examples import examples
 
 
 def test_bounds_far_out_are_proposed_on_both_sides() -> None:
@@ -37,7 +38,7 @@ def test_where_all_declare_the_same_only_a_large_factor_stands_out() -> None:
         far_bounds(np.array([1.0, 0.0]))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.floats(1e-6, 1e6), st.integers(0, 2**32 - 1))
 def test_the_unit_of_bounds_does_not_matter(unit: float, seed: int) -> None:
     declared = np.exp(np.random.default_rng(seed).normal(0, 3, 40))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.composition import basic
@@ -25,6 +25,7 @@ from tacit.accounting.sweep import (
 )
 from tacit.accounting.unit_costs import unit_cost
 from tacit.query.words import PrivacyUnit
+from tests.property_examples import examples
 from tests.tacit.examples import query
 
 RECORD, CURATOR = PrivacyUnit.RECORD, PrivacyUnit.CURATOR
@@ -71,7 +72,7 @@ def test_impossible_windows_are_refused(
             sweep(ints(*starts), ints(*ends), ints(*amounts))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.tuples(st.integers(-12, 12), st.integers(0, 12), st.integers(0, 9)),
@@ -163,7 +164,7 @@ def test_windows_that_cannot_be_are_refused() -> None:
 WINDOWS = st.lists(st.tuples(st.integers(-12, 12), st.integers(0, 12)), max_size=9)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(WINDOWS, st.integers(-14, 20), st.integers(1, 12), st.randoms(use_true_random=False))
 def test_no_instant_of_a_window_is_covered_by_more_than_those_tried(
     windows: list[tuple[int, int]], start: int, length: int, chance: Any

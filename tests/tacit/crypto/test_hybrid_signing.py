@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.crypto.hybrid_signing import (
@@ -18,6 +18,7 @@ from tacit.crypto.hybrid_signing import (
 )
 from tacit.crypto.signing import Signed, verify
 from tacit.wire import WireModel
+from tests.property_examples import examples
 
 LABEL = "tacit test v1"
 
@@ -76,7 +77,7 @@ def test_label_statement_and_keys_are_bound() -> None:
         refused(SIGNED, key)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(place=st.integers(0, SIGNATURE_BYTES - 1), bit=st.integers(0, 7))
 def test_every_flipped_bit_shows(place: int, bit: int) -> None:
     signature = bytearray(SIGNED.signature)

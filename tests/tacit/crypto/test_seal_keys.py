@@ -9,7 +9,7 @@ from cryptography.hazmat.bindings._rust import openssl
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.crypto.seal_keys import (
@@ -21,6 +21,7 @@ from tacit.crypto.seal_keys import (
     key_hash,
 )
 from tacit.crypto.sealing import SealBroken
+from tests.property_examples import examples
 
 VECTOR = Path(__file__).parents[4] / "shared" / "data" / "keys" / "hpke_pq_xwing.json"
 KEY = SealKey(bytes(range(32)))
@@ -42,7 +43,7 @@ def test_the_working_groups_vector_opens_with_a_key_made_as_ours() -> None:
     assert plain == bytes.fromhex(first["pt"])
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.binary(max_size=100), st.binary(max_size=100))
 def test_what_is_sealed_opens_under_the_same_info_only(plain: bytes, info: bytes) -> None:
     sealed = KEY.public.seal(plain, info)

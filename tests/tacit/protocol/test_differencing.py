@@ -7,12 +7,13 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit import sets
 from tacit.protocol import differencing
 from tacit.protocol.differencing import Release, refusal, releases, scopes
+from tests.property_examples import examples
 from tests.tacit.examples import query
 
 
@@ -390,14 +391,14 @@ def test_a_family_after_many_sums_without_one() -> None:
     assert refusal(family, [*earlier, close]) is not None
 
 
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 @given(cases())
 def test_it_refuses_what_the_rules_refuse(case: tuple[Release, list[Release]]) -> None:
     new, earlier = case
     assert (refusal(new, earlier) is not None) == brute_force(new, earlier)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(cases())
 def test_an_equal_set_changes_no_answer(case: tuple[Release, list[Release]]) -> None:
     new, earlier = case

@@ -5,7 +5,7 @@ from math import ceil, floor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.query.functions import (
@@ -24,6 +24,7 @@ from tacit.query.query import Query
 from tacit.query.words import Function
 from tacit.units import NANO
 from tacit.wire import format_exact
+from tests.property_examples import examples
 from tests.tacit.examples import VARIANTS, query, readings
 
 HALF = NANO // 2
@@ -94,7 +95,7 @@ def one_reading(asked: Query, quantity, offset: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_encode_and_local_sensitivities_are_those_of_the_slow_version(kind, data):
     asked, given_readings, rows = data.draw(cases(kind))

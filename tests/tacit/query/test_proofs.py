@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from tacit.units import NANO
 from tacit.validity import field64, field128
 from tacit.validity.arithmetic import NUMPY
 from tacit.validity.noise_bound import Tail, noise_bound
+from tests.property_examples import examples
 from tests.tacit.examples import VARIANTS, query, readings
 from tests.tacit.validity.rounds import outcomes, split
 
@@ -375,7 +376,7 @@ def test_one_message_names_what_sharing_is_needed() -> None:
     unit=st.sampled_from(["curator", "record"]),
     tail=st.sampled_from([None, "0.999999", "1e-30"]),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_any_query_is_refused_by_a_field_or_has_a_plan(
     kind: str, noise: str, epsilon: str, low: int, width: int, tail: str | None, **changes: Any
 ) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -26,6 +26,7 @@ from tacit.query.query import Query
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tacit.report.words import plain_words
+from tests.property_examples import examples
 from tests.tacit.examples import query as example
 
 SUBJECT = Subject(kind="query", id="query-1")
@@ -135,7 +136,7 @@ def asked_sums(draw: st.DrawFn) -> KmeansSum:
             return KmeansSum.of(grid, zone, sums.SWAP)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(asked_sums(), st.integers(1, 12), st.integers(0, 2**32 - 1))
 def test_neighbouring_tables_keep_within_the_sensitivity(
     asked: KmeansSum, size: int, seed: int

@@ -6,12 +6,13 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.records import delimited
 from tacit.records.delimited import AFTER_QUOTE, BARE_RETURN, STRAY_QUOTE, UNCLOSED, Records
 from tacit.records.reading import MalformedRow, exact_number, json_float, number
+from tests.property_examples import examples
 
 CELLS = st.text(st.sampled_from('ab,;"\n\r\ufeff #é'), max_size=6)
 TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=8)
@@ -40,7 +41,7 @@ def read(content: bytes, size: int, delimiter: str = ",") -> list[tuple[int, lis
     mark=st.booleans(),
     delimiter=st.sampled_from([",", ";", "\t", "é"]),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_cells_in_quotes_come_back_whatever_the_pieces(
     table: list[list[str]], size: int, end: str, mark: bool, delimiter: str
 ) -> None:
