@@ -211,7 +211,7 @@ async def killed_inside(
     proxy.watch = watch
     job = await running.call(begin, running, table)
     try:
-        await asyncio.wait_for(killed.wait(), 60)
+        await asyncio.wait_for(killed.wait(), 150)
     finally:
         proxy.watch = None
         if killed.is_set():
