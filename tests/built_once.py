@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+import fastapi.dependencies.models
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy import Dialect
@@ -65,6 +66,10 @@ def _shared_statements(dialect: Dialect) -> Statements:
 
 
 def _sharing(app: FastAPI, **options: Any) -> None:
+    # FastAPI remembers 4096 endpoints, and those that close over their app keep it in memory.
+    for remembered in vars(fastapi.dependencies.models).values():
+        if hasattr(remembered, "cache_clear"):
+            remembered.cache_clear()
     _whole(app, **options)
     app.router.route_class = route  # type: ignore[assignment]
 
