@@ -5,16 +5,21 @@ BIN := $(VENV)/bin
 SITE := .venv-site/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
+.PHONY: demo test test-slow test-release site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
 
-test: $(SETUP)  ## The tests, two files at a time; those marked slow are in `make test-slow`
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+PYTEST := $(BIN)/pytest --dist loadfile
+test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
+	$(PYTEST) -n 2 -m "not slow and not release"
 
-test-slow: $(SETUP)  ## Crash, statistical and scale tests; ALLOWED_S=300 begins none after that
-	$(BIN)/pytest -n 2 --dist loadfile -m slow $(if $(ALLOWED_S),--allowed-s $(ALLOWED_S))
+test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties
+	$(PYTEST) -n 3 -m "(slow or hypothesis) and not release" --hypothesis-profile full
+
+test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, soaks, a thousand kills
+	$(PYTEST) -n 2 -m release
+	$(PYTEST) -n 2 -m hypothesis --hypothesis-profile explore
 
 HOME_ASSISTANT := integrations/home_assistant
 test-home-assistant:  ## The integration for Home Assistant, in its own environment and test harness

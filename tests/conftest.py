@@ -11,7 +11,6 @@ import atexit
 import os
 import secrets
 import tempfile
-import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,15 +32,11 @@ from tests.built_once import share
 from tests.cost import Cost
 from tests.property_examples import register_profiles
 
-_BEGAN = time.monotonic()
-
 register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--allowed-s`: no test marked slow begins once so many seconds are over; it says so.
-    `--record-answers`: answers that tests get become examples of the API documents."""
-    parser.addoption("--allowed-s", type=float, default=float("inf"))
+    """`--record-answers`: answers that tests get become examples of the API documents."""
     parser.addoption("--record-answers", action="store_true")
 
 
@@ -69,14 +64,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "cost")
     share()
     hold_answers(recording=config.getoption("--record-answers"))
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what there is no time for."""
-    if item.get_closest_marker("slow"):
-        allowed: float = item.config.getoption("--allowed-s")
-        if time.monotonic() - _BEGAN > allowed:
-            pytest.skip(f"slow, and {allowed:.0f} s are over")
 
 
 @pytest.fixture(autouse=True)
