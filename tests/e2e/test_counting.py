@@ -129,10 +129,9 @@ def without(found: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in names}
 
 
-@pytest.mark.parametrize("budget", ["uniform", "adaptive"])
-async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site, budget: str) -> None:
+async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site) -> None:
     before = len(await debits(it))
-    params = {**NGRAMS, "budget": budget}
+    params = {**NGRAMS, "budget": "adaptive"}
     asked = await it.ask(job("sequential-ngram", params, "100"))
     async with asyncio.timeout(30):
         while (await it.shown(asked["id"]))["progress"] <= 0.3:
@@ -152,9 +151,8 @@ async def test_n_grams_are_those_of_one_keeper_also_over_a_restart(it: Site, bud
     assert report["charged"]["ledger"] == "curators"
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-async def test_a_prefix_tree_is_that_of_one_keeper(it: Site, grouped: bool) -> None:
-    more = {"fan_out": 2, "height": 2} if grouped else {}
+async def test_a_prefix_tree_is_that_of_one_keeper(it: Site) -> None:
+    more = {"fan_out": 2, "height": 2}
     asked = await it.ask(job("sequential-prefix-tree", {**TREE, **more}, "100"))
     found = await it.result(asked["id"])
     params = sequential_prefix_tree.Parameters(**{**TREE, **more}, epsilon="100")
@@ -165,8 +163,7 @@ async def test_a_prefix_tree_is_that_of_one_keeper(it: Site, grouped: bool) -> N
     assert without(found["summary"], "truncated") == without(dict(kept.result), "truncated")
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site, grouped: bool) -> None:
+async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site) -> None:
     """Two time bins of two places each: what may follow depends on the time, and a sequence
     counts up to where its times fall."""
     rising = {
@@ -177,7 +174,7 @@ async def test_a_prefix_tree_over_time_is_that_of_one_keeper(it: Site, grouped: 
         lines = [*(" ".join(each) for each in sequences), "mail home"]
         answer = await give(it, name, "\n".join(lines) + "\n", "timed")
         assert answer.status_code == 200, answer.text
-    more = {"time_bins": 2, "height": 2, **({"fan_out": 2} if grouped else {})}
+    more = {"time_bins": 2, "height": 2}
     columns = [{"sequences": "timed"}]
     asked = await it.ask(job("sequential-prefix-tree", {**TREE, **more}, "100", columns=columns))
     found = await it.result(asked["id"])
@@ -289,7 +286,6 @@ async def test_sets_of_items_are_counted_too(it: Site) -> None:
     [
         ({"validity": "proved"}, "100"),
         ({"sharing": "shamir", "threshold": 2, "collusion": {"aggregators": 1}}, "100"),
-        ({"layer": "both"}, "100"),
         ({"layer": "curator"}, "inf"),  # colluding curators know their own noise
     ],
 )

@@ -59,6 +59,7 @@ async def give(it: Site, first: datetime) -> None:
         assert answer.status_code == 200, answer.text
 
 
+@pytest.mark.slow
 async def test_a_schedule_counts_each_period_for_itself(it: Site) -> None:
     """Each run has what lies in its hour, and a record pays in that hour alone."""
     first = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
