@@ -111,6 +111,7 @@ async def test_a_lone_aggregator_needs_no_pin(alliance: Alliance) -> None:
         assert answer.status_code == 201, answer.text
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_pins_are_kept_listed_replaced_and_removed(pair: Federation) -> None:
     first, second = pair.peers
     body = pin_of(second)

@@ -99,18 +99,6 @@ async def test_several_items_wait_together_each_with_an_answer_of_its_own() -> N
     assert [type(each) for each in await writer.submit_all([8])] == [WriterStopped]
 
 
-async def test_a_failing_item_rejects_only_itself() -> None:
-    double = Double()
-    writer = writer_on(double)
-    await writer.start()
-    answers = await asyncio.gather(*(writer.submit(n) for n in (1, -2, 3)), return_exceptions=True)
-    assert answers[0] == 10
-    assert isinstance(answers[1], Conflict)
-    assert answers[2] == 30
-    assert double.committed == 1
-    await writer.stop()
-
-
 async def test_an_item_that_breaks_the_transaction_fails_alone() -> None:
     double = Double()
 

@@ -230,20 +230,6 @@ def test_the_standard_library_is_routed_without_tracebacks(log: io.StringIO) -> 
     assert first["level"] == "error"
 
 
-def test_console_logging_is_text() -> None:
-    stream = io.StringIO()
-    configure_logging("info", "console", stream=stream)
-    try:
-        get_logger("probe").info("something", token="4711081547", round="r")
-    finally:
-        root = logging.getLogger()
-        for handler in list(root.handlers):
-            if getattr(handler, "stream", None) is stream:
-                root.removeHandler(handler)
-    assert "something" in stream.getvalue()
-    assert "4711081547" not in stream.getvalue()
-
-
 def test_metric_names() -> None:
     metrics = ServiceMetrics("probe")
     metrics.counter("pieces", "Pieces.", ("reason",)).labels("late").inc()

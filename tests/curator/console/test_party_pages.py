@@ -14,9 +14,7 @@ from tests.curator.double import FakeWorld
 PATH = "/console/parties"
 
 
-async def test_a_token_is_looked_at_before_anything_is_sent(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_a_token_is_looked_at_before_anything_is_sent(site: OpenSite) -> None:
     async with site(console=True) as s:
         browser = Browser(s.app)
         await browser.sign_in(OPERATOR)
@@ -24,7 +22,7 @@ async def test_a_token_is_looked_at_before_anything_is_sent(
         assert 'href="/console/parties#enrol"' in browser.page.text
         await browser.get(PATH)
         assert "No party is enrolled here yet" in browser.words()
-        text = world.join_token("gateway", 3)
+        text = s.world.join_token("gateway", 3)
         await browser.submit(PATH, token=text, curators="g-1\ng-2\n")
         words = browser.words()
         assert "Enrol gateway?" in words

@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from tests.curator.conftest import OpenSite
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
-from tests.curator.mqtt.conftest import connected, stored
+from tests.curator.mqtt.conftest import connected, metric, stored
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "mosquitto"
 USERS = ("curator", "meter-1", "meter-2", "homeassistant")
@@ -134,13 +134,12 @@ async def reason(broker: Broker, user: str, topic: str) -> int:
 
         client._client.on_publish = published
         assert client._client.publish(topic, b"[]", qos=1).rc == mqtt.MQTT_ERR_SUCCESS
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await code
 
 
-@pytest.mark.parametrize(
-    ("user", "topic", "allowed"),
-    [
+async def test_who_may_write_where(example: Broker) -> None:
+    for user, topic, allowed in (
         ("meter-1", "tacit/v1/site/meter-1/readings", True),
         ("meter-1", "tacit/v1/site/meter-2/readings", False),
         ("meter-1", "tacit/v1/other/meter-1/readings", False),
@@ -152,10 +151,8 @@ async def reason(broker: Broker, user: str, topic: str) -> int:
         ("homeassistant", "tacit/v1/site/meter-1/readings", False),
         ("curator", "tacit/v1/site/meter-1/dead", True),
         ("curator", "tacit/v1/site/meter-1/readings", False),
-    ],
-)
-async def test_who_may_write_where(example: Broker, user: str, topic: str, allowed: bool) -> None:
-    assert (await reason(example, user, topic) != NOT_AUTHORISED) == allowed
+    ):
+        assert (await reason(example, user, topic) != NOT_AUTHORISED) == allowed, (user, topic)
 
 
 async def test_who_may_read_what(example: Broker, site: OpenSite) -> None:
@@ -186,7 +183,7 @@ async def test_who_may_read_what(example: Broker, site: OpenSite) -> None:
             qos=1,
         )
         await stored(s, "house", 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             heard = [str((await anext(one.messages)).topic) for _ in range(2)]
         assert heard == ["tacit/v1/site/meter-1/dead"] * 2
         assert len(one.messages) == len(two.messages) == 0
@@ -206,33 +203,7 @@ async def test_an_authority_that_is_not_the_brokers_is_refused(
         "mqtt_tls_authority": other,
     }
     async with site(**settings) as s:
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(60):
+            while not await metric(s, 'mqtt_connections_total{outcome="failed"}'):
+                await asyncio.sleep(0.02)
         assert (await s.client.get("/readyz")).status_code == 503
-
-
-@pytest.mark.slow
-async def test_certificates_instead_of_passwords(site: OpenSite, tmp_path: Path) -> None:
-    """The broker knows the curator by its certificate; without one it is not let in."""
-    broker = prepared(
-        tmp_path / "example",
-        "require_certificate true",
-        "use_identity_as_username true",
-        without=("password_file", "allow_anonymous"),
-    )
-    broker.start()
-    files = broker.folder / "config"
-    settings: dict[str, Any] = {
-        "mqtt_host": "127.0.0.1",
-        "mqtt_port": broker.port,
-        "mqtt_tls": True,
-        "mqtt_tls_authority": files / "ca.pem",
-    }
-    shown = {"mqtt_tls_certificate": files / "curator.pem", "mqtt_tls_key": files / "curator.key"}
-    try:
-        async with site(**settings, **shown) as s:
-            await connected(s)
-        async with site(**settings) as s:
-            await asyncio.sleep(0.5)
-            assert (await s.client.get("/readyz")).status_code == 503
-    finally:
-        broker.stop()

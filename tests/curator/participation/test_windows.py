@@ -68,9 +68,7 @@ async def test_each_round_gets_the_readings_that_it_would_read_alone(
         assert sum(each.curator.size for each in together) > 0
 
 
-async def test_rounds_over_one_window_look_it_up_and_scan_it_once(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_rounds_over_one_window_look_it_up_and_scan_it_once(site: OpenSite) -> None:
     async with site() as s:
         await with_readings(s)
         descriptors: list[RoundDescriptor] = [
