@@ -182,6 +182,21 @@ async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation
             refused(answer, 410, "round_closed")
 
 
+async def test_killed_while_it_verifies_it_makes_the_same_shares(pair: Federation) -> None:
+    """The candidates are durable, and nothing else is: as after a kill before the signature."""
+    current, _ = await filled(pair)
+    accepted = await current.freeze()
+    before = await current.verify(accepted)
+    aggregator = pair.peers[0].part(Aggregator)
+    async with aggregator.database.begin() as transaction:
+        await transaction.execute(text("UPDATE round SET verification = NULL"))
+        await transaction.execute(text("DELETE FROM share_chunk"))
+    assert await current.verify(accepted) == before
+    await current.exchange()
+    total, _ = await current.opened(accepted, await current.decide(before))
+    assert total.tolist() == [3]
+
+
 async def test_no_sum_without_noise_is_in_the_store(pair: Federation) -> None:
     """What all contributions of an aggregator add up to is nowhere before its noise is in it."""
     current, _ = await filled(pair, mechanism="distributed", epsilon="1")
