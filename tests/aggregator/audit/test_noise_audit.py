@@ -131,27 +131,6 @@ async def test_who_adds_no_noise_is_proposed_and_nobody_else(alliance: Alliance)
         assert "only an operator" in found["cannot"]
 
 
-async def test_a_far_value_is_proposed(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 30)
-        honest = compliant(52)
-
-        def values(sender: Sender, t: int) -> NDArray[np.int64]:
-            drawn = honest(sender, t)
-            if t == 1:
-                drawn[7] += 10**7
-            return drawn
-
-        for t in range(3):
-            await commit_round(federation, [host], values, t, query())
-        found = await look(federation)
-        assert found["proposed"] == {"silent": 0, "far": 1}
-        (item,) = found["proposals"]
-        assert (item["curator"], item["figures"]["rounds"]) == ("gateway.7", 3)
-        assert item["figures"]["far_rounds"] == 1
-        assert 300 < item["figures"]["unexplained_scales"] < 500
-
-
 async def test_looks_spend_alpha_and_outlive_a_restart(
     tmp_path: Path, clock: ManualClock, running: Running
 ) -> None:
@@ -210,25 +189,6 @@ async def test_a_commitment_that_fails_counts_nothing(
         await peer.coordinate("POST", current.path("abort"), {"reason": "test"})
         (family,) = (await look(federation))["families"]
         assert (family["rounds"], family["curators"]) == (1, 8)
-
-
-@pytest.mark.parametrize(
-    ("count", "asked"),
-    [
-        (2, query(aggregators=2)),
-        (2, query(aggregators=2, mechanism="distributed", epsilon="1")),
-        (1, query(stance="paper")),
-    ],
-)
-async def test_what_cannot_be_audited_leaves_nothing(
-    alliance: Alliance, count: int, asked: Query
-) -> None:
-    async with alliance(count) as federation:
-        host = await federation.host("gateway", 8)
-        current = await commit_round(federation, [host], compliant(57), 0, asked)
-        await current.release()
-        found = await look(federation)
-        assert (found["families"], found["tests"], found["proposals"]) == ([], 0, [])
 
 
 async def test_only_the_operator_looks(alliance: Alliance) -> None:

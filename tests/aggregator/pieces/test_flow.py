@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
-import pytest
 
 from aggregator.app import MIGRATIONS
 from aggregator.pieces.flow import UploadCounts
@@ -92,25 +90,6 @@ async def test_counts_are_kept_over_a_restart_and_then_forgotten(
     await one.store()
     start = clock.now() - 2 * KEPT
     assert (await one.told(start, None)).hours == ()
-
-
-async def test_counts_wait_while_the_store_is_away(database: Database, clock: ManualClock) -> None:
-    await migrate(database, MIGRATIONS)
-    counts = UploadCounts(database, clock, 60.0)
-    for _ in range(6):
-        counts.add("lone", "stored")
-
-    def away(**_: Any) -> None:
-        raise OSError
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "begin", away)
-        with pytest.raises(OSError):
-            await counts.store()
-    await counts.store()
-    clock.advance(timedelta(hours=2))
-    [hour] = (await counts.told(None, None)).hours
-    assert hour.outcomes == {"stored": 6}
 
 
 async def test_parties_and_strangers_see_no_counts(pair: Federation) -> None:

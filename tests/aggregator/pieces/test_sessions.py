@@ -81,25 +81,6 @@ async def test_a_session_is_announced_once_and_known_in_all_rounds_of_its_key(
         assert await stored(federation) == 1
 
 
-async def test_an_array_begins_sessions_of_several_parties(alliance: Alliance) -> None:
-    async with alliance(2) as federation:
-        lone = await federation.lone(3)
-        current = await federation.open(ASKED)
-        items = []
-        for sender in lone:
-            item = current.piece(sender, 0, np.array([5], np.uint64)).model_dump(
-                mode="json", exclude_none=True
-            )
-            items.append({**item, "token": sender.tokens[0]})
-        items.append({**items[0], "session": encode_binary(bytes(range(16)))})
-        items.append({key: value for key, value in items[1].items() if key != "announce"})
-        answer = await federation.peers[0].ask(
-            "POST", current.path("pieces"), items, lone[0].tokens[0]
-        )
-        assert [item["status"] for item in answer.json()] == [201, 201, 201, 422, 409]
-        assert await stored(federation) == await held(current) == 3
-
-
 def resigned(own: OwnSession, identity: Identity, **changes: Any) -> Signed[Session]:
     statement = own.announce.statement.model_copy(update=changes)
     return identity.sign(SESSION_LABEL, statement)

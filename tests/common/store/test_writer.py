@@ -130,20 +130,6 @@ async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
     await writer.stop()
 
 
-async def test_a_wrong_number_of_answers_is_rolled_back() -> None:
-    double = Double()
-
-    async def short(_: Transaction, items: Sequence[int]) -> list[int | Exception]:
-        return []
-
-    writer = BatchingWriter[int, int](cast(Database, double), short)
-    await writer.start()
-    with pytest.raises(WriteFailed):
-        await writer.submit(1)
-    assert (double.rolled_back, double.committed) == (1, 0)
-    await writer.stop()
-
-
 async def test_back_pressure_by_items_and_bytes() -> None:
     double = Double(held=True)
     writer = writer_on(double, max_items=3, max_bytes=100, size_of=lambda n: n)

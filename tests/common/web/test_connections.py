@@ -40,7 +40,7 @@ async def test_the_time_of_a_header_counts_from_the_last_answer_and_no_other(
         [since] = it.register.waiting.values()
         it.register.look(since + 3599)
         assert len(it.register.open) == 2
-        it.register.look(since + 3600)
+        it.register.look(since + 3601)
         assert (await rest(reader)).startswith(b"HTTP/1.1 408 ")
         writer.close()
         it.register.look(since + 10**6)

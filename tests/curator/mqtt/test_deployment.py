@@ -7,18 +7,15 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import aiomqtt
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import SecretStr
 
+from cli.dev_authority import Authority
 from tests.curator.conftest import OpenSite
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
 from tests.curator.mqtt.conftest import connected, metric, stored
@@ -30,66 +27,17 @@ GOOD: dict[str, Any] = {"time": "2025-12-31T12:00:00Z", "value": "1.5", "unit": 
 
 
 def authority(folder: Path) -> Path:
-    """An authority's certificate, and under it those of a broker on 127.0.0.1 and a curator."""
-    now = datetime.now(UTC)
-
-    def certificate(
-        name: str, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey, root: bool
-    ) -> bytes:
-        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=30))
-            .add_extension(x509.BasicConstraints(ca=root, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
-                critical=False,
-            )
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]),
-                critical=False,
-            )
-        )
-        if root:
-            usage = x509.KeyUsage(
-                digital_signature=False,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=True,
-                encipher_only=False,
-                decipher_only=False,
-            )
-            made = made.add_extension(usage, critical=True)
-        return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    root, *own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    (folder / "ca.pem").write_bytes(certificate("test authority", root, root, True))
-    for name, key in zip(("broker", "curator"), own, strict=True):
-        (folder / f"{name}.pem").write_bytes(certificate(name, key, root, False))
-        (folder / f"{name}.key").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+    """An authority's certificate, and under it that of a broker on 127.0.0.1."""
+    made = Authority.make("test authority", 30)
+    (folder / "ca.pem").write_bytes(made.certificate.public_bytes(Encoding.PEM))
+    certificate, key = made.issue(["127.0.0.1"], 30)
+    (folder / "broker.pem").write_bytes(certificate)
+    (folder / "broker.key").write_bytes(key)
     return folder / "ca.pem"
 
 
-def prepared(folder: Path, *more: str, without: tuple[str, ...] = ()) -> Broker:
-    """The example with its paths and port in a folder, less some settings and with others."""
+def prepared(folder: Path) -> Broker:
+    """The example with its paths and port in a folder."""
     tool = shutil.which("mosquitto_passwd")
     if EXECUTABLE is None or tool is None:
         pytest.skip(WHY + ", or no mosquitto_passwd")
@@ -100,10 +48,10 @@ def prepared(folder: Path, *more: str, without: tuple[str, ...] = ()) -> Broker:
     passwords.write_text("".join(f"{user}:secret of {user}\n" for user in USERS))
     passwords.chmod(0o600)
     subprocess.run([tool, "-U", str(passwords)], check=True)
-    own = ("listener", "persistence", "persistence_location", *without)
+    own = ("listener", "persistence", "persistence_location")
     lines = (EXAMPLE / "mosquitto.conf").read_text().splitlines()
     kept = [line for line in lines if line.split(" ")[0] not in own]
-    return Broker(folder, "\n".join([*kept, *more, ""]).replace("/mosquitto/", f"{folder}/"))
+    return Broker(folder, "\n".join([*kept, ""]).replace("/mosquitto/", f"{folder}/"))
 
 
 @pytest.fixture

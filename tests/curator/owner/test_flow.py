@@ -214,34 +214,6 @@ async def test_owners_see_their_own_devices_alone(site: OpenSite, world: FakeWor
                 assert (await device.get(path)).status_code == 403
 
 
-@pytest.mark.parametrize("who", ["operator", "owner"])
-async def test_the_page_tells_what_the_api_tells(site: OpenSite, who: str) -> None:
-    from tests.coordinator.console.browser import Browser
-    from tests.curator.conftest import OPERATOR
-    from tests.curator.console.test_pages import owner
-
-    async with site(console=True) as s:
-        await three(s)
-        await s.reading("g-2", "8.125")
-        s.clock.advance(timedelta(hours=30))
-        browser = Browser(s.app)
-        await browser.sign_in(OPERATOR if who == "operator" else await owner(s, "g-1"))
-        page = await browser.get("/console/readings?span=7%20d")
-        assert page.status_code == 200
-        words = browser.words()
-        assert "8.125" not in page.text
-        if who == "operator":
-            assert "accepted 3" in words
-            assert "2 devices have readings of it" in words
-            assert "g-2" in words
-        else:
-            assert "What came in" not in words
-            assert "1 device has readings of it" in words
-            assert "g-2" not in words
-        for odd in ("span=%3Cb%3E", "to=2020-01-01T00:00:00Z", "to=2020-01-01T00:00:00"):
-            assert (await browser.get(f"/console/readings?{odd}")).status_code == 200
-
-
 async def test_debits_are_paged_newest_first(site: OpenSite, world: FakeWorld) -> None:
     async with site() as s:
         await s.policy(**OPEN, allow_repeats=True)
