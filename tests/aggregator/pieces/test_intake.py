@@ -199,6 +199,28 @@ async def test_a_round_that_is_not_stored_any_more_takes_nothing(alliance: Allia
         assert found.value.name == "round_expired"
 
 
+async def test_a_piece_again_is_known_and_another_conflicts(pair: Federation) -> None:
+    (sender,) = await pair.lone(1)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    piece = current.piece(sender, 0, np.array([5], np.uint64))
+    assert (await current.send(sender, 0, piece)).status_code == 201
+    assert (await current.send(sender, 0, piece)).status_code == 200
+    words = np.array([123], np.uint64)
+    other = await current.send(sender, 0, current.piece(sender, 0, words))
+    assert (other.status_code, problem(other)) == (409, "piece_conflict")
+    assert await held(current) == 1
+
+
+async def test_a_fresh_seal_of_the_same_words_is_known(pair: Federation) -> None:
+    (sender,) = await pair.lone(1)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    words = np.array([99], np.uint64)
+    first, second = (current.piece(sender, 0, words) for _ in range(2))
+    assert first != second
+    assert (await current.send(sender, 0, first)).status_code == 201
+    assert (await current.send(sender, 0, second)).status_code == 200
+
+
 @pytest.mark.usefixtures("database_url")
 async def test_batches_by_the_table(pair: Federation) -> None:
     """Spec: hot-path, section 2: the cases of an arriving batch, in its order."""

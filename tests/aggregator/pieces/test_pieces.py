@@ -61,33 +61,6 @@ async def test_an_altered_piece_changes_nothing(pair: Federation) -> None:
     assert (await current.send(sender, 0, piece)).status_code == 201
 
 
-async def test_after_the_freeze_it_says_whether_the_piece_is_in(pair: Federation) -> None:
-    late, *lone = await pair.lone(3)
-    current = await pair.open(query(aggregators=2, mechanism="exact"))
-    shares = current.split(np.array([[1], [2], [3]]))
-    pieces = [
-        [current.piece(sender, i, shares[i][j]) for i in range(2)]
-        for j, sender in enumerate([late, *lone])
-    ]
-    for sender, sealed in zip(lone, pieces[1:], strict=True):
-        for i in range(2):
-            assert (await current.send(sender, i, sealed[i])).status_code == 201
-    accepted = await current.freeze()
-
-    async def closed(state: str) -> None:
-        answer = await current.send(lone[0], 0, pieces[1][0])
-        assert (answer.status_code, problem(answer)) == (410, "round_closed")
-        assert (answer.json()["included"], answer.json()["state"]) == (True, state)
-        answer = await current.send(late, 0, pieces[0][0])
-        assert (answer.status_code, answer.json()["included"]) == (410, False)
-
-    await closed("frozen")
-    manifest, commitments = await current.commit(accepted)
-    await closed("committed")
-    await current.reveal(manifest, commitments)
-    await closed("released")
-
-
 async def test_an_altered_batch_changes_nothing(pair: Federation) -> None:
     host = await pair.host("gateway", 64)
     asked = query(aggregators=2, mechanism="exact")

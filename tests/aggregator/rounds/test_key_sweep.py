@@ -13,7 +13,7 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.errors import SealKeyGone
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep, state_machine
+from aggregator.rounds import key_sweep
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState
 from common.runtime.clock import ManualClock
@@ -166,22 +166,6 @@ async def test_no_deadline_keeps_a_periods_key(
         answer = await peer.coordinate("POST", current.path("abort"), {"reason": "again"})
         statement = Signed[AbortStatement].model_validate_json(answer.content).statement
         assert statement.frozen is Frozen.NEVER
-
-
-async def test_a_long_round_has_a_key_of_its_own(
-    alliance: Alliance, clock: ManualClock, tmp_path: Path
-) -> None:
-    async with alliance(2) as federation:
-        federation.round_keys = True
-        await federation.lone(2)
-        current = await contributed(federation, deadline=clock.now() + timedelta(days=30))
-        clock.advance(timedelta(seconds=30 * 86_400))
-        assert await sweep(federation) == 0
-        clock.advance(timedelta(seconds=7 * 86_400 + 1))
-        peer = federation.peers[0]
-        await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
-        assert await state(current) == ("aborted", "abandoned")
-        assert files(tmp_path) == []
 
 
 async def test_rounds_whose_wrapping_file_is_lost_end(alliance: Alliance, tmp_path: Path) -> None:

@@ -230,22 +230,6 @@ async def test_who_reads_nothing_is_given_up() -> None:
         ended.set()
 
 
-async def test_a_large_body_arrives_whole() -> None:
-    sent = bytes(range(256)) * (_PART_BYTES // 128) + b"end"
-    got: list[bytes] = []
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(2):
-            _, body = await request_of(reader)
-            got.append(body)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-
-    async with served(slow) as url, service_client(url) as client:
-        for _ in range(2):
-            assert (await client.post("/", content=sent)).content == sent
-    assert got == [sent, sent]
-
-
 async def test_connections_are_kept_and_limited() -> None:
     """A connection serves one request after another; a request that finds none waits its time."""
     connections, free = 0, asyncio.Event()

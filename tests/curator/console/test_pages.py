@@ -182,6 +182,19 @@ async def test_stop_is_typed_and_taken_back(site: OpenSite) -> None:
         assert not (await s.get("/v1/curators/g-1/stop"))["stopped"]
 
 
+async def test_a_whole_process_stops_by_its_number(site: OpenSite) -> None:
+    async with given(site) as (s, browser):
+        await browser.sign_in(OPERATOR)
+        await browser.get("/console/stop")
+        assert (await browser.submit("/console/stop", typed="2")).status_code == 422
+        await browser.submit("/console/stop", typed="3")
+        assert (await s.get("/v1/stop"))["stopped"]
+        await browser.get("/console")
+        assert "All curators of this process take part in nothing" in browser.words()
+        await browser.submit("/console/start")
+        assert not (await s.get("/v1/stop"))["stopped"]
+
+
 async def test_no_other_page_stops_anybody(site: OpenSite) -> None:
     async with given(site) as (s, browser):
         await browser.sign_in(OPERATOR)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.curator.conftest import OPEN, PLAIN, START, OpenSite, Site, query
+from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
 WIDE = "layout=wide&unit=kWh&start=2025-12-31T12:00:00Z&step_s=900"
@@ -159,20 +159,6 @@ async def test_a_first_row_is_not_taken_for_a_header(site: OpenSite) -> None:
             assert "is the header missing" in found["detail"]
         found = await upload(s, WIDE + "&columns=2024:2025", b"m,2024,2025\ng-2,1,1\n")
         assert found["accepted"] == 2
-
-
-async def test_a_range_of_columns_as_multipart(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gw", ["g-1", "g-2", "g-3"])
-        answer = await s.client.post(
-            f"/v1/readings/import?{WIDE}&columns=q1:q2",
-            files={"note": (None, "ignored"), "file": ("meters.csv", TABLE.encode())},
-        )
-        assert answer.json()["accepted"] == 4
-        descriptor = s.open(query(PLAIN, bounds=["-5", "5"]), end=START.replace(minute=15))
-        await s.take_part()
-        assert world.result(descriptor) == {"sum": "2"}
 
 
 async def test_what_is_no_file_of_the_map_is_a_problem(site: OpenSite) -> None:

@@ -79,28 +79,3 @@ async def test_a_file_of_many_meters(site: OpenSite, world: FakeWorld) -> None:
         late = await upload(s, LONG, table(METERS[:200], instants=("2025-12-31T12:45:00Z",)))
         assert late["accepted"] == 200
         assert (await s.get("/v1/curators/g-000/readings"))["refreshed_after_contribution"] == 1
-
-
-async def test_counters_and_blocks_of_one_register(site: OpenSite, world: FakeWorld) -> None:
-    """The amount that follows from totals takes the place of one that a file gave, as in rows."""
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("gw", METERS)
-        await upload(s, LONG, table(METERS, instants=(NOON,)))
-        for at, total in ((NOON, "10"), (LATER, "11")):
-            await s.send(
-                [
-                    {
-                        "curator": "g-000",
-                        "device": "g-000",
-                        "time": at,
-                        "unit": "kWh",
-                        "kind": "total_increasing",
-                        "value": total,
-                    }
-                ]
-            )
-        descriptor = s.open(query(PLAIN))
-        await s.take_part()
-        assert world.result(descriptor) == {"sum": "1.299"}
-        assert await stored(s) == (299, 1)

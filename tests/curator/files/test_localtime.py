@@ -184,23 +184,6 @@ async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(
         assert (first["accepted"], first["conflicts"], first["duplicates"]) == (4, 4, 92)
 
 
-@pytest.mark.parametrize("marks", [("CEST", "CET"), ("A", "B")])
-async def test_a_column_says_which_hour_is_meant(site: OpenSite, marks: tuple[str, str]) -> None:
-    begins, stamps = day(AUTUMN, 25, 60, end=False)
-    change = datetime(2024, 10, 27, 1, tzinfo=UTC)
-    shown = [marks[moment >= change] for moment in begins]
-    if marks[0] == "A":  # only where it is needed
-        shown = [m if " 02:" in stamp else "" for m, stamp in zip(shown, stamps, strict=True)]
-    lines = [f"{stamp};{m};0,5" for stamp, m in zip(stamps, shown, strict=True)]
-    lines.reverse()
-    async with site() as s:
-        await s.enrol("house")
-        how = {"curator_column": None, "offset_column": "Zone"}
-        found = await upload(s, "Zeit;Zone;Bezug\n" + "\n".join(lines), **how)
-        assert (found["accepted"], found["rejected"]) == (25, 0)
-        assert [moment for _, moment, _ in await rows(s)] == begins
-
-
 async def test_the_hour_that_is_left_out_is_refused(site: OpenSite) -> None:
     stamps = [f"31.03.2024 0{h}:{m:02d}" for h in (1, 2, 3) for m in (0, 30)]
     async with site() as s:
@@ -249,6 +232,45 @@ async def test_a_file_as_it_is_exported(site: OpenSite) -> None:
             ("CH-1", datetime(2024, 10, 27, 0, tzinfo=UTC), 1500 * 10**9),
             ("CH-1", datetime(2024, 10, 27, 1, tzinfo=UTC), 2500 * 10**9),
         ]
+
+
+async def test_offsets_in_the_stamps_go_before_the_zone(site: OpenSite) -> None:
+    text = "time,value\n2024-10-27T02:30:00+01:00,1\n2024-10-27 04:30,2\n1729990800000,3\n"
+    how = {
+        "curator_column": None,
+        "delimiter": ",",
+        "decimal": ".",
+        "time_format": None,
+        "time_column": "time",
+        "value_column": "value",
+    }
+    async with site() as s:
+        await s.enrol("house")
+        found = await upload(s, text, **how)
+        assert (found["accepted"], found["rejected"]) == (3, 0)
+        assert [moment.hour for _, moment, _ in await rows(s)] == [1, 1, 3]
+
+
+async def test_counters_come_as_files(site: OpenSite) -> None:
+    text = "time,value\n2025-12-31T12:00:00Z,999.5\n2025-12-31T12:15:00Z,0.25\nx,1\n"
+    text += "2025-12-31T12:30:00Z,-4\n2025-12-31T12:00:00Z,998\n2025-12-31T12:15:00Z,0.25\n"
+    how = {
+        "curator_column": None,
+        "delimiter": ",",
+        "decimal": ".",
+        "timezone": None,
+        "time_format": None,
+        "time_column": "time",
+        "value_column": "value",
+        "kind": "total_increasing",
+        "rollover": "1000",
+    }
+    async with site() as s:
+        await s.enrol("house")
+        found = await upload(s, text, **how)
+        assert (found["accepted"], found["duplicates"], found["conflicts"]) == (2, 1, 1)
+        assert [(e["line"], e["column"]) for e in found["errors"]] == [(4, 1), (5, 2)]
+        assert [(q) for _, _, q in await rows(s)] == [750 * 10**9]
 
 
 async def test_a_wide_file_may_begin_at_a_local_time(site: OpenSite) -> None:

@@ -266,6 +266,10 @@ async def test_the_far_past_and_epoch_seconds_are_refused_with_a_hint(site: Open
             (3, "the time lies before 2000-01-01"),
             (4, "the time lies in the future"),
         ]
+        path += "&layout=wide&step_s=900&start=1999-12-31T23:45:00Z"
+        csv = b"meter,a,b\nhouse,1,1\n"
+        found = await s.request("POST", path, content=csv, headers=headers)
+        assert [each["column"] for each in found["errors"]] == [2]
     async with site(earliest_reading=datetime(2025, 12, 31, tzinfo=UTC)) as s:
         assert await told(s, "2025-12-30T23:00:00Z") == "lies before 2025-12-31"
     with pytest.raises(ValidationError, match="1973"):

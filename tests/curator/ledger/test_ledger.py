@@ -1,4 +1,4 @@
-"""The ledger: exact totals, limits, refusals with their grounds, and the one credit."""
+"""The ledger: exact totals, limits, and refusals with their grounds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from common.runtime.clock import ManualClock
 from common.web.parts import part_of
 from curator.ledger import run_lengths
 from curator.participation.loop import Participation
-from tests.curator.conftest import NOISY, OPEN, PLAIN, START, OpenSite, query
+from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, query
 from tests.curator.double import FakeWorld
 
 LIMITED: dict[str, Any] = {"curator": {"period": {"epsilon": "2.5"}}}
@@ -69,6 +69,21 @@ async def test_rounds_add_up_exactly_until_the_limit(site: OpenSite, clock: Manu
         found = await spent(s, curator)
         assert found["period"]["epsilon"] == "1.1"
         assert found["lifetime"]["epsilon"] == "3.3"
+
+
+async def test_a_longer_period_counts_what_was_spent_before_it_was_set(
+    site: OpenSite, world: FakeWorld, clock: ManualClock
+) -> None:
+    async with site() as s:
+        await s.policy(period_s=3600)
+        await s.enrol("house")
+        s.open(query(NOISY, name="q1", epsilon="2"))
+        await s.take_part()
+        clock.advance(2 * HOUR)
+        await s.policy(**LIMITED)
+        descriptor = s.open(query(NOISY, name="q2", epsilon="1"))
+        await s.take_part()
+        assert not world.members(descriptor)
 
 
 async def test_two_rounds_against_a_budget_for_one(site: OpenSite, world: FakeWorld) -> None:

@@ -17,7 +17,6 @@ from paho.mqtt.properties import Properties
 import curator
 from common.runtime.logs import configure_logging
 from common.web.app import StartFailed
-from curator.intake.intake import Intake
 from curator.settings import CuratorSettings
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, query
 from tests.curator.mqtt.broker import Broker, letters
@@ -136,19 +135,6 @@ async def test_a_letter_carries_the_correlation_of_its_message(
         assert message.properties.ContentType == "application/json"
 
 
-async def test_what_comes_while_the_curator_is_away_waits(
-    listening: Listening, broker: Broker
-) -> None:
-    async with listening() as s:
-        await s.enrol("house")
-        await broker.publish(TOPIC, reading(0))
-        await stored(s, "house", 1)
-    await broker.publish(TOPIC, *(reading(number) for number in range(1, 300)))
-    async with listening() as s:
-        counts = await stored(s, "house", 300)
-        assert (counts["accepted"], counts["duplicates"]) == (300, 0)
-
-
 async def test_a_broker_that_restarts_in_the_middle_loses_nothing(
     listening: Listening, broker: Broker
 ) -> None:
@@ -182,33 +168,6 @@ async def test_no_broker_is_said_and_harms_nothing_else(site: OpenSite) -> None:
         assert answer.status_code == 503
         assert answer.json()["checks"]["mqtt"] == "the MQTT broker is not connected"
         assert (await s.send(GOOD))[0]["status"] == "accepted"
-
-
-async def test_no_more_is_held_than_fits(
-    listening: Listening, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While the store hangs, whatever the broker makes of the receive maximum: one lot in hand, and
-    as much again that waits."""
-    honest, go, lots = Intake.take_sent, asyncio.Event(), list[int]()
-
-    async def slow(self: Intake, sent: Any) -> Any:
-        lots.append(len(sent))
-        await go.wait()
-        return await honest(self, sent)
-
-    monkeypatch.setattr(Intake, "take_sent", slow)
-    async with listening(mqtt_receive_maximum=10) as s:
-        await s.enrol("house")
-        await broker.publish(TOPIC, *(reading(number) for number in range(100)))
-        async with asyncio.timeout(60):
-            while not lots:
-                await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
-        assert len(lots) == 1
-        go.set()
-        assert (await stored(s, "house", 100))["duplicates"] == 0
-        assert sum(lots) == 100
-        assert max(lots) <= 1 + 2 * 11  # the one waited for, and twice what may wait
 
 
 async def test_dead_letters_are_sent_through_a_flood(listening: Listening, broker: Broker) -> None:
