@@ -36,7 +36,7 @@ SECRET: dict[str, Any] = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def database_url(tmp_path: Path) -> str:
     """A file, which a backup copies."""
     return f"sqlite:///{tmp_path / 'curator.db'}"

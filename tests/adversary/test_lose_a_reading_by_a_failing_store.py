@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -142,10 +141,6 @@ async def test_a_database_that_only_reads_is_not_ready_without_a_request(
 
 class TestSqlite:
     """The same with the errors of a file."""
-
-    @pytest.fixture
-    def database_url(self, tmp_path: Path) -> str:
-        return f"sqlite:///{tmp_path / 'test.db'}"
 
     @pytest.mark.parametrize("limit", ["query_only=ON", "max_page_count=1"])
     async def test_a_full_or_read_only_file(self, site: OpenSite, limit: str) -> None:

@@ -38,17 +38,20 @@ def settings(
 
 
 @pytest.fixture
-def alliance(tmp_path: Path, clock: ManualClock, running: Running) -> Alliance:
-    """`async with alliance(3) as federation`: paired aggregators on SQLite, over ASGI."""
+def alliance(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, running: Running
+) -> Alliance:
+    """`async with alliance(3) as federation`: paired aggregators over ASGI. All are on SQLite; the
+    first is on PostgreSQL, too, for a test that asks for `database_url`."""
+    url = None
+    if "database_url" in request.fixturenames:
+        url = request.getfixturevalue("database_url")
 
     @asynccontextmanager
-    async def run(
-        count: int = 1, url: str | None = None, **changes: Any
-    ) -> AsyncIterator[Federation]:
+    async def run(count: int = 1, **changes: Any) -> AsyncIterator[Federation]:
         async with AsyncExitStack() as stack:
             clients = []
             for index in range(count):
-                # the database under test for the first, files of their own for the others
                 own = settings(index, tmp_path, url if index == 0 else None, **changes)
                 await migrated(own)
                 app = create_app(own, clock=clock)
@@ -61,7 +64,7 @@ def alliance(tmp_path: Path, clock: ManualClock, running: Running) -> Alliance:
 
 
 @pytest.fixture
-async def pair(alliance: Alliance, database_url: str) -> AsyncIterator[Federation]:
-    """Two paired aggregators, the first on the database under test."""
-    async with alliance(2, database_url) as federation:
+async def pair(alliance: Alliance) -> AsyncIterator[Federation]:
+    """Two paired aggregators."""
+    async with alliance(2) as federation:
         yield federation

@@ -43,7 +43,7 @@ async def listed(peer: Peer) -> dict[str, dict[str, Any]]:
 
 
 async def test_an_operators_token_is_shown_once_and_ends(
-    pair: Federation, clock: ManualClock
+    database_url: str, pair: Federation, clock: ManualClock
 ) -> None:
     peer = pair.peers[0]
     short = await made(peer, valid_s=60, label="night shift")

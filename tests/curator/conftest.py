@@ -141,14 +141,22 @@ def world() -> FakeWorld:
 
 
 @pytest.fixture
-def site(database_url: str, tmp_path: Path, clock: ManualClock, world: FakeWorld) -> OpenSite:
-    """`async with site() as s`: the service with this test's database; again is a restart."""
+def site(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, world: FakeWorld
+) -> OpenSite:
+    """`async with site() as s`: the service with this test's database; again is a restart.
+
+    The database is SQLite's, and PostgreSQL's too for a test that asks for `database_url`.
+    """
+    url = f"sqlite:///{tmp_path / 'test.db'}"
+    if "database_url" in request.fixturenames:
+        url = request.getfixturevalue("database_url")
 
     @asynccontextmanager
     async def opened(**changes: Any) -> AsyncIterator[Site]:
         values: dict[str, Any] = {
             "data_dir": tmp_path / "curator",
-            "database_url": SecretStr(database_url),
+            "database_url": SecretStr(url),
             "operator_token": SecretStr(OPERATOR),
             "participate": False,
             "send_window_share": 0,

@@ -67,21 +67,6 @@ def test_a_segment_is_sealed_from_arrays() -> None:
     assert len(words.content) - len(seeded[0].content) == 20 * 8 - 32
 
 
-@pytest.mark.parametrize("readings", [0, 3])
-def test_a_piece_has_one_size(readings: int) -> None:
-    world = FakeWorld()
-    engine = Engine(sealer("house"), SeededRandom(7))
-    noise = {"layer": "curator", "collusion": {"curators": 0, "aggregators": 0}}
-    descriptor = world.open_round(query(NOISY, **noise), START, START + HOUR, NOW)
-    empty = no_readings(descriptor.query, 1)
-    zeros = np.zeros(readings, np.int64)
-    some = Readings(1, zeros, zeros + 10**12, zeros) if readings else empty
-    sizes = {len(body.content) for body in engine.prepare(terms_of(world, descriptor), some).bodies}
-    assert sizes == {
-        len(body.content) for body in engine.prepare(terms_of(world, descriptor), empty).bodies
-    }
-
-
 FUNCTIONS: dict[str, dict[str, Any]] = {
     "sum": {},
     "count": {"function": "count"},
@@ -119,8 +104,15 @@ def proved_terms(function: str, layer: str) -> Terms:
     )
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+PAIRS = [
+    *((function, "curators") for function in FUNCTIONS),
+    ("completeness", "exact"),
+    ("variance", "a tail so large that noise is clamped"),
+    ("slots", "a tail so large that noise is clamped"),
+]
+
+
+@pytest.mark.parametrize(("function", "layer"), PAIRS)
 @given(data=st.data())
 @examples(20)
 def test_whatever_the_readings_are_they_can_be_proved_and_have_one_length(

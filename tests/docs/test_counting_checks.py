@@ -67,7 +67,6 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
     ),
     7: ("tests/tacit/accounting/test_spend_filter.py::test_exact_audit_of_a_hostile_asker",),
     8: (
-        f"{DEBIT}::test_a_rate_beyond_epsilon_gets_zeros",
         f"{DEBIT}::test_the_first_step_may_lie_about_its_rate_too",
         f"{DEBIT}::test_changed_terms_are_refused_and_debit_nothing_more",
         f"{DEBIT}::test_terms_may_not_come_or_go",

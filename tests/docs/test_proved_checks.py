@@ -68,12 +68,10 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
     ),
     5: (
         "tests/e2e/test_crashes.py::test_a_killed_service_spoils_no_proved_round",
-        f"{AGGREGATOR}::test_killed_after_each_step_it_answers_the_same",
         f"{AGGREGATOR}::test_killed_while_it_verifies_it_makes_the_same_shares",
         f"{AGGREGATOR}::test_no_sum_without_noise_is_in_the_store",
         f"{COORDINATOR}::test_a_restarted_coordinator_goes_on_in_the_middle",
         f"{KEYS}::test_a_key_is_fixed_once",
-        f"{CURATOR}::test_what_was_prepared_is_sent_after_a_restart_and_not_made_again",
     ),
     6: (
         f"{KEYS}::test_nothing_is_taken_before_the_key",

@@ -29,7 +29,6 @@ from aggregator.audit.noise_audit import (
     Listener,
     audit_of,
     audited,
-    chunks_of,
     empty,
     joined,
     unexplained,
@@ -46,7 +45,6 @@ from tests.aggregator.conftest import Alliance, Running
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
 from tests.aggregator.pieces.test_pieces import problem
-from tests.aggregator.process import Process
 from tests.property_examples import examples
 
 SCALE = Fraction(20_000)
@@ -94,14 +92,12 @@ def proposed(found: dict[str, Any], reason: str) -> list[tuple[str, str, int]]:
     ]
 
 
-async def test_who_adds_no_noise_is_proposed_and_nobody_else(
-    alliance: Alliance, database_url: str
-) -> None:
-    """Two silent curators among 23, one of them hosted: found at the second look, after the number
+async def test_who_adds_no_noise_is_proposed_and_nobody_else(alliance: Alliance) -> None:
+    """Two silent curators among 9, one of them hosted: found at the second look, after the number
     of rounds that the first look's answer leads to expect."""
-    async with alliance(1, database_url) as federation:
+    async with alliance(1) as federation:
         lone = await federation.lone(3)
-        host = await federation.host("gateway", 20)
+        host = await federation.host("gateway", 6)
         honest = compliant(51)
 
         def values(sender: Sender, t: int) -> NDArray[np.int64]:
@@ -110,7 +106,7 @@ async def test_who_adds_no_noise_is_proposed_and_nobody_else(
                 drawn[5] = 1234
             return np.full_like(drawn, 77_777) if sender is lone[1] else drawn
 
-        needed = rounds_to_tell(0.05 / (23 * 2 * 3), 0.1)
+        needed = rounds_to_tell(0.05 / (9 * 2 * 3), 0.1)
         for t in range(needed):
             await commit_round(federation, [*lone, host], values, t, query())
             if t == 0:
@@ -118,9 +114,9 @@ async def test_who_adds_no_noise_is_proposed_and_nobody_else(
                 assert (found["look"]["number"], found["proposals"]) == (1, [])
         found = await look(federation)
         assert found["look"]["number"] == 2
-        assert found["look"]["alpha_each"] == pytest.approx(0.05 / (23 * 2 * 3))
+        assert found["look"]["alpha_each"] == pytest.approx(0.05 / (9 * 2 * 3))
         (family,) = found["families"]
-        assert (family["part"], family["scale"], family["curators"]) == ("sum", "20000", 23)
+        assert (family["part"], family["scale"], family["curators"]) == ("sum", "20000", 9)
         assert (family["rounds"], family["rounds_to_tell"]) == (needed, needed)
         assert family["characteristic"] == pytest.approx(0.1, abs=1e-3)
         assert found["proposed"] == {"silent": 2, "far": 0}
@@ -135,32 +131,11 @@ async def test_who_adds_no_noise_is_proposed_and_nobody_else(
         assert "only an operator" in found["cannot"]
 
 
-async def test_a_far_value_is_proposed(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 30)
-        honest = compliant(52)
-
-        def values(sender: Sender, t: int) -> NDArray[np.int64]:
-            drawn = honest(sender, t)
-            if t == 1:
-                drawn[7] += 10**7
-            return drawn
-
-        for t in range(3):
-            await commit_round(federation, [host], values, t, query())
-        found = await look(federation)
-        assert found["proposed"] == {"silent": 0, "far": 1}
-        (item,) = found["proposals"]
-        assert (item["curator"], item["figures"]["rounds"]) == ("gateway.7", 3)
-        assert item["figures"]["far_rounds"] == 1
-        assert 300 < item["figures"]["unexplained_scales"] < 500
-
-
 async def test_looks_spend_alpha_and_outlive_a_restart(
-    tmp_path: Path, database_url: str, clock: ManualClock, running: Running
+    tmp_path: Path, clock: ManualClock, running: Running
 ) -> None:
     """A new round or another alpha is a new look; nothing new is the same look again."""
-    own = aggregator_settings(0, tmp_path, database_url)
+    own = aggregator_settings(0, tmp_path)
     async with running(create_app(own, clock=clock)) as client:
         federation = await Federation(client, now=clock.now()).pair()
         host = await federation.host("gateway", 8)
@@ -182,12 +157,13 @@ async def test_looks_spend_alpha_and_outlive_a_restart(
         assert third["families"][0]["rounds"] == 2
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_a_commitment_that_fails_counts_nothing(
-    alliance: Alliance, database_url: str
+    alliance: Alliance,
 ) -> None:
     """The store breaks in the middle of the transaction: neither a commitment nor a count stays,
     and the next attempt counts once. So does a repeated request, and an abort takes nothing off."""
-    async with alliance(1, database_url) as federation:
+    async with alliance(1) as federation:
         host = await federation.host("gateway", 8)
         current = await federation.open(query())
         await current.contribute(host, compliant(55)(host, 0))
@@ -215,48 +191,6 @@ async def test_a_commitment_that_fails_counts_nothing(
         assert (family["rounds"], family["curators"]) == (1, 8)
 
 
-@pytest.mark.slow
-async def test_a_kill_after_the_commitment_counts_once(tmp_path: Path, database_url: str) -> None:
-    process = Process(tmp_path, database_url)
-    try:
-        federation = await Federation(await process.start()).pair()
-        host = await federation.host("gateway", 8)
-        current = await federation.open(query())
-        await current.contribute(host, compliant(56)(host, 0))
-        accepted = await current.freeze()
-        _, first = await current.commit(accepted)
-        process.kill()
-        await federation.peers[0].client.aclose()
-        federation.peers[0].client = await process.start()
-        _, second = await current.commit(accepted)
-        assert first == second
-        await current.release()
-        (family,) = (await look(federation))["families"]
-        assert (family["rounds"], family["curators"]) == (1, 8)
-        await federation.peers[0].client.aclose()
-    finally:
-        process.stop()
-
-
-@pytest.mark.parametrize(
-    ("count", "asked"),
-    [
-        (2, query(aggregators=2)),
-        (2, query(aggregators=2, mechanism="distributed", epsilon="1")),
-        (1, query(stance="paper")),
-    ],
-)
-async def test_what_cannot_be_audited_leaves_nothing(
-    alliance: Alliance, count: int, asked: Query
-) -> None:
-    async with alliance(count) as federation:
-        host = await federation.host("gateway", 8)
-        current = await commit_round(federation, [host], compliant(57), 0, asked)
-        await current.release()
-        found = await look(federation)
-        assert (found["families"], found["tests"], found["proposals"]) == ([], 0, [])
-
-
 async def test_only_the_operator_looks(alliance: Alliance) -> None:
     async with alliance(1) as federation:
         (sender,) = await federation.lone(1)
@@ -271,10 +205,8 @@ async def test_only_the_operator_looks(alliance: Alliance) -> None:
         assert (await look(federation))["look"]["number"] == 1  # nothing of that was a look
 
 
-async def test_numbers_across_chunks_and_nothing_but_sums_is_stored(
-    alliance: Alliance, database_url: str
-) -> None:
-    async with alliance(1, database_url) as federation:
+async def test_numbers_across_chunks_and_nothing_but_sums_is_stored(alliance: Alliance) -> None:
+    async with alliance(1) as federation:
         ids = [f"gateway.{index}" for index in range(128)]
         host = await federation.enrol(federation.sender("gateway", ids, first=CHUNK - 64))
         late = await federation.host("late", 3)
@@ -405,15 +337,6 @@ def test_records_add_up_to_the_audit(rounds: list[dict[int, int]], scale: Fracti
     assert np.array_equal(found.rounds, expected.rounds)
     assert np.array_equal(found.strength, expected.strength)
     assert np.array_equal(found.phi, expected.phi)
-
-
-def test_chunks_of_numbers() -> None:
-    numbers = np.array([0, CHUNK - 1, CHUNK, 5 * CHUNK + 3, 5 * CHUNK + 9])
-    assert list(chunks_of(numbers)) == [
-        (0, slice(0, 2)),
-        (1, slice(2, 3)),
-        (5, slice(3, 5)),
-    ]
 
 
 def test_screenings_share_one_alpha() -> None:

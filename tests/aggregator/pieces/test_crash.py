@@ -14,10 +14,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tacit import sets
 from tacit.protocol.round.pieces import Piece
-from tacit.protocol.round.transcript import RevealRequest
-from tests.aggregator.double import Federation, Round, Sender, manifest_request, query, vector
+from tests.aggregator.double import Federation, Round, Sender, query
 from tests.aggregator.process import Process
 
 HOLD_MS = 20
@@ -110,114 +108,5 @@ async def test_lone_pieces_survive_kills(tmp_path: Path, database_url: str, vari
         assert manifest.count == 300
         assert total.tolist() == [values.sum()]
         await federation.peers[0].client.aclose()
-    finally:
-        process.stop()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", ["sound", "broken"])
-async def test_batches_survive_kills(tmp_path: Path, database_url: str, variant: str) -> None:
-    process = Process(tmp_path, database_url, variant, HOLD_MS)
-    try:
-        federation = await Federation(await process.start()).pair()
-        d = 4096  # the smallest segments: 64 curators
-        host = await federation.host("gateway", 64 * 24)
-        current = await federation.open(vector(d))
-        rng = np.random.default_rng(5)
-        values = rng.integers(-1000, 1000, (64 * 24, d))
-        bodies = current.batches(host, 0, current.split(values)[0])
-        jobs: list[tuple[str, Sender, Piece | bytes]] = [
-            (f"batch {i}", host, body) for i, body in enumerate(bodies)
-        ]
-        assert len(jobs) == 24
-        _, lost = await _killed_upload(process, federation, current, jobs, clients=3)
-        if variant == "broken":
-            assert lost > 0
-            return
-        assert lost == 0
-        total, manifest = await current.release()
-        assert manifest.count == 64 * 24
-        assert np.array_equal(total, values.sum(axis=0))
-        await federation.peers[0].client.aclose()
-    finally:
-        process.stop()
-
-
-@pytest.mark.slow
-async def test_freeze_while_many_send(tmp_path: Path, database_url: str) -> None:
-    """The acknowledged set is the signed set, and who came later was told 410."""
-    process = Process(tmp_path, database_url, "sound", HOLD_MS)
-    try:
-        federation = await Federation(await process.start()).pair()
-        lone = await federation.lone(256)
-        current = await federation.open(query())
-        words = current.split(np.ones((256, 1), np.int64))[0]
-        pieces = [current.piece(sender, 0, words[i]) for i, sender in enumerate(lone)]
-        upload = Upload()
-
-        frozen = asyncio.Event()
-
-        async def send(i: int) -> None:
-            await asyncio.sleep(0.002 * i)
-            if i >= 240:
-                await frozen.wait()
-            upload.saw(lone[i].id, (await current.send(lone[i], 0, pieces[i])).status_code)
-
-        sending = [asyncio.create_task(send(i)) for i in range(256)]
-        while len(upload.acknowledged) < 60:
-            await asyncio.sleep(0.001)
-        (accepted,) = await current.freeze()
-        frozen.set()
-        await asyncio.gather(*sending)
-        statuses = {seen[0] for seen in upload.statuses.values()}
-        assert statuses == {201, 410}
-        members = sets.unpack(accepted.statement.members, 256)
-        assert {lone[i].id for i in np.flatnonzero(members)} == upload.acknowledged
-        await federation.peers[0].client.aclose()
-    finally:
-        process.stop()
-
-
-@pytest.mark.slow
-async def test_every_step_survives_a_kill(tmp_path: Path, database_url: str) -> None:
-    """Killed after each step, the aggregator answers the same request with the same bytes."""
-    process = Process(tmp_path, database_url)
-    try:
-        federation = await Federation(await process.start()).pair()
-        peer = federation.peers[0]
-        lone = await federation.lone(3)
-        asked = query(mechanism="local", sharing="none", epsilon_i="1")
-        current = await federation.open(asked)
-
-        async def again(step: str, body: object = None) -> bytes:
-            first = await peer.coordinate("POST", current.path(step), body)
-            assert first.status_code in (200, 201), first.text
-            process.kill()
-            await peer.client.aclose()
-            peer.client = await process.start()
-            second = await peer.coordinate("POST", current.path(step), body)
-            assert second.status_code == 200
-            assert first.content == second.content
-            return second.content
-
-        answer = await peer.coordinate("POST", "/v1/rounds", current.signed)
-        assert answer.status_code == 200
-        for i, sender in enumerate(lone):
-            piece = current.piece(sender, 0, current.split(np.array([[i + 5]]))[0][0])
-            assert (await current.send(sender, 0, piece)).status_code == 201
-            process.kill()
-            await peer.client.aclose()
-            peer.client = await process.start()
-            assert (await current.send(sender, 0, piece)).status_code == 200
-        await again("freeze")
-        accepted = await current.freeze()
-        manifest, _ = await current.commit(accepted)
-        request = manifest_request(manifest, accepted)
-        await again("commitment", request)
-        _, commitments = await current.commit(accepted)
-        await again("reveal", RevealRequest(commitments=tuple(commitments)))
-        total, _ = await current.release()
-        assert total.tolist() == [18]
-        await peer.client.aclose()
     finally:
         process.stop()

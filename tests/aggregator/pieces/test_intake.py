@@ -40,7 +40,7 @@ from tacit.protocol.round.pieces import ItemAnswer
 from tacit.wire import parse_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, parts_of, query, vector
-from tests.aggregator.pieces.test_pieces import held, one_round, problem
+from tests.aggregator.pieces.test_pieces import held, problem
 
 
 async def opened_piece(current: Round, sender: Sender, value: int) -> LonePiece:
@@ -200,7 +200,9 @@ async def test_a_round_that_is_not_stored_any_more_takes_nothing(alliance: Allia
 
 
 async def test_a_piece_again_is_known_and_another_conflicts(pair: Federation) -> None:
-    current, sender, piece = await one_round(pair)
+    (sender,) = await pair.lone(1)
+    current = await pair.open(query(aggregators=2, mechanism="exact"))
+    piece = current.piece(sender, 0, np.array([5], np.uint64))
     assert (await current.send(sender, 0, piece)).status_code == 201
     assert (await current.send(sender, 0, piece)).status_code == 200
     words = np.array([123], np.uint64)
@@ -219,6 +221,7 @@ async def test_a_fresh_seal_of_the_same_words_is_known(pair: Federation) -> None
     assert (await current.send(sender, 0, second)).status_code == 200
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_batches_by_the_table(pair: Federation) -> None:
     """Spec: hot-path, section 2: the cases of an arriving batch, in its order."""
     host = await pair.host("gateway", 100)
@@ -249,6 +252,7 @@ async def test_batches_by_the_table(pair: Federation) -> None:
     assert (answer.status_code, answer.json()["included"]) == (410, False)
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> None:
     """One transaction for all that waits: what it does not hold yet is compared all the same."""
     host, next_door = await pair.host("gateway", 100), await pair.host("other", 64)

@@ -13,7 +13,7 @@ from aggregator.context import Aggregator
 from common.web.problems import TYPE_PREFIX
 from tacit.protocol.round.pieces import Piece
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, Round, Sender, query
+from tests.aggregator.double import Federation, Round, query
 
 
 def problem(answer: httpx.Response) -> str:
@@ -27,118 +27,59 @@ def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-async def one_round(pair: Federation, **asked: Any) -> tuple[Round, Sender, Piece]:
-    (sender,) = await pair.lone(1)
-    values = {"aggregators": 2, "mechanism": "exact", **asked}
-    current = await pair.open(query(**values))
-    return current, sender, current.piece(sender, 0, current.split(np.array([[5]]))[0][0])
-
-
 async def held(current: Round) -> int:
     answer = await current.federation.peers[0].coordinate("GET", current.path())
     return int(answer.json()["accepted"])
 
 
-@pytest.mark.parametrize(
-    ("change", "status", "name"),
-    [
-        ("bit", 400, "seal_broken"),
-        ("tag", 400, "seal_broken"),
-        ("nonce", 400, "seal_broken"),
-        ("short", 400, "wrong_length"),
-        ("long", 400, "wrong_length"),
-        ("other aggregator", 400, "session_refused"),
-        ("other round", 400, "seal_broken"),
-        ("other curator", 403, "not_your_piece"),
-        ("renamed", 400, "session_refused"),
-        ("unknown session", 409, "unknown_session"),
-    ],
-)
-async def test_an_altered_piece_changes_nothing(
-    alliance: Alliance, change: str, status: int, name: str
-) -> None:
-    async with alliance(2) as pair:
-        other_sender, sender = await pair.lone(2)
-        asked = query(aggregators=2, mechanism="exact")
-        current, elsewhere = await pair.open(asked), await pair.open(asked)
-        words = current.split(np.array([[5]]))
-        piece = current.piece(sender, 0, words[0][0])
-        values: dict[str, Any] = piece.model_dump()
-        if change == "bit":
-            values["sealed"] = flipped(piece.sealed, 3)
-        elif change == "tag":
-            values["sealed"] = flipped(piece.sealed, len(piece.sealed) - 1)
-        elif change == "nonce":
-            values["nonce"] = flipped(piece.nonce, 0)
-        elif change == "short":
-            values["sealed"] = piece.sealed[:-1]
-        elif change == "long":
-            values["sealed"] = piece.sealed + b"\0" * 8
-        elif change == "other aggregator":
-            values = current.piece(sender, 1, words[1][0]).model_dump()
-        elif change == "other round":
-            values = elsewhere.piece(sender, 0, words[0][0]).model_dump()
-        elif change == "other curator":
-            values = current.piece(other_sender, 0, words[0][0]).model_dump()
-        elif change == "renamed":
-            values = current.piece(other_sender, 0, words[0][0]).model_dump()
-            values["sender"] = sender.id
-        else:
-            values.update(session=bytes(16), announce=None)
-        answer = await current.send(sender, 0, Piece(**values))
+async def test_an_altered_piece_changes_nothing(pair: Federation) -> None:
+    other_sender, sender = await pair.lone(2)
+    asked = query(aggregators=2, mechanism="exact")
+    current, elsewhere = await pair.open(asked), await pair.open(asked)
+    words = current.split(np.array([[5]]))
+    piece = current.piece(sender, 0, words[0][0])
+    others = current.piece(other_sender, 0, words[0][0])
+
+    def altered(**changes: Any) -> Piece:
+        return piece.model_copy(update=changes)
+
+    for sent, status, name in (
+        (altered(sealed=flipped(piece.sealed, 3)), 400, "seal_broken"),
+        (altered(sealed=flipped(piece.sealed, len(piece.sealed) - 1)), 400, "seal_broken"),
+        (altered(nonce=flipped(piece.nonce, 0)), 400, "seal_broken"),
+        (altered(sealed=piece.sealed[:-1]), 400, "wrong_length"),
+        (altered(sealed=piece.sealed + bytes(8)), 400, "wrong_length"),
+        (current.piece(sender, 1, words[1][0]), 400, "session_refused"),
+        (elsewhere.piece(sender, 0, words[0][0]), 400, "seal_broken"),
+        (others, 403, "not_your_piece"),
+        (others.model_copy(update={"sender": sender.id}), 400, "session_refused"),
+        (altered(session=bytes(16), announce=None), 409, "unknown_session"),
+    ):
+        answer = await current.send(sender, 0, sent)
         assert (answer.status_code, problem(answer)) == (status, name)
-        assert await held(current) == 0
-        assert (await current.send(sender, 0, piece)).status_code == 201
+    assert await held(current) == 0
+    assert (await current.send(sender, 0, piece)).status_code == 201
 
 
-async def test_after_the_freeze_it_says_whether_the_piece_is_in(pair: Federation) -> None:
-    late, *lone = await pair.lone(3)
-    current = await pair.open(query(aggregators=2, mechanism="exact"))
-    shares = current.split(np.array([[1], [2], [3]]))
-    pieces = [
-        [current.piece(sender, i, shares[i][j]) for i in range(2)]
-        for j, sender in enumerate([late, *lone])
-    ]
-    for sender, sealed in zip(lone, pieces[1:], strict=True):
-        for i in range(2):
-            assert (await current.send(sender, i, sealed[i])).status_code == 201
-    accepted = await current.freeze()
-
-    async def closed(state: str) -> None:
-        answer = await current.send(lone[0], 0, pieces[1][0])
-        assert (answer.status_code, problem(answer)) == (410, "round_closed")
-        assert (answer.json()["included"], answer.json()["state"]) == (True, state)
-        answer = await current.send(late, 0, pieces[0][0])
-        assert (answer.status_code, answer.json()["included"]) == (410, False)
-
-    await closed("frozen")
-    manifest, commitments = await current.commit(accepted)
-    await closed("committed")
-    await current.reveal(manifest, commitments)
-    await closed("released")
-
-
-@pytest.mark.parametrize("what", ["bit", "header", "cut", "aggregator", "round", "empty"])
-async def test_an_altered_batch_changes_nothing(alliance: Alliance, what: str) -> None:
-    async with alliance(2) as pair:
-        host = await pair.host("gateway", 64)
-        asked = query(aggregators=2, mechanism="exact")
-        current, elsewhere = await pair.open(asked), await pair.open(asked)
-        words = current.split(np.ones((64, 1), np.int64))
-        (body,) = current.batches(host, 0, words[0])
-        sent, name = {
-            "bit": (flipped(body, len(body) // 2), "seal_broken"),
-            "header": (flipped(body, 37), "seal_broken"),
-            "cut": (body[:-1], "seal_broken"),
-            "aggregator": (current.batches(host, 1, words[1])[0], "seal_broken"),
-            "round": (elsewhere.batches(host, 0, words[0])[0], "wrong_round"),
-            "empty": (b"", "seal_broken"),
-        }[what]
+async def test_an_altered_batch_changes_nothing(pair: Federation) -> None:
+    host = await pair.host("gateway", 64)
+    asked = query(aggregators=2, mechanism="exact")
+    current, elsewhere = await pair.open(asked), await pair.open(asked)
+    words = current.split(np.ones((64, 1), np.int64))
+    (body,) = current.batches(host, 0, words[0])
+    for sent, names in (
+        (flipped(body, len(body) // 2), {"seal_broken"}),
+        (flipped(body, 37), {"seal_broken", "wrong_round"}),
+        (body[:-1], {"seal_broken"}),
+        (current.batches(host, 1, words[1])[0], {"seal_broken", "wrong_round"}),
+        (elsewhere.batches(host, 0, words[0])[0], {"wrong_round"}),
+        (b"", {"seal_broken"}),
+    ):
         answer = await current.send_batch(host, 0, sent)
         assert answer.status_code == 400
-        assert problem(answer) in {name, "wrong_round"}
-        assert await held(current) == 0
-        assert (await current.send_batch(host, 0, body)).status_code == 201
+        assert problem(answer) in names
+    assert await held(current) == 0
+    assert (await current.send_batch(host, 0, body)).status_code == 201
 
 
 async def test_an_array_of_batches_is_answered_item_by_item(pair: Federation) -> None:
@@ -167,29 +108,6 @@ async def test_an_array_of_batches_is_answered_item_by_item(pair: Federation) ->
         path = current.path("batches")
         answer = await peer.ask("POST", path, packed, one.tokens[0], form="application/cbor")
         assert answer.status_code == 400
-
-
-async def test_arrays_answer_per_item_in_json_and_cbor(pair: Federation) -> None:
-    current, sender, piece = await one_round(pair)
-    body = b"[" + piece.model_dump_json().encode() + b', {"sender": 3}]'
-    peer = pair.peers[0]
-    answer = await peer.ask("POST", current.path("pieces"), body, sender.tokens[0])
-    assert answer.status_code == 200
-    assert [item["status"] for item in answer.json()] == [201, 422]
-    assert answer.json()[1]["problem"] == "bad_parameter"
-    packed = cbor2.dumps([piece.model_dump()])
-    answer = await peer.ask(
-        "POST", current.path("pieces"), packed, sender.tokens[0], form="application/cbor"
-    )
-    assert [item["status"] for item in answer.json()] == [200]
-    answer = await peer.ask(
-        "POST",
-        current.path("pieces"),
-        cbor2.dumps(piece.model_dump()),
-        sender.tokens[0],
-        form="application/cbor",
-    )
-    assert answer.status_code == 200
 
 
 async def test_an_array_may_hold_pieces_of_several_parties_each_with_its_token(
@@ -232,10 +150,11 @@ async def test_an_array_may_hold_pieces_of_several_parties_each_with_its_token(
     assert await held(current) == 3
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_a_request_may_be_for_many_rounds(pair: Federation) -> None:
     """Each item names its round; bad ones among them spoil no other."""
     senders, peer = await pair.lone(2), pair.peers[0]
-    rounds = [await pair.open(query(aggregators=2, mechanism="exact")) for _ in range(20)]
+    rounds = [await pair.open(query(aggregators=2, mechanism="exact")) for _ in range(5)]
     items: list[dict[str, Any]] = []
     for current in rounds:
         for sender, words in zip(senders, current.split(np.array([[1], [2]]))[0], strict=True):
@@ -261,7 +180,7 @@ async def test_a_request_may_be_for_many_rounds(pair: Federation) -> None:
         (422, "bad_parameter"),
     ]
     assert found[4:] == [
-        (410, "round_closed") if number in (6, 7) else (201, None) for number in range(40)
+        (410, "round_closed") if number in (6, 7) else (201, None) for number in range(10)
     ]
     assert {await held(current) for current in rounds} == {0, 2}
     assert await sent(rounds[0].path("pieces"), items[0], items[2]) == [
@@ -330,17 +249,6 @@ async def test_who_may_send(alliance: Alliance) -> None:
         assert (answer.status_code, problem(answer)) == (404, "unknown_round")
         assert (await peer.ask("DELETE", f"/v1/parties/{sender.id}")).status_code == 204
         await refused(sender.tokens[0], 401, "token_unknown")
-
-
-async def test_a_party_that_left_is_not_in_the_set(pair: Federation) -> None:
-    leaving, *lone = await pair.lone(3)
-    current = await pair.open(query(aggregators=2, mechanism="exact"))
-    for value, sender in enumerate([leaving, *lone]):
-        await current.contribute(sender, np.array([[10 ** (value + 1)]]))
-    assert (await pair.peers[0].ask("DELETE", f"/v1/parties/{leaving.id}")).status_code == 204
-    total, manifest = await current.release()
-    assert manifest.count == 2
-    assert total.tolist() == [1100]
 
 
 async def test_a_shamir_word_outside_the_field_is_refused(alliance: Alliance) -> None:

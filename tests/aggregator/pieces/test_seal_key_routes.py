@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from datetime import timedelta
 from uuid import uuid4
@@ -30,10 +29,8 @@ async def current(federation: Federation) -> SealKeyStatement:
     return verify(SEAL_KEY_LABEL, signed, peer.identity_key)
 
 
-async def test_a_key_serves_one_period(
-    alliance: Alliance, clock: ManualClock, database_url: str
-) -> None:
-    async with alliance(1, database_url) as federation:
+async def test_a_key_serves_one_period(alliance: Alliance, clock: ManualClock) -> None:
+    async with alliance(1) as federation:
         first = await current(federation)
         assert (first.party, first.number, first.round) == ("aggregator-0", 1, None)
         assert (first.made, first.until) == (clock.now(), clock.now() + timedelta(hours=1))
@@ -147,8 +144,3 @@ async def test_a_round_whose_aggregators_seal_to_each_other_needs_their_keys(
 
 async def _nothing(_: object) -> None:
     """No keys are handed over."""
-
-
-def test_the_hash_of_a_key_is_not_that_of_its_bytes() -> None:
-    raw = SealKey(bytes(32)).public.raw
-    assert key_hash(raw) != hashlib.sha256(raw).digest()

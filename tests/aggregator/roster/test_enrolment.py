@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
-import httpx
-import numpy as np
 import pytest
 
 from common.runtime.clock import ManualClock
@@ -25,8 +21,7 @@ from tacit.protocol.enrolment import (
 )
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import DEPLOYMENT, Federation, Peer, Sender, query
-from tests.aggregator.process import Process
+from tests.aggregator.double import DEPLOYMENT, Federation, Peer, Sender
 from tests.aggregator.rounds.test_state_machine import refused
 
 
@@ -113,28 +108,6 @@ async def test_a_lost_answer_is_given_again(pair: Federation) -> None:
     refused(await post(pair, unknown), 401, "join_token_unknown")
 
 
-async def test_a_fresh_token_holds_for_pieces_at_once(pair: Federation) -> None:
-    """The directory of senders, which remembers tokens, forgets the one that ended."""
-    peer, sender = pair.peers[0], (await pair.lone(1))[0]
-    secret = await pair.grant(peer, again := pair.sender("again"))
-    signed = pair.enrolment(peer, again, secret)
-    other = pair.enrolment(pair.peers[1], again, await pair.grant(pair.peers[1], again))
-    again.tokens = [(await post(pair, signed)).json()["token"], ""]
-    content = other.model_dump_json().encode()
-    headers = {"Content-Type": "application/json"}
-    answer = await pair.peers[1].client.post("/v1/enrolments", content=content, headers=headers)
-    again.tokens[1] = answer.json()["token"]
-    current = await pair.open(query(aggregators=2, mechanism="exact"))
-    await current.contribute(sender, np.array([[1]]))
-    await current.contribute(again, np.array([[2]]))
-    piece = current.piece(again, 0, np.array([2], np.uint64))
-    fresh = (await post(pair, signed)).json()["token"]
-    assert (await current.send(again, 0, piece)).status_code == 401
-    again.tokens[0] = fresh
-    assert (await current.send(again, 0, piece)).status_code in (200, 409)
-    assert (await current.release())[0].tolist() == [3]
-
-
 async def test_nobody_else_enters_with_a_used_secret(pair: Federation) -> None:
     """Whatever is altered, alone or together with anything else, and whoever signs it: refused,
     the roster is as it was, and the party's own token goes on."""
@@ -152,8 +125,7 @@ async def test_nobody_else_enters_with_a_used_secret(pair: Federation) -> None:
         {"first": sender.first + 64},
         {"curators": (*sender.curators[:4], "home-9")},
     ]
-    tried = 0
-    for size in range(1, len(alterations) + 1):
+    for size in (1, 2, len(alterations)):
         for chosen in combinations(alterations, size):
             values = dict(honest)
             for change in chosen:
@@ -163,8 +135,6 @@ async def test_nobody_else_enters_with_a_used_secret(pair: Federation) -> None:
                 proven = signer.public_key == values["identity_key"]
                 expected = (409, "join_token_used") if proven else (422, "enrolment_refused")
                 refused(answer, *expected)
-                tried += 1
-    assert tried == 2 * (2 ** len(alterations) - 1)
     # the honest words, signed by another
     refused(await post(pair, stranger.sign(ENROLMENT_LABEL, honest)), 422, "enrolment_refused")
     assert (await peer.ask("GET", "/v1/roster")).content == roster
@@ -225,61 +195,34 @@ async def test_little_is_read_before_the_grant_is_known(pair: Federation) -> Non
     assert (await post(pair, signed, **named)).status_code == 201  # the answer was lost
 
 
-async def test_a_grant_that_is_over_opens_no_door(pair: Federation, clock: ManualClock) -> None:
-    peer, sender = pair.peers[0], pair.sender("one")
-    secret = await pair.grant(peer, sender)
-    clock.advance(timedelta(days=2))
-    signed = pair.enrolment(peer, sender, secret)
-    refused(
-        await post(pair, signed, **{GRANT_HEADER: grant_hash(secret)}), 410, "join_token_expired"
-    )
-
-
-async def test_a_grant_expires(pair: Federation, clock: ManualClock) -> None:
-    peer, sender = pair.peers[0], pair.sender("one")
-    secret = await pair.grant(peer, sender)
-    clock.advance(timedelta(days=2))
-    refused(await post(pair, pair.enrolment(peer, sender, secret)), 410, "join_token_expired")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"service": "aggregator-1"},
-        {"party": "other"},
-        {"curators": ("host.0", "host.0")},
-        {"curators": tuple(f"host.{i}" for i in range(11))},
-        {"curators": ()},
-        {"first": None},
-        {"first": 65},
-        {"kind": "curator"},
-    ],
-)
-async def test_an_enrolment_is_bound_to_its_grant(
-    alliance: Alliance, changes: dict[str, Any]
+async def test_an_enrolment_is_bound_to_its_grant_and_proves_its_identity(
+    alliance: Alliance,
 ) -> None:
     async with alliance(1) as federation:
         peer = federation.peers[0]
         sender = federation.sender("host", [f"host.{i}" for i in range(10)])
         secret = await federation.grant(peer, sender)
-        honest = federation.enrolment(peer, sender, secret).statement
-        values = {**honest.model_dump(), **changes}
-        if "kind" in changes:
-            values["kind"] = honest.kind.__class__(changes["kind"])
-        signed = sender.identity.sign(ENROLMENT_LABEL, Enrolment(**values))
-        refused(await post(federation, signed), 422, "enrolment_refused")
-        honest_again = federation.enrolment(peer, sender, secret)
-        assert (await post(federation, honest_again)).status_code == 201
+        honest = federation.enrolment(peer, sender, secret)
+        changes: tuple[dict[str, Any], ...] = (
+            {"service": "aggregator-1"},
+            {"party": "other"},
+            {"curators": ("host.0", "host.0")},
+            {"curators": tuple(f"host.{i}" for i in range(11))},
+            {"curators": ()},
+            {"first": None},
+            {"first": 65},
+            {"kind": PartyKind.CURATOR},
+        )
+        for changed in changes:
+            altered = Enrolment(**{**honest.statement.model_dump(), **changed})
+            signed = sender.identity.sign(ENROLMENT_LABEL, altered)
+            refused(await post(federation, signed), 422, "enrolment_refused")
+        forged = Identity.generate().sign(ENROLMENT_LABEL, honest.statement)
+        refused(await post(federation, forged), 422, "enrolment_refused")
+        assert (await post(federation, honest)).status_code == 201
 
 
-async def test_an_enrolment_proves_its_identity(pair: Federation) -> None:
-    peer, sender = pair.peers[0], pair.sender("one")
-    secret = await pair.grant(peer, sender)
-    signed = pair.enrolment(peer, sender, secret)
-    forged = Identity.generate().sign(ENROLMENT_LABEL, signed.statement)
-    refused(await post(pair, forged), 422, "enrolment_refused")
-
-
+@pytest.mark.usefixtures("database_url")
 async def test_numbers_ids_and_identities_are_taken_once(pair: Federation) -> None:
     peer = pair.peers[0]
     host = await pair.host("host", 100)
@@ -318,22 +261,3 @@ async def test_the_roster_has_pages(pair: Federation) -> None:
         path = f"/v1/roster?cursor={encode_cursor(key)}"
         refused(await peer.ask("GET", path), 422, "bad_cursor")
     refused(await peer.ask("GET", "/v1/roster", token=peer.coordinator_token), 403, "scope_missing")
-
-
-@pytest.mark.slow
-async def test_a_million_curators_enrol_at_once(tmp_path: Path, database_url: str) -> None:
-    process = Process(tmp_path, database_url)
-    try:
-        client = await process.start()
-        client.timeout = httpx.Timeout(250)
-        federation = await Federation(client).pair()
-        host = await federation.host("utility", 1_000_000)
-        assert len(host.tokens) == 1
-        await client.aclose()
-        status = Path(f"/proc/{process.pid}/status")
-        if status.exists():
-            resident = re.search(r"VmRSS:\s+(\d+) kB", status.read_text())
-            assert resident is not None
-            assert int(resident[1]) < 200_000  # the memory of the enrolment was given back
-    finally:
-        process.stop()

@@ -77,18 +77,6 @@ async def test_no_round_is_opened_beside_an_invented_aggregator(alliance: Allian
         assert await rows(first) > before
 
 
-async def test_a_round_that_was_opened_is_answered_again_after_a_pin(alliance: Alliance) -> None:
-    async with alliance(2) as pair:
-        first, second = pair.peers
-        signed = await pair.descriptor(query(**EXACT))
-        begun = await first.coordinate("POST", "/v1/rounds", signed)
-        stranger = pin_of(second, fingerprint=encode_binary(b"x" * 32))
-        assert (await first.ask("PUT", "/v1/peers", stranger)).status_code == 200
-        again = await first.coordinate("POST", "/v1/rounds", signed)
-        assert (begun.status_code, again.status_code) == (201, 200)
-        assert begun.content == again.content
-
-
 @pytest.mark.parametrize(("peers", "status"), [("pinned", 403), ("any", 201), (None, 201)])
 async def test_the_setting_decides_while_none_is_pinned(
     alliance: Alliance, peers: str | None, status: int
@@ -104,13 +92,7 @@ async def test_the_setting_decides_while_none_is_pinned(
         assert answer.status_code == (201 if peers == "any" else 403)
 
 
-async def test_a_lone_aggregator_needs_no_pin(alliance: Alliance) -> None:
-    async with alliance(1, peers="pinned") as one:
-        signed = await one.descriptor(query())
-        answer = await one.peers[0].coordinate("POST", "/v1/rounds", signed)
-        assert answer.status_code == 201, answer.text
-
-
+@pytest.mark.usefixtures("database_url")
 async def test_pins_are_kept_listed_replaced_and_removed(pair: Federation) -> None:
     first, second = pair.peers
     body = pin_of(second)

@@ -13,7 +13,7 @@ from aggregator.audit.noise_audit import Listener, audited
 from aggregator.errors import RoundClosed
 from aggregator.rounds import committing
 from aggregator.store import rounds as store
-from tacit.crypto.signing import Signed
+from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.manifests import ManifestRefused, manifest_hash, manifest_of
@@ -72,7 +72,9 @@ async def test_every_step_repeats_its_bytes_and_the_sum_is_exact(alliance: Allia
         )
         manifest, commitments = await current.commit(accepted)
         own, other = commitments
-        for hostile in [(own,), (other,), (own, own), ()]:
+        altered = other.statement.model_copy(update={"manifest_hash": bytes(32)})
+        stranger = Identity.generate().sign("tacit commitment v1", altered)
+        for hostile in [(own,), (other,), (own, own), (own, stranger), ()]:
             answer = await pair.peers[0].coordinate(
                 "POST", current.path("reveal"), RevealRequest(commitments=hostile)
             )
@@ -101,6 +103,11 @@ async def test_a_manifest_is_the_one_of_the_sets_that_were_signed(alliance: Alli
         peer, path = pair.peers[0], current.path("commitment")
         for changed in ({"members": b"\x03", "count": 2}, {"count": 4}):
             request = manifest_request(honest.model_copy(update=changed), accepted)
+            refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
+        altered = accepted[1].statement.model_copy(update={"members": b"\x06"})
+        unsigned = accepted[1].model_copy(update={"statement": altered})
+        for sets in ((accepted[0],), (accepted[0], unsigned)):
+            request = manifest_request(honest, sets)
             refused(await peer.coordinate("POST", path, request), 409, "manifest_refused")
         # Another set under this aggregator's own signature, which it has not kept as its answer.
         smaller = accepted[0].statement.model_copy(update={"members": b"\x03"})

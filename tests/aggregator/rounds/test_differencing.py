@@ -62,6 +62,7 @@ async def commitment(opened: Round) -> Any:
     return await opened.federation.peers[0].coordinate("POST", opened.path("commitment"), request)
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_an_equal_set_is_summed_again_and_a_smaller_one_is_not(pair: Federation) -> None:
     lone = await pair.lone(5)
     first = await released(pair, lone, asked())
@@ -139,14 +140,14 @@ async def test_its_own_minimum_counts(alliance: Alliance) -> None:
 
 @pytest.mark.parametrize("sharing", ["additive", "shamir"])
 async def test_a_round_that_ends_between_commitment_and_reveal(
-    alliance: Alliance, database_url: str, sharing: str
+    alliance: Alliance, sharing: str
 ) -> None:
     """Additive shares open nothing without this one; a Shamir quorum may need no more than others,
     so such a set stays."""
     wanted = {"aggregators": 3, "mechanism": "exact", "sharing": sharing}
     if sharing == "shamir":
         wanted["threshold"] = 2
-    async with alliance(3, database_url) as federation:
+    async with alliance(3) as federation:
         lone = await federation.lone(4)
         first = await deliver(await federation.open(query(**wanted)), lone)
         assert (await commitment(first)).status_code == 200

@@ -14,10 +14,11 @@ import httpx
 import numpy as np
 import pytest
 
+from common.store.serial_file import SerialFile
 from tacit.crypto.hybrid_signing import HybridIdentity
 from tacit.protocol.identities import IdentityChain
 from tacit.wire import encode_binary, parse_binary
-from tests.aggregator.conftest import Alliance
+from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.process import Process
 from tests.aggregator.rounds.test_state_machine import refused
@@ -44,18 +45,21 @@ async def committed(peer: Peer) -> None:
 
 
 async def test_a_round_that_runs_ends_with_its_own_identity(
-    alliance: Alliance, database_url: str
+    alliance: Alliance, tmp_path: Path
 ) -> None:
     """Its pieces, which come after the rotation, are opened, and its sum is signed by the old key;
     the next round's by the new one."""
-    async with alliance(1, database_url) as federation:
+    async with alliance(1) as federation:
         [peer] = federation.peers
         senders = await federation.lone(2)
         refused(await peer.client.get(CHAIN), 404, "no_identity_document")
         refused(await rotate(peer), 403, "key_change_unconfirmed")
         await committed(peer)
         running = await federation.open(query())
+        serial = SerialFile(settings(0, tmp_path).data_dir / "identity.serial")
+        assert serial.read() == 0
         assert (await rotate(peer)).status_code == 200
+        assert serial.read() == 1  # beside the database
         for sender in senders:
             await running.contribute(sender, np.array([[3]]))
         assert (await running.release())[0].tolist() == [6]

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
-import pytest
 
 from tacit.protocol.sessions import SealKeyStatement
 from tests.aggregator.conftest import Alliance
-from tests.aggregator.double import Federation, Peer, query
+from tests.aggregator.double import Peer, query
 from tests.aggregator.pieces.test_seal_key_routes import current
-from tests.aggregator.process import Process
 from tests.aggregator.rounds.test_state_machine import refused
 
 
@@ -34,9 +28,9 @@ async def state_of(peer: Peer, round_id: str) -> dict[str, Any]:
 
 
 async def test_the_old_key_opens_no_new_round_and_ends_its_own(
-    alliance: Alliance, database_url: str
+    alliance: Alliance,
 ) -> None:
-    async with alliance(1, database_url) as federation:
+    async with alliance(1) as federation:
         [peer] = federation.peers
         senders = await federation.lone(2)
         old: SealKeyStatement = await current(federation)
@@ -56,9 +50,9 @@ async def test_the_old_key_opens_no_new_round_and_ends_its_own(
 
 
 async def test_destroyed_at_once_the_rounds_that_name_it_abort(
-    alliance: Alliance, database_url: str
+    alliance: Alliance,
 ) -> None:
-    async with alliance(1, database_url) as federation:
+    async with alliance(1) as federation:
         [peer] = federation.peers
         senders = await federation.lone(2)
         running = await federation.open(query())
@@ -91,36 +85,3 @@ async def test_only_the_operator_rotates(alliance: Alliance) -> None:
         refused(await peer.coordinate("POST", path, {}), 403, "scope_missing")
         refused(await peer.ask("POST", path, b'{"destroy": "yes"}'), 422, "bad_parameter")
         refused(await peer.ask("POST", path, b'{"now": true}'), 422, "bad_parameter")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "step", ["overwriting", "removing", "removed", "sessions-deleted", "row-emptied"]
-)
-async def test_a_destruction_by_command_that_is_killed_is_finished(
-    tmp_path: Path, step: str
-) -> None:
-    """The next start finds the key dying, or the same command ends it; its file is nowhere."""
-    process = Process(tmp_path, variant=f"dies-{step}", sweep_s=0.2)
-    try:
-        federation = await Federation(await process.start()).pair()
-        await federation.lone(2)
-        [peer] = federation.peers
-        running = await federation.open(query())
-        directory = tmp_path / "aggregator" / "keys"
-        wrapping_key = (directory / "1.kek").read_bytes()
-        with pytest.raises(httpx.TransportError):
-            await rotate(peer, destroy=True)
-        await process.died()
-        process.variant = "sound"
-        peer.client = await process.start()
-        await rotate(peer, destroy=True)
-        assert (await state_of(peer, running.id))["state"] == "aborted"
-        assert (await federation.open(query())).descriptor.aggregators[0].seal.number > 1
-        files = [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert not any(wrapping_key in path.read_bytes() for path in files)
-        with closing(sqlite3.connect(tmp_path / "aggregator" / "aggregator.db")) as database:
-            [(state, seed)] = database.execute("SELECT state, seed FROM seal_key WHERE number = 1")
-        assert (state, seed) == ("destroyed", None)
-    finally:
-        process.stop()

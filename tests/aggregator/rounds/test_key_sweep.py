@@ -13,17 +13,14 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.errors import SealKeyGone
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep, state_machine
+from aggregator.rounds import key_sweep
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState
 from common.runtime.clock import ManualClock
-from tacit.accounting.credit import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round, query
-from tests.aggregator.proved import keyed, proved
-from tests.aggregator.rounds.test_opening import SHAMIR
 from tests.aggregator.rounds.test_state_machine import refused
 
 ASKED = query(aggregators=2, mechanism="exact")
@@ -65,48 +62,17 @@ async def state(current: Round) -> tuple[str, str | None]:
     return shown["state"], shown["reason"]
 
 
-# --- rounds --------------------------------------------------------------------------------------
+# --- rounds with keys of their own ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("round_keys", [False, True])
-async def test_a_round_of_lone_curators_and_hosts_is_summed(
-    alliance: Alliance, database_url: str, round_keys: bool
-) -> None:
-    async with alliance(2, database_url) as federation:
+@pytest.mark.usefixtures("database_url")
+async def test_a_round_of_lone_curators_and_hosts_is_summed(alliance: Alliance) -> None:
+    async with alliance(2) as federation:
         await federation.lone(3)
         await federation.host("gateway", 70)
-        federation.round_keys = round_keys
+        federation.round_keys = True
         current = await contributed(federation)
         assert (await current.release())[0].tolist() == [73]
-
-
-@pytest.mark.parametrize("round_keys", [False, True])
-async def test_noise_is_shared_under_sessions(alliance: Alliance, round_keys: bool) -> None:
-    async with alliance(3) as federation:
-        federation.round_keys = round_keys
-        lone = await federation.lone(3)
-        current = await federation.open(query(**SHAMIR))
-        for sender in lone:
-            await current.contribute(sender, np.array([[3000]]))
-        total, manifest = await current.release([0, 2])
-        assert manifest.contributions == (0, 1, 2)
-        assert abs(int(total[0]) - 9000) < 2_000_000
-
-
-@pytest.mark.parametrize("round_keys", [False, True])
-async def test_a_proved_round_is_verified_under_sessions(
-    alliance: Alliance, round_keys: bool
-) -> None:
-    async with alliance(2) as federation:
-        federation.round_keys = round_keys
-        lone = await federation.lone(3)
-        host = await federation.host("gateway", 70)
-        current = await keyed(federation, proved(aggregators=2))
-        for sender in lone:
-            await current.prove(sender, np.array([4]))
-        await current.prove_parts(host, np.full((70, 1), 2))
-        total, manifest = await current.proved_release()
-        assert (total.tolist(), manifest.count) == ([152], 73)
 
 
 # --- ends ----------------------------------------------------------------------------------------
@@ -202,37 +168,6 @@ async def test_no_deadline_keeps_a_periods_key(
         assert statement.frozen is Frozen.NEVER
 
 
-async def test_a_long_round_has_a_key_of_its_own(
-    alliance: Alliance, clock: ManualClock, tmp_path: Path
-) -> None:
-    async with alliance(2) as federation:
-        federation.round_keys = True
-        await federation.lone(2)
-        current = await contributed(federation, deadline=clock.now() + timedelta(days=30))
-        clock.advance(timedelta(seconds=30 * 86_400))
-        assert await sweep(federation) == 0
-        clock.advance(timedelta(seconds=7 * 86_400 + 1))
-        peer = federation.peers[0]
-        await state_machine.sweep(peer.part(Aggregator), peer.part(Intake))
-        assert await state(current) == ("aborted", "abandoned")
-        assert files(tmp_path) == []
-
-
-async def test_a_key_is_good_for_new_rounds_until_its_grace_is_over(
-    alliance: Alliance, clock: ManualClock
-) -> None:
-    async with alliance(1) as federation:
-        await federation.lone(2)
-        far = clock.now() + timedelta(hours=2)
-        early, late = [await federation.descriptor(query(), deadline=far) for _ in range(2)]
-        peer = federation.peers[0]
-        clock.advance(timedelta(seconds=HOUR + 599))
-        assert (await peer.coordinate("POST", "/v1/rounds", early)).status_code == 201
-        clock.advance(timedelta(seconds=1))
-        answer = await peer.coordinate("POST", "/v1/rounds", late)
-        refused(answer, 422, "descriptor_refused")
-
-
 async def test_rounds_whose_wrapping_file_is_lost_end(alliance: Alliance, tmp_path: Path) -> None:
     """As after the end of a machine that had the directory in memory."""
     async with alliance(2) as federation:
@@ -282,19 +217,3 @@ async def test_a_file_without_a_row_is_removed(alliance: Alliance, tmp_path: Pat
         await federation.peers[0].client.get("/v1/seal-keys/current")
         await sweep(federation)
         assert files(tmp_path) == ["1.kek"]
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-async def test_only_never_frozen_earns_a_credit(alliance: Alliance, frozen: bool) -> None:
-    async with alliance(2) as federation:
-        await federation.lone(2)
-        current = await contributed(federation)
-        if frozen:
-            await current.freeze()
-        statements = []
-        for peer in federation.peers:
-            answer = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
-            statements.append(Signed[AbortStatement].model_validate_json(answer.content))
-        expected = Frozen.YES if frozen else Frozen.NEVER
-        assert {item.statement.frozen for item in statements} == {expected}
-        assert abort_credit(current.descriptor, statements) is not frozen

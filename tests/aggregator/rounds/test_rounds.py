@@ -150,12 +150,12 @@ async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(alliance: Alli
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done
         await contribute(current, one)
-        assert (await asyncio.wait_for(waiting, 5))["accepted"] == 1
-        assert (await asyncio.wait_for(described(1, 250), 5))["accepted"] == 1
-        assert (await asyncio.wait_for(described(0, 250), 5))["state"] == "open"
+        assert (await asyncio.wait_for(waiting, 60))["accepted"] == 1
+        assert (await asyncio.wait_for(described(1, 250), 60))["accepted"] == 1
+        assert (await asyncio.wait_for(described(0, 250), 60))["state"] == "open"
         await contribute(current, two)
         await current.freeze()
-        shown = await asyncio.wait_for(described(9, 250), 5)
+        shown = await asyncio.wait_for(described(9, 250), 60)
         assert (shown["state"], shown["accepted"], shown["contributions"]) == ("frozen", 2, ())
         peer, path = federation.peers[0], current.path()
         answer = await peer.coordinate("GET", f"{path}?wait_s=30")

@@ -6,14 +6,13 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
 from tacit.protocol.round.manifests import manifest_hash, manifest_of
 from tacit.protocol.round.opening import open_sum
 from tacit.protocol.round.transcript import Commitment, Reveal, RevealRequest
-from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName, Steps
+from tacit.protocol.steps import Step, StepAnswer, StepAnswers, StepName, Steps
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Federation, Peer, Round, manifest_request, query
 
@@ -108,26 +107,6 @@ async def test_one_bad_step_spoils_no_other(alliance: Alliance) -> None:
         assert httpx.Response(200, text=found[2].body).json() == {"accepted": 0}
         shown = await federation.peers[0].coordinate("GET", early.path())
         assert shown.json()["state"] == "open"
-
-
-async def test_an_answer_is_that_of_the_steps_own_route(alliance: Alliance) -> None:
-    async with alliance(1) as federation:
-        host = await federation.host("gateway", 3)
-        (current,) = await opened(federation, 1)
-        await current.contribute(host, np.ones((3, 1), np.int64))
-        peer = federation.peers[0]
-        (together,) = await asked(peer, step(StepName.FREEZE, current))
-        alone = await peer.coordinate("POST", current.path("freeze"))
-        assert (together.status, together.body) == (alone.status_code, alone.text)
-
-
-@pytest.mark.parametrize("count", [0, MOST_STEPS + 1])
-async def test_none_and_too_many_are_refused(alliance: Alliance, count: int) -> None:
-    async with alliance(1) as federation:
-        body = {"steps": [{"name": "freeze", "round": NOBODY}] * count}
-        answer = await federation.peers[0].coordinate("POST", "/v1/rounds/steps", body)
-        assert answer.status_code == 422
-        assert answer.json()["errors"][0]["pointer"] == "/steps"
 
 
 async def test_only_the_coordinator_asks(alliance: Alliance) -> None:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from sqlalchemy import text
 
-from aggregator.app import create_app
 from aggregator.context import Aggregator
 from aggregator.rounds import verifying
 from aggregator.rounds.evaluating import Evaluation
 from aggregator.rounds.steps import RoundSteps
 from aggregator.store import share_chunks
-from common.runtime.clock import ManualClock, SystemClock
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
 from tacit.protocol.round.verdicts import ProofReason, VerdictRequest, VerificationRequest, Verified
 from tacit.wire import encode_binary
-from tests.aggregator.conftest import Alliance, Running, settings
-from tests.aggregator.double import Federation, Sender, manifest_request, query
-from tests.aggregator.process import Process
+from tests.aggregator.conftest import Alliance
+from tests.aggregator.double import Federation, Sender, manifest_request
 from tests.aggregator.proved import ProvedRound, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused
 
@@ -58,6 +53,7 @@ async def test_a_liar_is_named_alike_by_all(alliance: Alliance) -> None:
         assert (total.tolist(), manifest.count) == ([5], 5)
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_steps_come_in_their_order_and_repeat_their_bytes(pair: Federation) -> None:
     current, _ = await filled(pair)
     peer = pair.peers[0]
@@ -159,14 +155,6 @@ async def test_short_shares_come_with_the_verification_and_go_with_the_decision(
         assert await share_chunks.held(transaction, context.key) == {(0, 0)}
 
 
-async def test_a_declared_round_has_no_verification(pair: Federation) -> None:
-    current = await pair.open(query(mechanism="exact", **TWO))
-    accepted = await current.freeze()
-    body = VerificationRequest(accepted=tuple(accepted))
-    answer = await pair.peers[0].coordinate("POST", current.path("verification"), body)
-    refused(answer, 409, "verification_refused")
-
-
 async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation) -> None:
     for stop in range(4):
         lone = await pair.lone(2, f"round-{stop}")
@@ -192,55 +180,6 @@ async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation
             body = VerificationRequest(accepted=tuple(accepted))
             answer = await peer.coordinate("POST", current.path("verification"), body)
             refused(answer, 410, "round_closed")
-
-
-@pytest.fixture
-def system_clock() -> SystemClock:
-    """Processes have no other."""
-    return SystemClock()
-
-
-@pytest.mark.slow
-async def test_killed_after_each_step_it_answers_the_same(
-    tmp_path: Path, system_clock: ManualClock, running: Running
-) -> None:
-    process = Process(tmp_path / "killed")
-    async with AsyncExitStack() as stack:
-        stack.callback(process.stop)
-        first = await process.start()
-        app = create_app(settings(1, tmp_path), clock=system_clock)
-        second = await stack.enter_async_context(running(app))
-        federation = await Federation(first, second).pair()
-
-        async def again() -> None:
-            process.kill()
-            await federation.peers[0].client.aclose()
-            federation.peers[0].client = await process.start()
-
-        current, _ = await filled(federation, 4, 1)
-        host = await federation.host("gateway", 24)
-        check = (await current.relay_keys(0)).content
-        await again()
-        assert (await current.relay_keys(0)).content == check
-        del host
-        accepted = await current.freeze()
-        await again()
-        verifications = await current.verify(accepted)
-        await again()
-        assert await current.verify(accepted) == verifications
-        await current.exchange()
-        await again()
-        verdicts = await current.decide(verifications)
-        await again()
-        assert await current.decide(verifications) == verdicts
-        request = current.request(accepted, verdicts)
-        commitments = await current.commit_to(request)
-        await again()
-        assert await current.commit_to(request) == commitments
-        await again()
-        total, manifest = await current.opened(accepted, verdicts)
-        assert (total.tolist(), manifest.count) == ([3], 3)
-        await federation.peers[0].client.aclose()
 
 
 async def test_killed_while_it_verifies_it_makes_the_same_shares(pair: Federation) -> None:
@@ -291,28 +230,6 @@ async def test_a_refusal_that_leaves_two_sums_one_curator_apart_is_not_committed
         refused(answer, 409, "difference_refused")
 
 
-async def test_proved_and_declared_steps_go_in_one_request(pair: Federation) -> None:
-    """Steps of many rounds: what each raises is its own answer."""
-    current, _ = await filled(pair)
-    accepted = await current.freeze()
-    body = VerificationRequest(accepted=tuple(accepted)).model_dump_json()
-    steps = [
-        {"name": "verification", "round": current.id, "body": body},
-        {"name": "verdict", "round": current.id, "body": '{"verifications": []}'},
-        {"name": "keys", "round": current.id, "body": current.key_shares(0).model_dump_json()},
-    ]
-
-    async def asked() -> dict[str, int]:
-        answer = await pair.peers[0].coordinate("POST", "/v1/rounds/steps", {"steps": steps})
-        answers = zip(steps, answer.json()["answers"], strict=True)
-        return {step["name"]: item["status"] for step, item in answers}
-
-    statuses = await asked()
-    while statuses["verification"] == 503:  # it takes longer than the aggregator's patience
-        statuses = await asked()
-    assert statuses == {"verification": 200, "verdict": 409, "keys": 200}
-
-
 async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
     pair: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +258,6 @@ async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
             ended = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
             assert ended.status_code == 200
         go.set()
-        await asyncio.sleep(0.2)
         monkeypatch.setattr(verifying, "HOLD_S", 20.0)
         answer = await peer.coordinate("POST", path, body)
         assert answer.status_code == (200 if current is first else 410), answer.text
@@ -349,8 +265,7 @@ async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
         go.clear()
 
 
-@pytest.mark.parametrize("step", ["verdict", "commitment"])
-@pytest.mark.parametrize("ends", ["answer", "abort"])
+@pytest.mark.parametrize(("step", "ends"), [("verdict", "abort"), ("commitment", "answer")])
 async def test_after_a_restart_a_long_evaluation_is_made_again_and_asked_for_again(
     pair: Federation, monkeypatch: pytest.MonkeyPatch, step: str, ends: str
 ) -> None:

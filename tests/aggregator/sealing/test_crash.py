@@ -130,33 +130,3 @@ async def test_a_key_whose_making_was_killed_does_not_stand_in_the_way(
         assert [path.name for path in (data_of(tmp_path) / "keys").glob("*.kek")] == ["1.kek"]
     finally:
         process.stop()
-
-
-@pytest.mark.slow
-async def test_sessions_that_were_acknowledged_outlive_a_kill(tmp_path: Path) -> None:
-    """After a start the same pieces are known, and new ones need no announcement."""
-    process = Process(tmp_path)
-    try:
-        federation = await Federation(await process.start()).pair()
-        lone = await federation.lone(2)
-        host = await federation.host("gateway", 70)
-        current = await federation.open(ASKED)
-        pieces = [current.piece(sender, 0, np.array([3], np.uint64)) for sender in lone]
-        (body,) = current.batches(host, 0, np.full((70, 1), 2, np.uint64))
-        assert (await current.send(lone[0], 0, pieces[0])).status_code == 201
-        own = federation.session(host, 0, current.descriptor.aggregators[0])
-        assert (await federation.announce(host, 0, own)).status_code == 201
-        process.kill()
-        federation.peers[0].client = await process.start()
-        again = await current.send(lone[0], 0, pieces[0].model_copy(update={"announce": None}))
-        assert again.status_code == 200
-        assert (await current.send_batch(host, 0, body)).status_code == 201
-        bare = pieces[1].model_copy(update={"announce": None})
-        assert (await current.send(lone[1], 0, bare)).status_code == 409
-        assert (await current.send(lone[1], 0, pieces[1])).status_code == 201  # the same bytes
-        process.kill()
-        federation.peers[0].client = await process.start()
-        total, manifest = await current.release()
-        assert (total.tolist(), manifest.count) == ([146], 72)
-    finally:
-        process.stop()

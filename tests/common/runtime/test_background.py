@@ -28,15 +28,16 @@ async def test_a_wake_before_the_pause_is_not_lost() -> None:
 
 
 async def test_what_is_under_way_is_done_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "GRACE_S", 0.1)
+    monkeypatch.setattr(background, "GRACE_S", 1.0)
     done = []
 
     async def short() -> None:
-        await asyncio.sleep(0.02)
+        for _ in range(5):
+            await asyncio.sleep(0)
         done.append("short")
 
     async def hanging() -> None:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         done.append("hanging")
 
     tasks = [asyncio.create_task(short()), asyncio.create_task(hanging())]
@@ -63,7 +64,7 @@ class Counting(Repeating):
 
 
 async def _reached(task: Counting, passes: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while task.passes < passes:
             await asyncio.sleep(0.001)
 
@@ -83,7 +84,8 @@ async def test_a_failed_pass_pauses_like_any_other_unless_told() -> None:
     task = Counting(1, pause_s=60)
     task.start()
     await _reached(task, 1)
-    await asyncio.sleep(0.05)
+    for _ in range(50):
+        await asyncio.sleep(0)
     assert task.passes == 1
     task.wake()
     await _reached(task, 2)
@@ -94,9 +96,10 @@ async def test_a_failed_pass_pauses_like_any_other_unless_told() -> None:
 async def test_the_first_pass_may_wait_and_the_end_does_not_wait_for_it() -> None:
     task = Counting(pause_s=0, first_s=60)
     task.start()
-    await asyncio.sleep(0.05)
+    for _ in range(50):
+        await asyncio.sleep(0)
     assert task.passes == 0
-    await asyncio.wait_for(task.stop(), 5)
+    await asyncio.wait_for(task.stop(), 60)
     assert task.passes == 0
 
 
@@ -116,7 +119,7 @@ async def test_a_wake_during_a_pass_starts_the_next_one() -> None:
 
 async def _exactly(task: Following, passes: int) -> None:
     """So many, and none follows."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while task.passes < passes:
             await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
@@ -151,15 +154,6 @@ async def test_a_settled_task_looks_again_after_a_commit_or_a_wake_only() -> Non
     await task.stop()
 
 
-async def test_a_task_that_waits_for_a_moment_goes_on_looking() -> None:
-    task = Following(settled=False)
-    task.start()
-    async with asyncio.timeout(5):
-        while task.passes < 5:
-            await asyncio.sleep(0.001)
-    await task.stop()
-
-
 async def test_what_comes_during_a_look_is_looked_for() -> None:
     """A commit and a wake, each while the task looks already."""
 
@@ -183,7 +177,7 @@ async def test_a_settled_task_looks_now_and_then_all_the_same(
     monkeypatch.setattr(background, "REST_S", 0.0)
     task = Following(settled=True)
     task.start()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while task.passes < 3:
             await asyncio.sleep(0.001)
     await task.stop()

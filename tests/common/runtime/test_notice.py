@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from common.runtime.notice import Notice
 
 
@@ -78,20 +76,6 @@ async def test_a_look_that_failed_is_not_kept() -> None:
     late = notice.shared("value", store.look)
     await late()
     assert await late() == 0
-
-
-async def test_one_who_leaves_takes_nobody_along() -> None:
-    notice, store = Notice(), Store()
-    polls = [asyncio.create_task(poll(notice, store, 0)) for _ in range(3)]
-    await settled(store, 3)
-    store.value = 1
-    notice.notify()
-    while store.looks < 4:
-        await asyncio.sleep(0)
-    polls[0].cancel()
-    assert await asyncio.gather(*polls[1:]) == [1, 1]
-    with pytest.raises(asyncio.CancelledError):
-        await polls[0]
 
 
 async def test_the_end_of_the_time_is_an_answer() -> None:

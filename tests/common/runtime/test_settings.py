@@ -17,12 +17,6 @@ class Probe(ServiceSettings):
     seed: SecretStr | None = Field(default=None, description="A secret of the probe.")
 
 
-def test_defaults() -> None:
-    settings = Probe()
-    assert (settings.host, settings.port) == ("127.0.0.1", 8001)
-    assert settings.database() == "sqlite:///data/probe.db"
-
-
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACIT_DATA_DIR", "/srv/tacit")
     monkeypatch.setenv("TACIT_PORT", "9")

@@ -88,9 +88,9 @@ def test_without_the_setting_there_is_nothing() -> None:
 
 def test_the_libraries_own_variables_start_nothing(tmp_path: Path) -> None:
     program = (
-        "import sys; from aggregator.app import create_app;"
-        "from aggregator.settings import AggregatorSettings;"
-        "create_app(AggregatorSettings());"
+        "import sys; from common.runtime.settings import ServiceSettings;"
+        "from common.web.app import build_app;"
+        "build_app('probe', ServiceSettings(), None, version='1');"
         "print([name for name in sys.modules if name.startswith('opentelemetry.sdk')"
         " or 'otlp' in name])"
     )

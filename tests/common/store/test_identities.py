@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +40,6 @@ NOW: Final = datetime(2031, 5, 1, tzinfo=UTC)
 WEEK: Final = timedelta(days=7)
 NEXT, LATER, LAST, THIEF = (HybridIdentity(bytes([number]) * 64) for number in range(1, 5))
 TABLE: Final = identity_table(MetaData())
-ROOT: Final = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -146,35 +142,3 @@ async def test_what_is_destroyed_is_in_no_file_and_the_chain_stays(
         assert stolen.secret[:32] not in path.read_bytes()
     shown = chain_of((old, new))
     assert shown is not None and len(shown.documents) == 2
-
-
-_CHILD = """
-import asyncio, os, signal, sys
-from common.store.database import open_database
-from common.store.identities import replace
-from tests.common.store import test_identities as t
-
-async def main(url, when):
-    database = open_database(url)
-    async with database.begin() as transaction:
-        await replace(transaction, t.TABLE, "demo", t.planned(t.NEXT, t.LATER), t.NOW)
-        if when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-asyncio.run(main(*sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize(("when", "count"), [("before", 1), ("after", 2)])
-async def test_a_replacement_that_is_killed_is_whole_or_was_not(
-    database: Database, tmp_path: Path, when: str, count: int
-) -> None:
-    """The same request again then ends with the same identity."""
-    await commit(database, NEXT)
-    command = [sys.executable, "-c", _CHILD, f"sqlite:///{tmp_path / 'store.db'}", when]
-    done = subprocess.run(command, cwd=ROOT, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert len(await held(database)) == count
-    new = await rotate(database, planned(NEXT, LATER))
-    assert (new.serial, new.secret, len(await held(database))) == (1, NEXT.to_bytes(), 2)

@@ -70,32 +70,6 @@ async def test_rows_counts_and_errors(database: Database, large: bool) -> None:
     assert len(found.all()) == 496  # they were fetched, so they outlive the transaction
 
 
-async def test_a_commit_and_large_statements_run_in_a_thread(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[str, bool]] = []
-
-    def trace(driver: sqlite3.Connection) -> None:
-        here = threading.get_ident()
-        driver.set_trace_callback(
-            lambda sql: seen.append((sql.split()[0], threading.get_ident() == here))
-        )
-
-    for large in (False, True):
-        async with database.begin(large=large) as transaction:
-            monkeypatch.setattr(transaction, "_large", False)
-            await transaction.on_driver(trace)
-            monkeypatch.setattr(transaction, "_large", large)
-            await transaction.execute(text("INSERT INTO t (v) VALUES ('a')"))
-    async with database.begin() as transaction:
-        await transaction.execute(text("DELETE FROM t WHERE v = 'a'"), large=True)
-        await transaction.execute(text("SELECT 1"))
-    inline = {True: [word for word, loop in seen if loop], False: []}
-    inline[False] = [word for word, loop in seen if not loop]
-    assert inline[False] == ["COMMIT", "INSERT", "COMMIT", "DELETE", "COMMIT"]
-    assert inline[True] == ["INSERT", "BEGIN", "BEGIN", "SELECT"]
-
-
 async def test_a_transaction_without_statements_leaves_no_trace(database: Database) -> None:
     async with database.reading(), database.begin():
         pass
@@ -205,18 +179,3 @@ async def test_who_is_cancelled_waits_for_the_thread(database: Database) -> None
     leave.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-
-
-async def test_many_large_readers_share_a_few_connections(database: Database) -> None:
-    active, most = 0, 0
-
-    async def read() -> None:
-        nonlocal active, most
-        async with database.reading(large=True) as transaction:
-            active += 1
-            most = max(most, active)
-            await transaction.execute(text("SELECT count(*) FROM t"))
-            active -= 1
-
-    await asyncio.gather(*(read() for _ in range(40)))
-    assert 1 < most <= 3

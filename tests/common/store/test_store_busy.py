@@ -34,8 +34,12 @@ async def url() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def service(directory: Path, url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A service with one connection to its store, and a route that keeps it for a while."""
+async def service(
+    directory: Path, url: str
+) -> AsyncIterator[tuple[httpx.AsyncClient, asyncio.Event, asyncio.Event]]:
+    """A service with one connection to its store, and a route that keeps it: the first event says
+    that it has it, the second lets it go."""
+    held, go = asyncio.Event(), asyncio.Event()
     settings = ServiceSettings(
         data_dir=directory,
         database_url=SecretStr(url),
@@ -54,10 +58,10 @@ async def service(directory: Path, url: str) -> AsyncIterator[httpx.AsyncClient]
 
     async def ask(request: Request) -> Response:
         async with database.begin() as transaction:
-            found = await transaction.execute(
-                text("SELECT pg_sleep(:s)"), {"s": float(request.path_params["seconds"])}
-            )
-            found.all()
+            await transaction.execute(text("SELECT 1"))
+            if request.url.path == "/kept":
+                held.set()
+                await go.wait()
         return PlainTextResponse("ok")
 
     async def late(_: Request) -> Response:
@@ -66,7 +70,8 @@ async def service(directory: Path, url: str) -> AsyncIterator[httpx.AsyncClient]
             await transaction.execute(text("SELECT pg_sleep(30)"))
         return PlainTextResponse("ok")
 
-    app.add_route("/ask/{seconds}", ask)
+    app.add_route("/ask", ask)
+    app.add_route("/kept", ask)
     app.add_route("/late", late)
     async with (
         app.router.lifespan_context(app),
@@ -74,7 +79,7 @@ async def service(directory: Path, url: str) -> AsyncIterator[httpx.AsyncClient]
             transport=httpx.ASGITransport(app=app), base_url="http://it.test", timeout=60
         ) as client,
     ):
-        yield client
+        yield client, held, go
 
 
 def refused(answer: httpx.Response) -> bool:
@@ -87,26 +92,27 @@ def refused(answer: httpx.Response) -> bool:
 
 
 async def test_an_exhausted_pool_is_answered_503(tmp_path: Path, url: str) -> None:
-    async with service(tmp_path, url) as client:
-        assert (await client.get("/ask/0")).status_code == 200
-        kept = asyncio.create_task(client.get("/ask/3"))
-        await asyncio.sleep(0.5)
-        answers = await asyncio.gather(*(client.get("/ask/0") for _ in range(5)))
+    async with service(tmp_path, url) as (client, held, go):
+        assert (await client.get("/ask")).status_code == 200
+        kept = asyncio.create_task(client.get("/kept"))
+        await held.wait()
+        answers = await asyncio.gather(*(client.get("/ask") for _ in range(5)))
         assert all(map(refused, answers))
+        go.set()
         assert (await kept).status_code == 200
-        assert (await client.get("/ask/0")).status_code == 200
+        assert (await client.get("/ask")).status_code == 200
 
 
 async def test_a_statement_that_takes_too_long_is_answered_503(tmp_path: Path, url: str) -> None:
-    async with service(tmp_path, url) as client:
+    async with service(tmp_path, url) as (client, _, _):
         assert refused(await client.get("/late"))
 
 
 async def test_a_database_that_is_not_there_is_no_matter_of_waiting(
     tmp_path: Path, url: str
 ) -> None:
-    async with service(tmp_path, url + "_absent") as client:
-        assert (await client.get("/ask/0")).status_code == 500
+    async with service(tmp_path, url + "_absent") as (client, _, _):
+        assert (await client.get("/ask")).status_code == 500
 
 
 @pytest.mark.parametrize(

@@ -99,18 +99,6 @@ async def test_several_items_wait_together_each_with_an_answer_of_its_own() -> N
     assert [type(each) for each in await writer.submit_all([8])] == [WriterStopped]
 
 
-async def test_a_failing_item_rejects_only_itself() -> None:
-    double = Double()
-    writer = writer_on(double)
-    await writer.start()
-    answers = await asyncio.gather(*(writer.submit(n) for n in (1, -2, 3)), return_exceptions=True)
-    assert answers[0] == 10
-    assert isinstance(answers[1], Conflict)
-    assert answers[2] == 30
-    assert double.committed == 1
-    await writer.stop()
-
-
 async def test_an_item_that_breaks_the_transaction_fails_alone() -> None:
     double = Double()
 
@@ -139,20 +127,6 @@ async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
     assert "4711" not in str(answers)
     double.fail_commit = False
     assert await writer.submit(5) == 50
-    await writer.stop()
-
-
-async def test_a_wrong_number_of_answers_is_rolled_back() -> None:
-    double = Double()
-
-    async def short(_: Transaction, items: Sequence[int]) -> list[int | Exception]:
-        return []
-
-    writer = BatchingWriter[int, int](cast(Database, double), short)
-    await writer.start()
-    with pytest.raises(WriteFailed):
-        await writer.submit(1)
-    assert (double.rolled_back, double.committed) == (1, 0)
     await writer.stop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -112,8 +111,3 @@ async def serving(directory: Path, **limits: Any) -> AsyncIterator[Serving]:
         gate.set()
         server.should_exit = True
         await task
-
-
-def can_open(count: int) -> bool:
-    """Whether this process may have so many files open."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= count

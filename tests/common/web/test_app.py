@@ -1,6 +1,5 @@
 """What every app has before its own routes."""
 
-import inspect
 import io
 import json
 import logging
@@ -78,16 +77,6 @@ def log() -> Iterator[io.StringIO]:
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def test_telemetry_is_off(app: FastAPI) -> None:
-    if "telemetry" not in inspect.signature(FastAPI.__init__).parameters:
-        pytest.skip("this FastAPI has no telemetry")
-    config: Any = vars(app)["_telemetry"]
-    switches = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")
-    assert {name: config[name] for name in switches} == dict.fromkeys(switches, False)
-    native: Any = vars(app)["_native_telemetry"]
-    assert native.enabled() is False
 
 
 async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
@@ -188,18 +177,6 @@ async def test_docs_are_offline(app: FastAPI, running: Running) -> None:
     assert "script-src 'self';" in page.headers["content-security-policy"]
 
 
-async def test_openapi_documents_problems(app: FastAPI, running: Running) -> None:
-    async with running(app) as client:
-        document = (await client.get("/openapi.json")).json()
-    responses = document["paths"]["/v1/rounds/{round_id}"]["get"]["responses"]
-    assert set(responses) == {"200", "default"}  # all errors once, not one by one
-    assert responses["default"]["content"] == {
-        "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-    }
-    assert "Problem" in document["components"]["schemas"]
-    assert "HTTPValidationError" not in document["components"]["schemas"]
-
-
 def test_denied_keys_never_reach_the_log(log: io.StringIO) -> None:
     for key in ("reading", "readings", "token_hash", "myShare", "noise_seed", "sealed", "values"):
         assert denied(key)
@@ -228,20 +205,6 @@ def test_the_standard_library_is_routed_without_tracebacks(log: io.StringIO) -> 
     assert first["event"] == "Exception in ASGI application"
     assert first["error"] == second["error"] == "builtins.ValueError"
     assert first["level"] == "error"
-
-
-def test_console_logging_is_text() -> None:
-    stream = io.StringIO()
-    configure_logging("info", "console", stream=stream)
-    try:
-        get_logger("probe").info("something", token="4711081547", round="r")
-    finally:
-        root = logging.getLogger()
-        for handler in list(root.handlers):
-            if getattr(handler, "stream", None) is stream:
-                root.removeHandler(handler)
-    assert "something" in stream.getvalue()
-    assert "4711081547" not in stream.getvalue()
 
 
 def test_metric_names() -> None:

@@ -8,33 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.common.web.serving import Serving, can_open, rest, serving, upload
-
-
-@pytest.mark.slow
-async def test_an_idle_and_a_trickling_connection_end(tmp_path: Path) -> None:
-    async with serving(tmp_path, header_timeout_s=0.6) as it:
-        idle, idle_writer = await it.connect()
-        slow, slow_writer = await it.connect()
-        slow_writer.write(b"GET /small HTTP/1.1\r\nhost: it\r\n")
-
-        async def trickle() -> None:
-            for number in range(1000):
-                slow_writer.write(b"x-%d: 1\r\n" % number)
-                await slow_writer.drain()
-                await asyncio.sleep(0.05)
-
-        task = asyncio.create_task(trickle())
-        assert await rest(idle) == b""
-        answer = await rest(slow)
-        await asyncio.wait([task])
-        assert task.exception() is not None  # the service ended it, not the test
-        # A reset may overtake the answer where more was on its way.
-        assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
-        assert b"small" in await it.get()
-        assert not it.register.open or len(it.register.open) == 1
-        for writer in (idle_writer, slow_writer):
-            writer.close()
+from tests.common.web.serving import Serving, rest, serving, upload
 
 
 async def test_half_a_header_is_answered_408(tmp_path: Path) -> None:
@@ -46,26 +20,32 @@ async def test_half_a_header_is_answered_408(tmp_path: Path) -> None:
         assert b"header_too_slow" in body
 
 
-async def test_the_time_counts_from_the_last_answer_too(tmp_path: Path) -> None:
-    async with serving(tmp_path, header_timeout_s=1.5) as it:
+async def test_the_time_of_a_header_counts_from_the_last_answer_and_no_other(
+    tmp_path: Path,
+) -> None:
+    """A request in progress is left alone, however long it takes."""
+    async with serving(tmp_path, header_timeout_s=3600) as it:
+        under_way = asyncio.create_task(it.get("/held"))
         reader, writer = await it.connect()
         whole = b"GET /small HTTP/1.1\r\nhost: it\r\n\r\n"
-        for _ in range(3):  # longer in all than one wait may last
-            writer.write(whole)
-            assert (await reader.readuntil(b"small")).startswith(b"HTTP/1.1 200 ")
-            await asyncio.sleep(0.7)
+        writer.write(whole)
+        assert (await reader.readuntil(b"small")).startswith(b"HTTP/1.1 200 ")
         writer.write(whole[:-2])
+        async with asyncio.timeout(60):
+            while (
+                not any(one._unparsed for one in it.register.waiting)
+                or len(it.register.open) - len(it.register.waiting) != 1
+            ):
+                await asyncio.sleep(0.01)
+        [since] = it.register.waiting.values()
+        it.register.look(since + 3599)
+        assert len(it.register.open) == 2
+        it.register.look(since + 3601)
         assert (await rest(reader)).startswith(b"HTTP/1.1 408 ")
         writer.close()
-
-
-async def test_a_request_under_way_is_left_alone(tmp_path: Path) -> None:
-    async with serving(tmp_path, header_timeout_s=0.4, transfer_grace_s=0.4) as it:
-        task = asyncio.create_task(it.get("/held?wait_s=30"))
-        await asyncio.sleep(2.5)
-        assert not task.done()
+        it.register.look(since + 10**6)
         it.gate.set()
-        assert (await task).endswith(b"\r\n\r\n0")
+        assert (await under_way).endswith(b"\r\n\r\n0")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +108,7 @@ async def test_an_answer_that_nobody_reads_is_dropped(tmp_path: Path) -> None:
             loop = asyncio.get_running_loop()
             await loop.sock_connect(client, ("127.0.0.1", it.port))
             await loop.sock_sendall(client, b"GET /large HTTP/1.1\r\nhost: it\r\n\r\n")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not it.register.unread:
                     await asyncio.sleep(0.01)
                 while it.register.open:
@@ -157,19 +137,17 @@ async def crowd(it: Serving, count: int, said: bytes) -> AsyncIterator[list[sock
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nx"], ids=["silent", "half-a-header"])
 async def test_a_crowd_that_asks_nothing_displaces_itself(tmp_path: Path, said: bytes) -> None:
-    if not can_open(7000):
-        pytest.skip("needs 7,000 open files")
-    async with serving(tmp_path, max_connections=1000) as it, crowd(it, 3000, said):
+    async with serving(tmp_path, max_connections=100) as it, crowd(it, 300, said):
         assert (await it.get()).endswith(b"small")
-        assert len(it.register.open) <= 1001
+        assert len(it.register.open) <= 101
         metrics = (await it.get("/metrics")).decode()
-        assert 'tacit_probe_connections_closed_total{reason="displaced"} 2' in metrics
+        assert 'tacit_probe_connections_closed_total{reason="displaced"} 20' in metrics
 
 
 async def test_without_anyone_to_displace_a_connection_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, max_connections=2) as it:
         tasks = [asyncio.create_task(it.get("/held")) for _ in range(2)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(it.register.open) < 2 or it.register.waiting:
                 await asyncio.sleep(0.01)
         answer = await it.ask(b"")

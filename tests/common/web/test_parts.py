@@ -48,11 +48,3 @@ def test_no_part_and_two_parts_are_refused():
     with pytest.raises(LookupError, match="2 parts of type Store"):
         part_of(app, Store)
     assert isinstance(part_of(app, Durable), Durable)
-
-
-def test_what_is_provided_again_replaces_what_was():
-    app = FastAPI()
-    provide(app, Store())
-    provide(app, Ledger())
-    with pytest.raises(LookupError):
-        part_of(app, Store)

@@ -1,35 +1,17 @@
 """Bodies that trickle, over real sockets."""
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.common.web.serving import rest, serving, upload
+from common.web import body_limit
+from common.web.problems import BodyTooSlow
+from tests.common.web.serving import serving, upload
 
 SLOW = {"transfer_grace_s": 0.5, "transfer_least_bytes_per_s": 20_000}
-
-
-@pytest.mark.slow
-async def test_a_body_that_trickles_is_answered_408(tmp_path: Path) -> None:
-    async with serving(tmp_path, **SLOW) as it:
-        reader, writer = await it.connect()
-        writer.write(upload(1_000_000))
-
-        async def trickle() -> None:
-            while True:
-                writer.write(b"a")
-                await asyncio.sleep(0.02)
-
-        task = asyncio.create_task(trickle())
-        answer = await reader.readuntil(b"}")
-        task.cancel()
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"urn:tacit:problem:body_too_slow" in answer
-        assert b"connection: close" in answer.lower()
-        await rest(reader)
-        writer.close()
-        assert (await it.get()).endswith(b"small")
 
 
 async def test_a_body_that_never_comes_is_answered_408(tmp_path: Path) -> None:
@@ -37,24 +19,21 @@ async def test_a_body_that_never_comes_is_answered_408(tmp_path: Path) -> None:
         assert (await it.ask(upload(10))).startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_slow_but_honest_body_passes_though_it_takes_longer_than_the_grace(
-    tmp_path: Path,
+@pytest.mark.parametrize(("size", "slow"), [(5000, False), (1000, True)])
+async def test_each_piece_of_a_body_buys_time_and_the_services_own_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, size: int, slow: bool
 ) -> None:
-    async with serving(tmp_path, **SLOW) as it:
-        reader, writer = await it.connect()
-        pieces, size = 30, 10_000  # at most 100 kB/s, 3 s in all
-        writer.write(upload(pieces * size, more="connection: close\r\n"))
-        for _ in range(pieces):
-            writer.write(b"a" * size)
-            await writer.drain()
-            await asyncio.sleep(0.1)
-        assert (await rest(reader)).endswith(b"300000")
-        writer.close()
+    """Thirty pieces, 4 s each, under a grace of 10 s and a least rate of 1000 bytes a second."""
+    now = [0.0]
+    monkeypatch.setattr(body_limit.time, "monotonic", lambda: now[0])
 
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        now[0] += 4
+        return {"type": "http.request", "body": bytes(size), "more_body": True}
 
-async def test_time_in_which_the_service_does_not_read_is_its_own(tmp_path: Path) -> None:
-    async with serving(tmp_path, **SLOW) as it:
-        task = asyncio.create_task(it.ask(upload(3, "/held", "connection: close\r\n") + b"abc"))
-        await asyncio.sleep(1.5)
-        it.gate.set()
-        assert (await task).endswith(b"\r\n\r\n3")
+    body = body_limit._Body(receive, 10**9, None, 10, 1000)
+    with pytest.raises(BodyTooSlow) if slow else nullcontext():
+        for _ in range(30):
+            await body.receive()
+            now[0] += 1000  # in which nobody reads

@@ -171,38 +171,6 @@ async def test_who_answers_before_all_is_sent() -> None:
     assert connections == 2
 
 
-async def test_a_body_of_unknown_length_is_sent_with_its_length() -> None:
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"one"
-        yield b"two"
-
-    got: list[tuple[bytes, bytes]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        got.append(await request_of(reader))
-        writer.write(OK)
-
-    async with served(serve) as url, service_client(url) as client:
-        assert (await client.post("/", content=parts())).text == "ok"
-    ((head, body),) = got
-    assert body == b"onetwo"
-    assert b"transfer-encoding" not in head.lower()
-
-
-async def test_methods_whose_answers_lie_about_their_length() -> None:
-    async with served(partial(answer, OK)) as url, service_client(url) as client:
-        with pytest.raises(httpx.UnsupportedProtocol):
-            await client.head("/")
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
-async def test_an_address_of_version_6() -> None:
-    server = await asyncio.start_server(partial(answer, OK), "::1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server, service_client(f"http://[::1]:{port}") as client:
-        assert (await client.get("/")).text == "ok"
-
-
 async def test_no_connection() -> None:
     (port,) = free_ports(1)
     for url in (
@@ -260,22 +228,6 @@ async def test_who_reads_nothing_is_given_up() -> None:
                 async with asyncio.timeout(20):
                     await client.put("/", content=bytes(1 << 26))
         ended.set()
-
-
-async def test_a_large_body_arrives_whole() -> None:
-    sent = bytes(range(256)) * (_PART_BYTES // 128) + b"end"
-    got: list[bytes] = []
-
-    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        for _ in range(2):
-            _, body = await request_of(reader)
-            got.append(body)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-
-    async with served(slow) as url, service_client(url) as client:
-        for _ in range(2):
-            assert (await client.post("/", content=sent)).content == sent
-    assert got == [sent, sent]
 
 
 async def test_connections_are_kept_and_limited() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,12 +21,6 @@ SPRING = datetime(2024, 3, 30, 23, tzinfo=UTC)
 """Local midnight before the day of 23 hours."""
 AUTUMN = datetime(2024, 10, 26, 22, tzinfo=UTC)
 """Local midnight before the day of 25 hours."""
-
-
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """SQLite alone: how rows are stored on both is tested with other files."""
-    return f"sqlite:///{tmp_path / 'test.db'}"
 
 
 def wall(text: str) -> datetime:
@@ -155,9 +148,9 @@ def table(stamps: list[str], meters: tuple[str, ...] = ("house",)) -> str:
     return "Messpunkt;Zeit;Bezug\n" + "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("end", [False, True], ids=["start", "end"])
-@pytest.mark.parametrize("minutes", [15, 60])
-@pytest.mark.parametrize(("begin", "hours"), [(SPRING, 23), (AUTUMN, 25)], ids=["23h", "25h"])
+@pytest.mark.parametrize(
+    ("begin", "hours", "minutes", "end"), [(SPRING, 23, 60, False), (AUTUMN, 25, 15, True)]
+)
 async def test_days_on_which_the_clocks_change(
     site: OpenSite, begin: datetime, hours: int, minutes: int, end: bool
 ) -> None:
@@ -189,23 +182,6 @@ async def test_the_hour_that_comes_twice_is_refused_unless_something_decides(
         assert "comes twice" in found["errors"][0]["detail"]
         first = await upload(s, table(stamps), ambiguous="earlier")
         assert (first["accepted"], first["conflicts"], first["duplicates"]) == (4, 4, 92)
-
-
-@pytest.mark.parametrize("marks", [("CEST", "CET"), ("+02:00", "+01:00"), ("A", "B")])
-async def test_a_column_says_which_hour_is_meant(site: OpenSite, marks: tuple[str, str]) -> None:
-    begins, stamps = day(AUTUMN, 25, 60, end=False)
-    change = datetime(2024, 10, 27, 1, tzinfo=UTC)
-    shown = [marks[moment >= change] for moment in begins]
-    if marks[0] == "A":  # only where it is needed
-        shown = [m if " 02:" in stamp else "" for m, stamp in zip(shown, stamps, strict=True)]
-    lines = [f"{stamp};{m};0,5" for stamp, m in zip(stamps, shown, strict=True)]
-    lines.reverse()
-    async with site() as s:
-        await s.enrol("house")
-        how = {"curator_column": None, "offset_column": "Zone"}
-        found = await upload(s, "Zeit;Zone;Bezug\n" + "\n".join(lines), **how)
-        assert (found["accepted"], found["rejected"]) == (25, 0)
-        assert [moment for _, moment, _ in await rows(s)] == begins
 
 
 async def test_the_hour_that_is_left_out_is_refused(site: OpenSite) -> None:

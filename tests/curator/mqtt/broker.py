@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -107,8 +107,3 @@ async def letters(client: aiomqtt.Client, count: int, within_s: float = 20.0) ->
             assert isinstance(message.payload, bytes)
             found.append(json.loads(message.payload))
     return found
-
-
-def topics_of(found: Sequence[Any]) -> list[str]:
-    """The topics that letters are about."""
-    return sorted(letter["topic"] for letter in found)

@@ -31,12 +31,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """SQLite alone: how messages are stored on both is tested with HTTP."""
-    return f"sqlite:///{tmp_path / 'test.db'}"
-
-
-@pytest.fixture
 def listening(site: OpenSite, broker: Broker) -> Listening:
     """`async with listening() as s`: the service, connected to the broker."""
 

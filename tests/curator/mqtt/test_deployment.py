@@ -7,21 +7,18 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import aiomqtt
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import SecretStr
 
+from cli.dev_authority import Authority
 from tests.curator.conftest import OpenSite
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
-from tests.curator.mqtt.conftest import connected, stored
+from tests.curator.mqtt.conftest import connected, metric, stored
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "mosquitto"
 USERS = ("curator", "meter-1", "meter-2", "homeassistant")
@@ -30,66 +27,17 @@ GOOD: dict[str, Any] = {"time": "2025-12-31T12:00:00Z", "value": "1.5", "unit": 
 
 
 def authority(folder: Path) -> Path:
-    """An authority's certificate, and under it those of a broker on 127.0.0.1 and a curator."""
-    now = datetime.now(UTC)
-
-    def certificate(
-        name: str, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey, root: bool
-    ) -> bytes:
-        issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test authority")])
-        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=30))
-            .add_extension(x509.BasicConstraints(ca=root, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
-                critical=False,
-            )
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]),
-                critical=False,
-            )
-        )
-        if root:
-            usage = x509.KeyUsage(
-                digital_signature=False,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                key_cert_sign=True,
-                crl_sign=True,
-                encipher_only=False,
-                decipher_only=False,
-            )
-            made = made.add_extension(usage, critical=True)
-        return made.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    root, *own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-    (folder / "ca.pem").write_bytes(certificate("test authority", root, root, True))
-    for name, key in zip(("broker", "curator"), own, strict=True):
-        (folder / f"{name}.pem").write_bytes(certificate(name, key, root, False))
-        (folder / f"{name}.key").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+    """An authority's certificate, and under it that of a broker on 127.0.0.1."""
+    made = Authority.make("test authority", 30)
+    (folder / "ca.pem").write_bytes(made.certificate.public_bytes(Encoding.PEM))
+    certificate, key = made.issue(["127.0.0.1"], 30)
+    (folder / "broker.pem").write_bytes(certificate)
+    (folder / "broker.key").write_bytes(key)
     return folder / "ca.pem"
 
 
-def prepared(folder: Path, *more: str, without: tuple[str, ...] = ()) -> Broker:
-    """The example with its paths and port in a folder, less some settings and with others."""
+def prepared(folder: Path) -> Broker:
+    """The example with its paths and port in a folder."""
     tool = shutil.which("mosquitto_passwd")
     if EXECUTABLE is None or tool is None:
         pytest.skip(WHY + ", or no mosquitto_passwd")
@@ -100,10 +48,10 @@ def prepared(folder: Path, *more: str, without: tuple[str, ...] = ()) -> Broker:
     passwords.write_text("".join(f"{user}:secret of {user}\n" for user in USERS))
     passwords.chmod(0o600)
     subprocess.run([tool, "-U", str(passwords)], check=True)
-    own = ("listener", "persistence", "persistence_location", *without)
+    own = ("listener", "persistence", "persistence_location")
     lines = (EXAMPLE / "mosquitto.conf").read_text().splitlines()
     kept = [line for line in lines if line.split(" ")[0] not in own]
-    return Broker(folder, "\n".join([*kept, *more, ""]).replace("/mosquitto/", f"{folder}/"))
+    return Broker(folder, "\n".join([*kept, ""]).replace("/mosquitto/", f"{folder}/"))
 
 
 @pytest.fixture
@@ -134,13 +82,12 @@ async def reason(broker: Broker, user: str, topic: str) -> int:
 
         client._client.on_publish = published
         assert client._client.publish(topic, b"[]", qos=1).rc == mqtt.MQTT_ERR_SUCCESS
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await code
 
 
-@pytest.mark.parametrize(
-    ("user", "topic", "allowed"),
-    [
+async def test_who_may_write_where(example: Broker) -> None:
+    for user, topic, allowed in (
         ("meter-1", "tacit/v1/site/meter-1/readings", True),
         ("meter-1", "tacit/v1/site/meter-2/readings", False),
         ("meter-1", "tacit/v1/other/meter-1/readings", False),
@@ -152,10 +99,8 @@ async def reason(broker: Broker, user: str, topic: str) -> int:
         ("homeassistant", "tacit/v1/site/meter-1/readings", False),
         ("curator", "tacit/v1/site/meter-1/dead", True),
         ("curator", "tacit/v1/site/meter-1/readings", False),
-    ],
-)
-async def test_who_may_write_where(example: Broker, user: str, topic: str, allowed: bool) -> None:
-    assert (await reason(example, user, topic) != NOT_AUTHORISED) == allowed
+    ):
+        assert (await reason(example, user, topic) != NOT_AUTHORISED) == allowed, (user, topic)
 
 
 async def test_who_may_read_what(example: Broker, site: OpenSite) -> None:
@@ -186,7 +131,7 @@ async def test_who_may_read_what(example: Broker, site: OpenSite) -> None:
             qos=1,
         )
         await stored(s, "house", 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             heard = [str((await anext(one.messages)).topic) for _ in range(2)]
         assert heard == ["tacit/v1/site/meter-1/dead"] * 2
         assert len(one.messages) == len(two.messages) == 0
@@ -206,33 +151,7 @@ async def test_an_authority_that_is_not_the_brokers_is_refused(
         "mqtt_tls_authority": other,
     }
     async with site(**settings) as s:
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(60):
+            while not await metric(s, 'mqtt_connections_total{outcome="failed"}'):
+                await asyncio.sleep(0.02)
         assert (await s.client.get("/readyz")).status_code == 503
-
-
-@pytest.mark.slow
-async def test_certificates_instead_of_passwords(site: OpenSite, tmp_path: Path) -> None:
-    """The broker knows the curator by its certificate; without one it is not let in."""
-    broker = prepared(
-        tmp_path / "example",
-        "require_certificate true",
-        "use_identity_as_username true",
-        without=("password_file", "allow_anonymous"),
-    )
-    broker.start()
-    files = broker.folder / "config"
-    settings: dict[str, Any] = {
-        "mqtt_host": "127.0.0.1",
-        "mqtt_port": broker.port,
-        "mqtt_tls": True,
-        "mqtt_tls_authority": files / "ca.pem",
-    }
-    shown = {"mqtt_tls_certificate": files / "curator.pem", "mqtt_tls_key": files / "curator.key"}
-    try:
-        async with site(**settings, **shown) as s:
-            await connected(s)
-        async with site(**settings) as s:
-            await asyncio.sleep(0.5)
-            assert (await s.client.get("/readyz")).status_code == 503
-    finally:
-        broker.stop()

@@ -25,13 +25,13 @@ def count(path: Path) -> int:
 
 @pytest.mark.slow
 async def test_a_killed_curator_loses_nothing(
-    site: OpenSite, broker: Broker, tmp_path: Path, database_url: str
+    site: OpenSite, broker: Broker, tmp_path: Path
 ) -> None:
     path = tmp_path / "test.db"
     async with site() as s:
         await s.enrol("house")
     process = Process(
-        tmp_path / "curator", database_url, broker.port, TACIT_MQTT_BATCH_MESSAGES="50"
+        tmp_path / "curator", f"sqlite:///{path}", broker.port, TACIT_MQTT_BATCH_MESSAGES="50"
     )
     try:
         await asyncio.to_thread(process.start)

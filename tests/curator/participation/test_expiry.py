@@ -49,6 +49,7 @@ async def setting_up(s: Site) -> None:
     await s.request("PUT", "/v1/curators/b/policy", {"min_participants": 50})
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_what_was_refused_and_delivered_goes_and_the_ledger_stays(
     site: OpenSite, world: FakeWorld, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,15 +77,13 @@ async def test_what_was_refused_and_delivered_goes_and_the_ledger_stays(
         assert "rounds_expired_total 3.0" in (await s.client.get("/metrics")).text
 
 
-async def test_what_is_not_settled_or_not_old_stays(
-    site: OpenSite, world: FakeWorld, clock: ManualClock
-) -> None:
+async def test_what_is_not_settled_or_not_old_stays(site: OpenSite, clock: ManualClock) -> None:
     async with site(retention_s=KEPT_S) as s:
         await setting_up(s)
         s.open(query(NOISY))
         await s.take_part()  # and nobody says how it ended
         clock.advance(LONG)
-        await take_part(s, world, 1)
+        await take_part(s, s.world, 1)
         await part_of(s.app, Expiry).look()
         assert (await count(s, refusals), await count(s, outbox)) == (2, 6)
 

@@ -31,7 +31,6 @@ from curator.store.outbox import ContributionRow, State
 from curator.store.parties import PartyRow
 from tacit.protocol.enrolment import PartyKind
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, query
-from tests.curator.double import FakeWorld
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LONE = PartyRow(
@@ -133,11 +132,7 @@ def test_a_segment_that_is_done_is_left_out() -> None:
 
 @pytest.mark.parametrize(("together", "scans"), [(1000, 1), (10, 4), (1, 5)])
 async def test_a_large_window_is_read_in_parts(
-    site: OpenSite,
-    world: FakeWorld,
-    monkeypatch: pytest.MonkeyPatch,
-    together: int,
-    scans: int,
+    site: OpenSite, monkeypatch: pytest.MonkeyPatch, together: int, scans: int
 ) -> None:
     """Three hosts and two lone curators with 32 readings: so many scans, and the same sum."""
     monkeypatch.setattr(windows, "TOGETHER", together)
@@ -162,8 +157,8 @@ async def test_a_large_window_is_read_in_parts(
             await s.reading(name, "1")
         descriptor = s.open(query(PLAIN))
         await s.take_part()
-        assert world.result(descriptor) == {"sum": "62"}
-        assert len(world.members(descriptor)) == 32
+        assert s.world.result(descriptor) == {"sum": "62"}
+        assert len(s.world.members(descriptor)) == 32
     assert len(asked) == scans
     assert sum(end - first for first, end in asked) == 32
 

@@ -24,10 +24,9 @@ async def grounds(site: Any, curator: str) -> list[str]:
     return [item["name"] for item in history[0]["refused_because"]]
 
 
+@pytest.mark.usefixtures("database_url")
 @pytest.mark.parametrize("base", [PLAIN, NOISY], ids=["exact", "noisy"])
-async def test_only_the_group_contributes_and_pays(
-    site: OpenSite, world: FakeWorld, base: dict[str, Any]
-) -> None:
+async def test_only_the_group_contributes_and_pays(site: OpenSite, base: dict[str, Any]) -> None:
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("house-1")
@@ -38,15 +37,15 @@ async def test_only_the_group_contributes_and_pays(
             await s.reading(curator, "1")
         everyone = s.open(query(NOISY, name="everyone"))
         await s.take_part()
-        assert len(world.members(everyone)) == 7
+        assert len(s.world.members(everyone)) == 7
         before = {name: await spent(s, name) for name in ("house-2", "g-0", "a-1", "g-1")}
         asked = query(base, group="feeder")
         first = 64  # a host's run
-        descriptor = s.open(asked, members=members(world, 0, first + 1, first + 2))
+        descriptor = s.open(asked, members=members(s.world, 0, first + 1, first + 2))
         await s.take_part()
-        assert world.members(descriptor) == {0, first + 1, first + 2}
+        assert s.world.members(descriptor) == {0, first + 1, first + 2}
         if base is PLAIN:
-            assert world.result(descriptor) == {"sum": "3"}
+            assert s.world.result(descriptor) == {"sum": "3"}
         for name in ("house-2", "g-0", "a-1"):
             assert await grounds(s, name) == ["not_concerned"]
             assert await spent(s, name) == before[name], name
@@ -60,17 +59,6 @@ async def test_only_the_group_contributes_and_pays(
 async def spent(site: Any, curator: str) -> Any:
     budget = await site.get(f"/v1/curators/{curator}/budget")
     return {name: unit["lifetime"] for name, unit in budget["units"].items()}
-
-
-async def test_who_is_not_concerned_has_no_other_ground(site: OpenSite, world: FakeWorld) -> None:
-    """The policy would refuse as well; but the round is none of its business."""
-    async with site() as s:
-        await s.policy(min_participants=10)
-        await s.enrol("gateway", ["g-0", "g-1"])
-        s.open(query(NOISY, group="g"), members=members(world, 1))
-        await s.take_part()
-        assert await grounds(s, "g-0") == ["not_concerned"]
-        assert await grounds(s, "g-1") == ["policy_refused"]
 
 
 async def test_portions_that_follow_each_other_are_charged_where_the_group_is(

@@ -9,13 +9,12 @@ import pytest
 from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.participation import preparing
-from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, query
-from tests.curator.double import FakeWorld, problem
+from tests.curator.double import FakeWorld
 
-MANY = 50
+MANY = 20
 
 
 def asked(number: int) -> Any:
@@ -51,6 +50,7 @@ async def test_many_rounds_share_requests_and_transactions(
         assert counts.writing - before < MANY / 2
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_a_bad_round_among_many_holds_up_no_other(site: OpenSite, world: FakeWorld) -> None:
     """Foreign signature, a past deadline, no descriptor at all, a round that one aggregator does
     not know, and one that it has closed."""
@@ -104,96 +104,18 @@ async def test_an_error_in_one_round_leaves_the_others_prepared(
         assert world.members(bad[0]) == {0, 1}
 
 
-async def test_an_answer_for_one_round_is_no_answer_for_another(
-    site: OpenSite, world: FakeWorld
-) -> None:
-    """A request for many that failed is sent again piece by piece, the same bytes."""
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("party", ["a"])
-        rounds = [s.open(asked(number)) for number in range(3)]
-        world.aggregators[1].refusals = [problem(503, "unavailable", retryable=True)]
-        await s.take_part()
-        for descriptor in rounds:
-            assert world.members(descriptor) == {0}
-        sent: dict[str, set[bytes]] = {}
-        for round_id, body in world.aggregators[1].bodies:
-            sent.setdefault(round_id, set()).add(body)
-        assert all(len(bodies) == 1 for bodies in sent.values())
-        assert len(sent) == 3
-
-
-async def test_a_round_listed_twice_with_other_bytes_is_answered_once(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_a_round_listed_twice_with_other_bytes_is_answered_once(site: OpenSite) -> None:
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("party", ["a", "b"])
         descriptor = s.open(asked(0))
-        world.junk = [world.rounds[descriptor.round].model_dump(mode="json")]
+        s.world.junk = [s.world.rounds[descriptor.round].model_dump(mode="json")]
         twin = s.open(asked(1), round=descriptor.round)
         assert twin.digest() != descriptor.digest()
         await s.take_part()
-        world.junk.clear()
+        s.world.junk.clear()
         await s.take_part()
         (item,) = await s.history("a")
         assert item["round"] == descriptor.round
-        held = [each.words.get(descriptor.round, {}) for each in world.aggregators]
+        held = [each.words.get(descriptor.round, {}) for each in s.world.aggregators]
         assert {len(words) for words in held} == {2}
-
-
-async def test_a_list_of_very_many_rounds_is_planned_in_parts(
-    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("curator.participation.planning.PLANS", 10)
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("party", ["a", "b"])
-        rounds = [s.open(asked(number)) for number in range(MANY)]
-        await s.take_part()
-        for descriptor in rounds:
-            assert world.members(descriptor) == {0, 1}
-
-
-async def test_many_rounds_ask_together_how_earlier_ones_ended(
-    site: OpenSite, world: FakeWorld
-) -> None:
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("party", ["a", "b"])
-        for _ in range(2):
-            world.asked_together.clear()
-            rounds = [s.open(asked(number)) for number in range(MANY)]
-            await s.take_part()
-            for descriptor in rounds:
-                assert world.members(descriptor) == {0, 1}
-                world.finish(descriptor, "released")
-        assert world.asked_together == [MANY]
-
-
-async def test_a_settlement_that_fails_for_one_round_holds_up_no_other(
-    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with site() as s:
-        await s.policy(**OPEN, allow_repeats=True)
-        await s.enrol("party", ["a", "b"])
-        earlier = [s.open(asked(number)) for number in range(3)]
-        await s.take_part()
-        for descriptor in earlier:
-            world.finish(descriptor, "released")
-        settling = part_of(s.app, Participation)._settling
-        honest, bad = type(settling).ask, earlier[1].round
-
-        async def broken(self: Any, rows: Any) -> Any:
-            if bad in {row.id for row in rows}:
-                raise RuntimeError("planted")
-            return await honest(self, rows)
-
-        monkeypatch.setattr(type(settling), "ask", broken)
-        rounds = [s.open(asked(number)) for number in range(3)]
-        await s.take_part()
-        assert world.members(rounds[0]) == world.members(rounds[2]) == {0, 1}
-        assert not any(rounds[1].round in each.words for each in world.aggregators)
-        monkeypatch.undo()
-        await s.take_part()
-        assert world.members(rounds[1]) == {0, 1}

@@ -16,7 +16,6 @@ from tacit.query.proofs import proof_plan
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem
 from tests.curator.participation.test_rounds import EXPECTED
-from tests.curator.test_crashes import prepare
 
 PROVED: dict[str, Any] = {"validity": "proved", "n_max": 1000}
 AROUND = (70, 69)
@@ -35,22 +34,20 @@ async def populated(s: Site) -> None:
     await s.reading("g-3", "3", 60)  # not in the window
 
 
-@pytest.mark.parametrize("function", EXPECTED)
-async def test_the_proved_sum_is_the_plain_one(
-    site: OpenSite, world: FakeWorld, function: str
-) -> None:
+@pytest.mark.parametrize("function", ["variance", "slots"])
+async def test_the_proved_sum_is_the_plain_one(site: OpenSite, function: str) -> None:
     changes, expected = EXPECTED[function]
     async with site() as s:
         await populated(s)
         descriptor = s.open(query(PLAIN, **changes, **PROVED))
         await s.take_part()
-        assert world.members(descriptor) == {0, 64, 65, 66}
-        assert set(world.aggregators[0].plaintexts[descriptor.round]) == {(0,), (64, 65, 66)}
-        assert world.result(descriptor) == expected
+        assert s.world.members(descriptor) == {0, 64, 65, 66}
+        assert set(s.world.aggregators[0].plaintexts[descriptor.round]) == {(0,), (64, 65, 66)}
+        assert s.world.result(descriptor) == expected
         history = await s.history("g-3")
         assert history[0]["state"] == "delivered"
         assert history[0]["readings"]["used"] == 2
-        assert history[0]["readings"]["clamped"] == (function != "count")
+        assert history[0]["readings"]["clamped"] == 1
 
 
 @pytest.mark.parametrize("mechanism", [CURATORS, {"mechanism": "two-layer"}], ids=["polya", "coin"])
@@ -78,7 +75,7 @@ async def test_noise_stays_within_the_bounds_that_are_proved(
         assert bounds[1] > bounds[0]
 
 
-@pytest.mark.parametrize("readings", [[], ["0"], ["5", "5", "5", "5"], ["10000"]])
+@pytest.mark.parametrize("readings", [[], ["5", "5", "5", "10000"]])
 async def test_bodies_have_one_size_whatever_is_in_them(
     site: OpenSite, world: FakeWorld, readings: list[str]
 ) -> None:
@@ -104,19 +101,6 @@ async def test_bodies_have_one_size_whatever_is_in_them(
             assert len(lone) == plan.of(1).share_bytes(index) + tag + AROUND[index > 0]
 
 
-async def test_a_lost_answer_is_followed_by_the_same_bytes(
-    site: OpenSite, world: FakeWorld
-) -> None:
-    async with site() as s:
-        await populated(s)
-        world.aggregators[1].transport.lose_answers = 3
-        descriptor = s.open(query(PLAIN, **PROVED))
-        await s.take_part()
-        bodies = [body for _, body in world.aggregators[1].bodies]
-        assert len(bodies) > 2 and len(set(bodies)) == 2
-        assert world.result(descriptor) == {"sum": "7.5"}
-
-
 async def test_after_an_overlap_no_other_batching_of_the_same_numbers_follows(
     site: OpenSite, world: FakeWorld
 ) -> None:
@@ -136,28 +120,12 @@ async def test_after_an_overlap_no_other_batching_of_the_same_numbers_follows(
         assert world.members(descriptor) == set()
 
 
-async def test_what_was_prepared_is_sent_after_a_restart_and_not_made_again(
-    site: OpenSite, world: FakeWorld
-) -> None:
-    async with site() as s:
-        await populated(s)
-        descriptor = s.open(query(PLAIN, **PROVED))
-        await prepare(s)
-    async with site() as s:
-        await part_of(s.app, Participation).resume_deliveries()
-        await part_of(s.app, Participation).contribute_due()
-        assert world.result(descriptor) == {"sum": "7.5"}
-        assert (await s.history("g-1"))[0]["state"] == "delivered"
-
-
-async def test_a_refusal_by_the_proof_is_kept_with_the_debit_and_shown(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_a_refusal_by_the_proof_is_kept_with_the_debit_and_shown(site: OpenSite) -> None:
     async with site() as s:
         await populated(s)
         descriptor = s.open(query(NOISY, **PROVED))
         await s.take_part()
-        world.standing[descriptor.round, "gateway"] = [
+        s.world.standing[descriptor.round, "gateway"] = [
             {"number": n, "reasons": ["proof"], "detail": "so"} for n in (64, 65, 66)
         ]
         await settled(s, descriptor, 3)
@@ -171,9 +139,7 @@ async def test_a_refusal_by_the_proof_is_kept_with_the_debit_and_shown(
         assert checked["verified"]
 
 
-async def test_nobody_asks_where_nobody_was_refused_or_nothing_was_proved(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_nobody_asks_where_nobody_was_refused_or_nothing_was_proved(site: OpenSite) -> None:
     async with site() as s:
         await populated(s)
         descriptor = s.open(query(NOISY, **PROVED))
@@ -182,17 +148,10 @@ async def test_nobody_asks_where_nobody_was_refused_or_nothing_was_proved(
         declared = s.open(query(NOISY), start=START + HOUR)
         await s.take_part()
         await settled(s, declared, 1)
-        assert world.asked == []
+        assert s.world.asked == []
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        [{"number": 64}],
-        [{"number": "x", "reasons": ["proof"]}],
-        [{"number": 64, "reasons": ["<b>"]}],
-    ],
-)
+@pytest.mark.parametrize("told", [[{"number": 64}], [{"number": 64, "reasons": ["<b>"]}]])
 async def test_a_standing_that_is_not_understood_is_asked_again(
     site: OpenSite, world: FakeWorld, told: list[dict[str, Any]]
 ) -> None:
@@ -211,28 +170,12 @@ async def test_a_standing_that_is_not_understood_is_asked_again(
         assert (await s.history("g-1"))[0]["refused_by_proof"]["reasons"] == ["point", "proof"]
 
 
-async def test_a_policy_may_demand_proofs(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await populated(s)
-        await s.policy(**OPEN, require_validity="proved")
-        declared = s.open(query(NOISY))
-        await s.take_part()
-        assert world.members(declared) == set()
-        because = (await s.history("g-1"))[0]["refused_because"]
-        assert [each["name"] for each in because] == ["policy_refused"]
-        proved = s.open(query(NOISY, **PROVED))
-        await s.take_part()
-        assert world.members(proved) == {0, 64, 65, 66}
-
-
-async def test_a_part_of_more_curators_than_a_round_may_have_is_refused(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_a_part_of_more_curators_than_a_round_may_have_is_refused(site: OpenSite) -> None:
     async with site() as s:
         await populated(s)
         descriptor = s.open(query(PLAIN, **{**PROVED, "n_max": 2, "min_participants": 2}))
         await s.take_part()
-        assert world.members(descriptor) == {0}
+        assert s.world.members(descriptor) == {0}
         because = (await s.history("g-1"))[0]["refused_because"]
         assert [each["name"] for each in because] == ["descriptor_refused"]
 
@@ -266,12 +209,11 @@ async def settled(s: Site, descriptor: RoundDescriptor, refused: int) -> None:
     await part_of(s.app, Participation).settle()
 
 
-@pytest.mark.parametrize("function", ["sum", "slots"])
 async def test_a_part_too_large_to_be_read_at_once_is_read_in_blocks(
-    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch, function: str
+    site: OpenSite, world: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One curator at a time: the same total, each counted once."""
-    changes, expected = EXPECTED[function]
+    changes, expected = EXPECTED["slots"]
     monkeypatch.setattr(windows, "TOGETHER", 1)
     monkeypatch.setattr(preparing, "LOT_WORDS", 1)
     loaded: list[tuple[int, int]] = []

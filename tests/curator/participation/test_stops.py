@@ -30,9 +30,7 @@ async def grounds(s: Site, curator: str) -> list[str]:
     return [each["name"] for each in (await s.history(curator))[0]["refused_because"]]
 
 
-async def test_one_curator_of_a_host_stops_and_starts_again(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_one_curator_of_a_host_stops_and_starts_again(site: OpenSite) -> None:
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("gateway", ["g-1", "g-2", "g-3"])
@@ -41,7 +39,7 @@ async def test_one_curator_of_a_host_stops_and_starts_again(
         assert answer["by"]["operator"] is not None
         first = s.open(query())
         await s.take_part()
-        members = world.members(first)
+        members = s.world.members(first)
         assert len(members) == 2
         assert await grounds(s, "g-2") == ["stopped"]
         assert await grounds(s, "g-1") == []
@@ -51,12 +49,10 @@ async def test_one_curator_of_a_host_stops_and_starts_again(
         assert not (await stop(s, "/v1/curators/g-2/stop", stopped=False))["stopped"]
         second = s.open(query(), start=START + HOUR)
         await s.take_part()
-        assert len(world.members(second)) == 3
+        assert len(s.world.members(second)) == 3
 
 
-async def test_a_whole_process_stops_and_stays_so_over_a_restart(
-    site: OpenSite, world: FakeWorld
-) -> None:
+async def test_a_whole_process_stops_and_stays_so_over_a_restart(site: OpenSite) -> None:
     async with site() as s:
         await s.policy(**OPEN)
         await s.enrol("house-1")
@@ -67,20 +63,18 @@ async def test_a_whole_process_stops_and_stays_so_over_a_restart(
         assert await s.get("/v1/stop") == {"stopped": True, "since": since}
         descriptor = s.open(query())
         await s.take_part()
-        assert world.members(descriptor) == set()
+        assert s.world.members(descriptor) == set()
         for name in ("house-1", "g-1", "g-2"):
             assert await grounds(s, name) == ["stopped"]
         assert (await s.get("/v1/curators/g-1/stop"))["by"]["process"] == since
         await stop(s, "/v1/stop", stopped=False)
         later = s.open(query(), start=START + HOUR)
         await s.take_part()
-        assert len(world.members(later)) == 3
+        assert len(s.world.members(later)) == 3
 
 
 @pytest.mark.parametrize("party", ["lone", "host", "process"])
-async def test_what_was_sealed_and_not_sent_is_never_sent(
-    site: OpenSite, world: FakeWorld, party: str
-) -> None:
+async def test_what_was_sealed_and_not_sent_is_never_sent(site: OpenSite, party: str) -> None:
     """Stopped after the debit, while no aggregator could be reached."""
     async with site(retry_s=0.01) as s:
         await s.policy(**OPEN)
@@ -99,7 +93,7 @@ async def test_what_was_sealed_and_not_sent_is_never_sent(
         participation._first = stopped_first  # type: ignore[method-assign]
         await participation.contribute_due()
         sent = {"lone": 2, "host": 1, "process": 0}[party]  # g-1 is in the same batch as g-2
-        assert len(world.members(descriptor)) == sent
+        assert len(s.world.members(descriptor)) == sent
         name = "g-2" if party == "host" else "house-1"
         [item] = await s.history(name)
         assert item["state"] == "missed"
@@ -108,7 +102,7 @@ async def test_what_was_sealed_and_not_sent_is_never_sent(
         assert len(debits) == 1  # it stays: someone may have got a piece
         await stop(s, path.get(party, "/v1/stop"), stopped=False)
         await participation.resume_deliveries()
-        assert len(world.members(descriptor)) == sent
+        assert len(s.world.members(descriptor)) == sent
 
 
 async def test_each_takes_back_only_its_own_stop(site: OpenSite, world: FakeWorld) -> None:
@@ -127,15 +121,6 @@ async def test_each_takes_back_only_its_own_stop(site: OpenSite, world: FakeWorl
         await s.take_part()
         assert len(world.members(descriptor)) == 1
         assert not (await stop(s, path, stopped=False))["stopped"]
-
-
-async def test_a_stop_keeps_the_time_of_its_beginning(site: OpenSite) -> None:
-    async with site() as s:
-        await s.enrol("house-1")
-        for path in ("/v1/stop", "/v1/curators/house-1/stop"):
-            first = await stop(s, path)
-            s.clock.advance(HOUR)
-            assert await stop(s, path) == first
 
 
 async def test_an_owner_stops_nobody_else(site: OpenSite) -> None:

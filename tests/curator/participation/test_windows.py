@@ -12,7 +12,6 @@ from common.store.transactions import Database
 from common.web.parts import part_of
 from curator.participation.windows import Windows
 from curator.store import parties
-from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 
@@ -66,22 +65,3 @@ async def test_each_round_gets_the_readings_that_it_would_read_alone(
             for name in ("curator", "quantity", "offset"):
                 assert np.array_equal(getattr(alone, name), getattr(found, name)), (keys, name)
         assert sum(each.curator.size for each in together) > 0
-
-
-async def test_rounds_over_one_window_look_it_up_and_scan_it_once(
-    site: OpenSite, world: FakeWorld
-) -> None:
-    async with site() as s:
-        await with_readings(s)
-        descriptors: list[RoundDescriptor] = [
-            s.open(query(PLAIN, name=f"feeder-{number}", max_readings=10)) for number in range(20)
-        ]
-        database = part_of(s.app, Database)
-        windows = Windows(database)
-        before = database.counts.statements
-        sources = await asyncio.gather(*map(windows.source, descriptors))
-        assert database.counts.statements - before <= 4
-        first = await first_key(s)
-        before = database.counts.statements
-        await asyncio.gather(*(windows.load(each, (first + 2, first + 9)) for each in sources))
-        assert database.counts.statements - before == 2  # rows, and which blocks there are

@@ -45,27 +45,21 @@ async def stored(
     ]
 
 
-@pytest.mark.parametrize(
-    ("form", "content"),
-    [
+async def test_every_form_gives_the_same_sequences(it: Site) -> None:
+    for form, content in (
         ("text", VISITS),
         ("text", "\ufeff" + VISITS),
         ("ndjson", '["home","news","sports"]\n["news","home"]\n[]\n["news","news"]\n'),
         ("spmf", "home -1 news -1 sports -1 -2\nnews -1 home -1 -2\n-2\nnews -1 news -1 -2\n"),
-    ],
-)
-async def test_every_form_gives_the_same_sequences(it: Site, form: str, content: str) -> None:
-    answer = await put(it, content, format=form)
-    assert answer == {
-        "curator": "meter",
-        "name": "records",
-        "records": 4,
-        "items": 3,
-        "timed": False,
-    }
-    assert await stored(it) == [["home", "news", "sports"], ["news", "home"], [], ["news", "news"]]
+    ):
+        answer = await put(it, content, format=form, name=form)
+        told = {"curator": "meter", "name": form, "records": 4, "items": 3, "timed": False}
+        assert answer == told
+        wanted = [["home", "news", "sports"], ["news", "home"], [], ["news", "news"]]
+        assert await stored(it, name=form) == wanted
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Site) -> None:
     await put(it, VISITS)
     await put(it, "a b\n", name="other")
@@ -80,57 +74,50 @@ async def test_a_table_takes_the_place_of_the_one_of_its_name_and_can_go(it: Sit
     assert await stored(it, "transactions") == [["milk"]]
 
 
-@pytest.mark.parametrize(
-    ("form", "content", "row", "column"),
-    [
-        ("ndjson", '["a"]\n["a",{"secret":1}]\n', 2, 2),
-        ("ndjson", '["a"]\nsecret\n', 2, None),
-        ("spmf", "a -1 -2\nsecret -1 b -2\n", 2, None),
-        ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n["secret"]\n', 2, None),
-        ("ndjson", '["a"]\n{"items":["secret"],"time":"2026-05-01T08:00:00Z"}\n', 2, None),
-        ("ndjson", '{"items":["secret"],"time":"2026-05-01T08:00:00"}\n', 1, None),
-        ("ndjson", '{"items":["secret"],"time":5}\n', 1, None),
-        ("ndjson", '{"items":["secret"]}\n', 1, None),
-        ("ndjson", '{"items":"secret","time":"2026-05-01T08:00:00Z"}\n', 1, None),
-        ("ndjson", '{"items":["a",{"secret":1}],"time":"2026-05-01T08:00:00Z"}\n', 1, 2),
-        ("text", "a\nb c " + "secret" * 200 + "\n", 2, 3),
-    ],
-)
-async def test_a_malformed_file_names_line_and_item_and_changes_nothing(
-    it: Site, form: str, content: str, row: int, column: int | None
-) -> None:
+MALFORMED: list[tuple[str, str, int, int | None]] = [
+    ("ndjson", '["a"]\n["a",{"secret":1}]\n', 2, 2),
+    ("ndjson", '["a"]\nsecret\n', 2, None),
+    ("spmf", "a -1 -2\nsecret -1 b -2\n", 2, None),
+    ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n["secret"]\n', 2, None),
+    ("ndjson", '["a"]\n{"items":["secret"],"time":"2026-05-01T08:00:00Z"}\n', 2, None),
+    ("ndjson", '{"items":["secret"],"time":"2026-05-01T08:00:00"}\n', 1, None),
+    ("ndjson", '{"items":["secret"],"time":5}\n', 1, None),
+    ("ndjson", '{"items":["secret"]}\n', 1, None),
+    ("ndjson", '{"items":"secret","time":"2026-05-01T08:00:00Z"}\n', 1, None),
+    ("ndjson", '{"items":["a",{"secret":1}],"time":"2026-05-01T08:00:00Z"}\n', 1, 2),
+    ("text", "a\nb c " + "secret" * 200 + "\n", 2, 3),
+]
+
+
+async def test_a_malformed_file_names_line_and_item_and_changes_nothing(it: Site) -> None:
     await put(it, VISITS)
-    problem = await put(it, content, 422, format=form)
-    assert problem["type"].endswith("malformed_row")
-    assert (problem["row"], problem.get("column")) == (row, column)
-    assert "secret" not in str(problem)
+    for form, content, row, column in MALFORMED:
+        problem = await put(it, content, 422, format=form)
+        assert problem["type"].endswith("malformed_row")
+        assert (problem["row"], problem.get("column")) == (row, column)
+        assert "secret" not in str(problem)
     assert len(await stored(it)) == 4
 
 
-@pytest.mark.parametrize("kind", ["sequences", "transactions"])
-@pytest.mark.parametrize(
-    ("form", "content"),
-    [
-        ("ndjson", '["a","b"]\n\n["b"]\n'),
-        ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n'),
-        ("spmf", "# visits\n1 -1 2 -1 -2\n-2\n3 -1 -2\n"),
-    ],
-)
-async def test_another_form_is_not_read_as_text(
-    it: Site, kind: str, form: str, content: str
-) -> None:
+async def test_another_form_is_not_read_as_text(it: Site) -> None:
     """Its marks would be items, and a job would count them."""
-    await put(it, VISITS, kind=kind)
-    problem = await put(it, content, 422, kind=kind)
-    assert problem["type"].endswith("bad_records")
-    assert problem["errors"][0]["pointer"] == "/format"
-    assert form in problem["detail"]
-    assert len(await stored(it, kind)) == 4
+    for kind in ("sequences", "transactions"):
+        await put(it, VISITS, kind=kind)
+        for form, content in (
+            ("ndjson", '["a","b"]\n\n["b"]\n'),
+            ("ndjson", '{"items":["a"],"time":"2026-05-01T08:00:00Z"}\n'),
+            ("spmf", "# visits\n1 -1 2 -1 -2\n-2\n3 -1 -2\n"),
+        ):
+            problem = await put(it, content, 422, kind=kind)
+            assert problem["type"].endswith("bad_records")
+            assert problem["errors"][0]["pointer"] == "/format"
+            assert form in problem["detail"]
+        assert len(await stored(it, kind)) == 4
 
 
-@pytest.mark.parametrize("content", ["[a b]\n[1] 2\n", "5 -1 -2\n-2 0\n", "x-2\n", "\n", ""])
-async def test_text_may_look_like_another_form_in_places(it: Site, content: str) -> None:
-    assert (await put(it, content))["records"] == content.count("\n")
+async def test_text_may_look_like_another_form_in_places(it: Site) -> None:
+    for content in ("[a b]\n[1] 2\n", "5 -1 -2\n-2 0\n", "x-2\n", "\n", ""):
+        assert (await put(it, content))["records"] == content.count("\n")
 
 
 async def test_what_there_is_no_form_for(it: Site) -> None:

@@ -110,6 +110,7 @@ def _wide(row: Any) -> bytes:
     return octets.tobytes()
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_one_debit_pays_for_all_steps(it: Site) -> None:
     assert (await ask(it, *asked(it)))["contributed"]
     assert opened(it) == [2, 3, 3]
@@ -134,16 +135,6 @@ async def test_example_c_the_filter_leaves_out_who_has_spent_all(it: Site) -> No
     assert opened(it) == [0, 1, 1]
     assert await spent(it) == [1, Fraction(8, 15)]
     assert await debits(it) == ["1", "0", "0", "0"]
-
-
-@pytest.mark.usefixtures("filter_alone")
-async def test_a_rate_beyond_epsilon_gets_zeros(it: Site) -> None:
-    dear = CountSum.of(COUNTER, Successors(3, 5), 5, (Fraction(50),), ONE)
-    assert (await ask(it, *asked(it)))["contributed"]
-    assert (await ask(it, *asked(it, dear, 2)))["contributed"]
-    assert opened(it) == [0, 0, 0]
-    assert max(await spent(it)) <= EPSILON
-    assert await debits(it) == ["1", "0"]
 
 
 @pytest.mark.usefixtures("filter_alone")
@@ -197,12 +188,10 @@ CHANGED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "terms"), CHANGED, ids=[what for what, _ in CHANGED])
-async def test_changed_terms_are_refused_and_debit_nothing_more(
-    it: Site, what: str, terms: dict[str, Any]
-) -> None:
+async def test_changed_terms_are_refused_and_debit_nothing_more(it: Site) -> None:
     assert (await ask(it, *asked(it)))["contributed"]
-    assert refused(await ask(it, *asked(it, SECOND, 2, terms))) == "step_refused", what
+    for what, terms in CHANGED:
+        assert refused(await ask(it, *asked(it, SECOND, 2, terms))) == "step_refused", what
     assert await debits(it) == ["1"]
 
 
@@ -269,16 +258,6 @@ async def test_a_budget_for_one_job_admits_one(it: Site) -> None:
     assert await debits(it) == ["1", "0"]
 
 
-async def test_a_table_that_is_younger_than_the_job_answers_zeros(it: Site) -> None:
-    assert (await ask(it, *asked(it)))["contributed"]
-    before = await spent(it)
-    it.clock.advance(timedelta(seconds=1))
-    await give(it, f"{LONG}\n")
-    assert (await ask(it, *asked(it, SECOND, 2)))["contributed"]
-    assert opened(it) == [0] * 12
-    assert await spent(it) == before
-
-
 async def settled(it: Site, place: int, statements: int = 3) -> None:
     """The round at this place ends, aborted with so many "never frozen"."""
     signed = list(it.world.rounds.values())[place]
@@ -325,17 +304,6 @@ async def test_what_records_spent_is_dropped_with_old_rounds(it: Site, over: boo
     answer = await ask(it, *asked(it, FIRST, 3))
     assert refused(answer) == ("step_missed" if over else None)
     assert await debits(it) == (["1", "0"] if over else ["1", "0", "0"])
-
-
-async def test_it_goes_on_after_a_restart(site: OpenSite, world: FakeWorld, it: Site) -> None:
-    assert (await ask(it, *asked(it)))["contributed"]
-    terms, steps = it.app.state.terms, it.app.state.steps
-    async with site() as again:
-        again.app.state.steps, again.app.state.terms = steps, terms
-        assert (await ask(again, *asked(again, SECOND, 2)))["contributed"]
-        assert refused(await ask(again, *asked(again, SECOND, 2))) is not None
-        assert await debits(again) == ["1", "0"]
-        assert await spent(again) == [Fraction(2, 5), Fraction(2, 5), Fraction(4, 15)]
 
 
 async def test_a_curator_that_dies_between_parts_counts_them_once(
@@ -449,23 +417,3 @@ async def test_what_was_left_out_shows_nowhere(it: Site) -> None:
         shown = [(each["state"], each["delivery"], each["refused_because"]) for each in history]
         told.append((shown, [debit["epsilon"] for debit in budget["debits"]]))
     assert told[0] == told[1] == told[2]
-
-
-@pytest.mark.usefixtures("filter_alone")
-async def test_a_policy_is_tried_with_the_one_debit(it: Site) -> None:
-    """Five steps of a job, and two more of another: a limit of one job's epsilon admits the first
-    job whole, and of the second nothing."""
-    for number in range(1, 6):
-        assert (await ask(it, *asked(it, FIRST, number)))["contributed"]
-        it.clock.advance(timedelta(seconds=1))
-    for number in (1, 2):
-        other = asked(it, FIRST, number, {"steps_at_most": 4}, {"job": "job-2"}, job="job-2")
-        assert (await ask(it, *other))["contributed"]
-        it.clock.advance(timedelta(seconds=1))
-    policy = {"algorithms": ["sequential-ngram"], "min_participants": 2}
-    limited = {**policy, "record": {"period": {"epsilon": "1"}}}
-    found = await it.request("POST", "/v1/policy/preview", limited)
-    assert (found["rounds"], found["answered"]) == (7, 5)
-    assert found["refused"] == {"budget_exceeded": 1, "step_missed": 1}
-    found = await it.request("POST", "/v1/policy/preview", policy)
-    assert found["answered"] == 7

@@ -72,6 +72,7 @@ async def whole(it: Site) -> Fraction:
     return PathSpends.unpacked(row.spends).most
 
 
+@pytest.mark.usefixtures("database_url")
 async def test_an_honest_course_spends_all_and_is_answered(it: Site) -> None:
     """Example A: three steps of a third each; the ledger has one debit."""
     third = deep((0, 0), (1, 2), (2, 0), (2, 1))
@@ -135,15 +136,6 @@ async def test_a_refusal_is_told_as_one_of_the_descriptor(it: Site) -> None:
     await course(it, below(rate=Fraction(50)))
     (told,) = it.world.refusals.values()
     assert told.grounds == {RefusalGround.DESCRIPTOR: 1}
-
-
-async def test_sums_of_paths_survive_a_restart(site: OpenSite, world: FakeWorld, it: Site) -> None:
-    assert await course(it, FIRST, SECOND) == [None, None]
-    terms, steps = it.app.state.terms, it.app.state.steps
-    async with site() as again:
-        again.app.state.steps, again.app.state.terms = steps, terms
-        assert await course(again, SECOND, SECOND, first=3) == [None, "path_overspent"]
-        assert await debits(again) == ["1", "0", "0"]
 
 
 async def test_what_is_noted_and_not_answered_counts_once_after_a_restart(

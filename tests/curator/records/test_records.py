@@ -20,7 +20,7 @@ from curator.errors import BadRecords, MalformedRow
 from curator.records.questions import RecordWindow, RowQuestion
 from curator.records.records import MOST_ROWS, load_rows, read_csv
 from tacit.encoders import sums
-from tacit.encoders.kmeans.encoder import Grid, Histogram, Zone
+from tacit.encoders.kmeans.encoder import Grid, Histogram
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.protocol.federation import ALWAYS, FederatedStep, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
@@ -268,19 +268,3 @@ def test_a_curator_without_rows_contributes_zeros() -> None:
     assert rows.count == 2
     assert found.values[0].tolist() == [0] * 16
     assert found.values[1].sum() == len(ROWS)
-
-
-def test_a_zone_keeps_within_its_blocks_and_comes_back_to_the_last_unit() -> None:
-    generator = np.random.default_rng(3)
-    centres = generator.integers(-GRID.steps, GRID.steps, (5, 2))
-    radii = generator.integers(1, 4 * GRID.steps, 5)
-    zone = Zone(centres, radii, GRID.steps, Fraction(3, 8), Fraction(3, 40), Fraction(1, 20))
-    asked = KmeansSum.of(GRID, zone, sums.SWAP)
-    again = sums.read("kmeans", json.loads(json.dumps(asked.document())))
-    rows = generator.uniform(-2, 12, (300, 2))
-    vectors, start = again.vectors(rows), 0
-    for block in again.blocks:
-        part = vectors[:, start : start + block.dimension]
-        assert np.abs(part).sum(axis=1).max() <= block.bound
-        start += block.dimension
-    assert (again.restored(vectors.sum(axis=0)) == zone.sums(GRID.quantise(rows))).all()

@@ -6,7 +6,6 @@ Spec: federated-counting, section 6.
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 from tacit.encoders import sums
-from tacit.encoders.kmeans.encoder import Histogram
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.protocol.federation import FederatedStep, JobTerms
 from tacit.query.query import Query
@@ -56,23 +54,6 @@ async def test_rows_count_while_they_have_not_spent_epsilon(it: Site) -> None:
     assert await spent(it) == [Fraction(2)] * len(ROWS)
     assert await debits(it) == ["2", "0", "0"]
     assert await debits(it, "curator") == [str(2 * sums.MOST_RECORDS), "0", "0"]
-
-
-@pytest.mark.usefixtures("filter_alone")
-async def test_a_rate_beyond_epsilon_gets_zeros_from_rows(it: Site) -> None:
-    dear = KmeansSum(GRID, Histogram(4, 2, GRID.steps, Fraction(50)))
-    assert (await ask(it, *asked(it, 1, dear)))["contributed"]
-    assert set(opened(it)) == {0}
-    assert await debits(it) == ["2"]
-
-
-async def test_a_table_of_rows_that_is_younger_answers_zeros(it: Site) -> None:
-    assert (await ask(it, *asked(it, 1)))["contributed"]
-    it.clock.advance(timedelta(seconds=1))
-    table = {"curator": "meter", "columns": ["b", "c", "a"], "rows": [[1.0, 0.0, 1.0]] * 4}
-    await it.request("POST", "/v1/records", table)
-    assert (await ask(it, *asked(it, 2)))["contributed"]
-    assert set(opened(it)) == {0}
 
 
 async def test_terms_need_all_records(it: Site) -> None:

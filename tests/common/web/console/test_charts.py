@@ -104,19 +104,3 @@ def test_burn_down(past: list[float], ahead: list[float], hours: int, used_up: b
         labels = re.findall(r'<text x="([\d.]+)" y="208', content)
         assert 0 <= len(labels) <= 9
         assert labels == sorted(labels, key=float)
-
-
-def test_a_burn_down_stands_where_the_figures_are() -> None:
-    """Half of it left at half of the way: now lies in the middle of the frame."""
-    spent = [(NOW - timedelta(days=10), 20.0), (NOW, 10.0)]
-    picture = charts.burn_down(
-        spent, [], most=20.0, ends=NOW + timedelta(days=10), used_up=False, sentence=""
-    )
-    for width, _, content in frames(picture):
-        [(x, y)] = re.findall(r'class="now" cx="([\d.]+)" cy="([\d.]+)"', content)
-        top, bottom = (
-            float(re.findall(rf'class="today" [^>]*{name}="([\d.]+)"', content)[0])
-            for name in ("y1", "y2")
-        )
-        assert float(y) == pytest.approx((top + bottom) / 2, abs=0.1)
-        assert float(x) == pytest.approx((44 + width - 12) / 2, abs=0.1)

@@ -56,13 +56,6 @@ def test_a_promise_that_lies_between_two_rungs_is_a_rung_of_its_own() -> None:
     assert promised.hundred < 100
 
 
-def test_a_local_query_names_no_group_twice() -> None:
-    found = rungs(mechanism="local", epsilon_i="2.5", sharing="none", aggregators=1)
-    groups = [(rung.pooled.curators, rung.pooled.aggregators) for rung in found]
-    assert len(groups) == len(set(groups))
-    assert len({rung.hundred for rung in found}) == 1
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -82,8 +75,3 @@ def test_a_query_without_a_guarantee_promises_nothing(changes: dict[str, Any]) -
     assert found
     assert not any(rung.protected or rung.promised for rung in found)
     assert {rung.hundred for rung in found} == {100}
-
-
-def test_before_a_round_nobody_is_counted() -> None:
-    found = rungs(None, mechanism="distributed", epsilon="1", collusion={"aggregators": 2})
-    assert "all other curators" in found[1].sentence
