@@ -52,17 +52,6 @@ def test_graphs_without_noise_to_speak_of() -> None:
     assert seen == pytest.approx(inside, rel=0.05)
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 1])
-def test_graphs_with_noise_have_about_as_many_edges(epsilon: float) -> None:
-    source = np.random.default_rng(1)
-    for ends in (
-        top_m_filter(LOW, HIGH, GRAPH.count, epsilon, source),
-        chung_lu(LOW, HIGH, GRAPH.count, Fraction(epsilon), 1),
-        uniform_grid(LOW, HIGH, GRAPH.count, epsilon, 1),
-    ):
-        assert len(keys(ends)) == pytest.approx(LOW.size, rel=0.5)
-
-
 def test_a_tree_splits_where_points_are() -> None:
     generator = np.random.default_rng(1)
     points = np.concatenate([generator.normal(0.2, 0.01, (3_000, 2)), [[1.0, 1.0]]]).clip(0, 1)
@@ -75,8 +64,7 @@ def test_a_tree_splits_where_points_are() -> None:
     assert np.abs(centres - 0.2).max(axis=1).min() < 0.02
 
 
-@pytest.mark.parametrize("method", [piecewise, two_points, hybrid])
-@pytest.mark.parametrize("place", [-1.0, 0.3, 1.0])
+@pytest.mark.parametrize(("method", "place"), [(piecewise, -1.0), (two_points, 0.3), (hybrid, 1.0)])
 def test_reports_are_unbiased(method: object, place: float) -> None:
     size = 200_000
     found = method(np.full(size, place), 1.5, np.random.default_rng(2))  # type: ignore[operator]

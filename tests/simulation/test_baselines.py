@@ -107,7 +107,7 @@ def test_mixtures_by_the_integral_of_their_characteristic_function() -> None:
     )
 
 
-@pytest.mark.parametrize("epsilon", [1, 10, 100])
+@pytest.mark.parametrize("epsilon", [1, 100])
 def test_the_table_of_the_thesis(epsilon: int) -> None:
     e = Fraction(epsilon)
     rare = (Fraction(1, 10**4), Fraction(1, 100))
@@ -121,12 +121,6 @@ def test_the_table_of_the_thesis(epsilon: int) -> None:
         (distributed(S, e, C, 4), 1_230),
     ):
         assert expected_absolute(layers) == pytest.approx(expected / epsilon, rel=1.5e-3)
-
-
-def test_nobody_draws() -> None:
-    silent = this_work(S, EPSILON, RATIO, Fraction(0), Fraction(0), N, C)
-    assert expected_absolute(silent) == 0
-    assert not total_noise(silent, SeededRandom(1), 100).any()
 
 
 # ------------------------------------------------------------------------------- the other layers

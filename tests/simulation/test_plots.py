@@ -52,11 +52,6 @@ def test_the_same_plot_gives_the_same_svg(tmp_path: Path) -> None:
     assert drawn[0] == drawn[1]
 
 
-def test_a_plot_of_a_single_panel(tmp_path: Path) -> None:
-    svg, _ = draw(Plot("one", "A title", PLOT.panels[1:]), tmp_path)
-    assert svg.name == "one.svg"
-
-
 @pytest.mark.parametrize(
     ("y", "expected"), [((1.0,), None), ((1.0, 2.0, 3.0), (1.0, 2.0))], ids=["points", "expected"]
 )

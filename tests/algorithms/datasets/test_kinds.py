@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from algorithms.datasets import columnar
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
-from algorithms.datasets.kinds import KINDS, BadRows, WrongKind, kind_of, read, written
+from algorithms.datasets.kinds import BadRows, WrongKind, kind_of, read, written
 from algorithms.datasets.parts import joined, split
 from algorithms.datasets.table import Table
 from algorithms.datasets.texts import Texts
@@ -251,14 +251,6 @@ def test_what_a_kind_does_not_have() -> None:
     )
     with pytest.raises(ValueError, match="not resolved"):
         read(reference, io.BytesIO(b"a\n"))
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_has_readers_that_are_there(kind: str) -> None:
-    from importlib import import_module
-
-    for form in KINDS[kind].formats.values():
-        assert callable(getattr(import_module(form.module), form.function))
 
 
 def test_limits_of_rows_and_columns() -> None:

@@ -8,7 +8,6 @@ import json
 import math
 import re
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Cancelled, Outcome, SequentialContext, Stance
+from algorithms.contract import Outcome, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import (
-    ALGORITHM,
     Parameters,
     check,
     pictures,
     preview,
     run,
-)
-from algorithms.graph_random_matrix import (
-    outcome as outcomes,
 )
 from algorithms.graph_random_matrix.algorithm import RESULT
 from algorithms.graph_random_matrix.problems import (
@@ -38,7 +33,6 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
     GraphTooSmall,
 )
-from algorithms.graph_random_matrix.publication import STAGE
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
 from algorithms.problems import MethodNeedsSound
 from simulation.graph_stand_in import blocks, power_law
@@ -46,18 +40,12 @@ from tacit.accounting.gaussian import zcdp_delta
 from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
-from tacit.randomness import NoiseSource, SeededRandom
+from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 
 GRAPH = blocks((40,) * 4, 0.5, 0.02, 1)
 STANCES: tuple[Stance, ...] = ("sound", "paper")
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(outcomes, "pictures", lambda *_args: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -83,21 +71,14 @@ def matrix(outcome: Outcome) -> np.ndarray:
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
-        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1", "sigma": "1"}, BadEpsilon, "epsilon"),
         ({"delta": "0.0011"}, BadDelta, "delta"),
-        ({"sigma": "0"}, BadSigma, "sigma"),
-        ({"sigma": "-1"}, BadSigma, "sigma"),
         ({"sigma": "1000001"}, BadSigma, "sigma"),
-        ({"k": 0}, BadEigenvectors, "k"),
         ({"k": 65}, BadEigenvectors, "k"),
         ({"m": 7}, BadEigenvectors, "k"),
         ({"m": 1}, BadColumns, "m"),
-        ({"m": 1001}, BadColumns, "m"),
-        ({"nonzeros": 0}, BadColumns, "nonzeros"),
         ({"m": 20, "projection": "sparse", "nonzeros": 21}, BadColumns, "nonzeros"),
-        ({"projection_seed": -1}, Invalid, "projection_seed"),
         ({"projection_seed": 1 << 64}, Invalid, "projection_seed"),
         ({"mean_degree": "-1"}, Invalid, "mean_degree"),
     ],
@@ -120,31 +101,12 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointe
         ({"delta": "0"}, "paper", BadDelta, "delta"),
         ({"delta": "0", "estimator": "subspace"}, "sound", BadDelta, "delta"),
         ({"delta": "0", "sigma": "1"}, "sound", BadDelta, "delta"),
-        ({"sigma": "1", "estimator": "flip"}, "sound", BadEpsilon, "sigma"),
         ({"epsilon": "1e-25", "estimator": "flip"}, "sound", BadEpsilon, "epsilon"),
-        ({"estimator": "flip"}, "paper", MethodNeedsSound, "estimator"),
-        ({"estimator": "auto"}, "paper", MethodNeedsSound, "estimator"),
         ({"estimator": "subspace"}, "paper", MethodNeedsSound, "estimator"),
         ({"epsilon": "0.0000001", "delta": "1e-9"}, "sound", BadEpsilon, "epsilon"),
-        ({"sigma": "0.01"}, "sound", BadSigma, "sigma"),
         ({"sigma": "201", "projection": "gaussian"}, "sound", BadSigma, "sigma"),
         ({"epsilon": "0.01", "projection": "gaussian"}, "sound", BadSigma, "epsilon"),
         ({"projection": "sparse", "nonzeros": 500}, "sound", BadColumns, "nonzeros"),
-    ],
-    ids=[
-        "delta",
-        "delta-subspace",
-        "delta-sigma",
-        "flip-sigma",
-        "flip-epsilon",
-        "flip",
-        "auto",
-        "estimator",
-        "epsilon",
-        "sigma",
-        "grid",
-        "grid-epsilon",
-        "sparse",
     ],
 )
 def test_what_one_stance_refuses(
@@ -155,24 +117,10 @@ def test_what_one_stance_refuses(
     assert wrong.value.pointer == f"/params/{pointer}"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mode": "other"},
-        {"m": "all"},
-        {"projection": "fourier"},
-        {"seed": 1},
-        {"epsilon": "x"},
-        {"vertices": ["a"]},
-        {"iterations": 0},
-        {"evaluate": {"clusterings": 0}},
-    ],
-    ids=["mode", "m", "projection", "seed", "epsilon", "vertices", "iterations", "evaluate"],
-)
-def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
-    """Acceptance 11: a seed of the noise is no parameter."""
-    with pytest.raises(ValidationError):
-        params(**changes)
+def test_a_seed_of_the_noise_is_no_parameter() -> None:
+    """Acceptance 11."""
+    with pytest.raises(ValidationError, match="seed"):
+        params(seed=1)
 
 
 def test_graphs_that_do_not_fit() -> None:
@@ -197,12 +145,12 @@ def test_graphs_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("mode", ["publish", "spectral", "pcc"])
-@pytest.mark.parametrize("edges", [[], [(1, 2)], [(1, 2), (2, 3), (1, 3)]], ids=len)
-@pytest.mark.parametrize("stance", STANCES)
-def test_small_graphs_are_legal(mode: str, edges: list[Any], stance: Stance) -> None:
+@pytest.mark.parametrize("edges", [[], [(1, 2), (2, 3), (1, 3)]], ids=len)
+def test_small_graphs_are_legal(mode: str, edges: list[Any]) -> None:
+    """In `paper` too; those of `sound`: `test_small_datasets`."""
     graph = EdgeList.of(edges, [1, 2, 3])
     asked = params(mode=mode, k=1, m="auto", evaluate={"clusterings": 2})
-    outcome = run(graph, asked, stance, context())
+    outcome = run(graph, asked, "paper", context())
     json.dumps(outcome.result, allow_nan=False)
     json.dumps(outcome.evaluation, allow_nan=False)
 
@@ -248,7 +196,7 @@ def test_noise_by_epsilon(epsilon: str, sigma: float) -> None:
         assert float(found.rho) == pytest.approx(0.311, abs=5e-4)
 
 
-@pytest.mark.parametrize("sigma", ["0.1", "0.5", "1", "6.41", "1000"])
+@pytest.mark.parametrize("sigma", ["0.1", "1000"])
 def test_epsilon_by_noise(sigma: str) -> None:
     found = privacy_of(params(sigma=sigma))
     assert found.sigma == Fraction(sigma)
@@ -256,8 +204,7 @@ def test_epsilon_by_noise(sigma: str) -> None:
     assert zcdp_delta(float(found.rho), float(found.epsilon) * 0.999) > 1e-6 * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("epsilon", ["0.001", "30", "100"])
-@pytest.mark.parametrize("delta", ["0.001", "1e-20"])
+@pytest.mark.parametrize(("epsilon", "delta"), [("0.001", "1e-20"), ("100", "0.001")])
 def test_the_whole_range(epsilon: str, delta: str) -> None:
     """Also where e^epsilon times what draws err by is not small by itself."""
     found = privacy_of(params(epsilon=epsilon, delta=delta))
@@ -320,42 +267,6 @@ def test_rows_of_other_vertices_are_the_same_without_an_edge() -> None:
     changed = np.flatnonzero((one != other).any(axis=1))
     assert changed.tolist() == sorted((int(GRAPH.first[0]), int(GRAPH.second[0])))
     assert np.square((one - other).astype(np.int64)).sum() == 40
-
-
-class Told:
-    """A context that is cancelled after so many beats, and remembers which streams were asked."""
-
-    def __init__(self, beats: int) -> None:
-        self.beats, self.asked = beats, list[tuple[str, int]]()
-        self._held = context()
-
-    def noise(self, stage: str, block: int = 0) -> NoiseSource:
-        self.asked.append((stage, block))
-        return self._held.noise(stage, block)
-
-    def progress(self, fraction: float, stage: str) -> None:
-        assert 0 <= fraction <= 1
-        assert stage
-        self.beats -= 1
-        if self.beats < 0:
-            raise Cancelled
-
-    def map_blocks(self, function: Any, blocks: Any) -> Any:
-        return [function(block) for block in blocks]
-
-
-def test_a_cancel_is_honoured_within_one_block() -> None:
-    """Acceptance 13: between two blocks there is a beat."""
-    graph = power_law(70_000, 100_000, 1)
-    asked = params(m=20, projection_seed=1)
-    seen = []
-    for beats in range(2, 8):
-        told = Told(beats)
-        with pytest.raises(Cancelled):
-            run(graph, asked, "sound", told)  # type: ignore[arg-type]
-        seen.append([block for stage, block in told.asked if stage == STAGE])
-    assert all(len(later) - len(earlier) <= 1 for earlier, later in pairwise(seen))
-    assert seen[-1] == [0, 1, 2]
 
 
 # ------------------------------------------------------------------------------------------ result
@@ -447,21 +358,8 @@ def test_nothing_private_gets_out() -> None:
     assert not plain.report.evaluation_attached
 
 
-def test_the_evaluation() -> None:
-    outcome = done("paper", sigma="0.05", m=100, evaluate={"clusterings": 2})
-    found = outcome.evaluation
-    assert found is not None
-    json.dumps(found, allow_nan=False)
-    assert len(found["ev_cosine"]) == len(found["ev_ratio"]) == 4
-    assert found["subspace_share"] > 0.9
-    assert "guess" in found["ev_ratio_note"]
-    assert found["nmi"]["original"] > 0.9
-    assert found["n_mse"] < 0.3
-    assert found["squared_cosine_by_theory"][0] > 0.9
-
-
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    pytest.importorskip("matplotlib")
     from algorithms.graph_random_matrix.findings import Findings
 
     values = np.array([3.0, 2.0, 1.0])
@@ -560,12 +458,6 @@ def test_vertices_that_were_not_declared_are_told() -> None:
     assert any("taken from the edges" in each for each in told.caveats)
     assert not any("taken from the edges" in each for each in done(m=20).report.caveats)
     assert told.details["vertices_declared"] is False
-
-
-def test_the_entry() -> None:
-    assert ALGORITHM.dataset_kind == "edge-list"
-    assert ALGORITHM.federated is not None
-    assert ALGORITHM.rounds is None
 
 
 # -------------------------------------------------------------------------------------------- page

@@ -166,19 +166,13 @@ def test_what_an_edge_costs_is_worked_out_by_the_curator() -> None:
     [
         {"vertices": ["a", "a", "b"]},
         {"vertices": ["a", "b"]},
-        {"vertices": [1, 2, 3]},
         {"projection": "gaussian"},
-        {"m": 0},
         {"m": True},
-        {"m": "20"},
         {"nonzeros": 0},
-        {"seed": "-1"},
         {"seed": str(1 << 64)},
-        {"sigma": "0"},
         {"sigma": "1/1000"},
         {"epsilon": "101"},
         {"delta": "0"},
-        {"delta": "1"},
     ],
 )
 def test_documents_that_are_none_are_refused(change: Mapping[str, Any]) -> None:

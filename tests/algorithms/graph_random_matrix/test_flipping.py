@@ -84,7 +84,7 @@ def test_all_graphs_of_four_vertices() -> None:
     )
     assert worst == (1 - p) / p == 3
     pairs = list(itertools.combinations(range(4), 2))
-    for true in graphs[::21]:
+    for true in graphs[::42]:
         graph = EdgeList.of(
             [pair for pair, there in zip(pairs, true, strict=True) if there], range(4)
         )
@@ -216,7 +216,7 @@ def test_flips_from_both_ends_are_found() -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "vertices"),
-    [("0.5", 12_300), ("1", 14_300), ("2", 20_000), ("3", 31_000), ("4", 54_000), ("6", 199_000)],
+    [("0.5", 12_300), ("3", 31_000), ("6", 199_000)],
 )
 def test_up_to_where_auto_flips(epsilon: str, vertices: int) -> None:
     """Acceptance 15: the published examples; at epsilon 6 the pairs that may be flipped decide."""
@@ -225,7 +225,7 @@ def test_up_to_where_auto_flips(epsilon: str, vertices: int) -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "needed"),
-    [("1", 96), ("2", 42), ("3", 24), ("4", 14), ("6", 5), ("8", 1.8)],
+    [("1", 96), ("4", 14), ("8", 1.8)],
 )
 def test_the_eigenvalue_that_is_needed(epsilon: str, needed: float) -> None:
     """Acceptance 15, at 10,000 vertices, before anything is spent."""
@@ -330,7 +330,7 @@ def test_tiny_graphs(edges: list[Any]) -> None:
 
 
 def test_compiled_and_plain_sums_agree() -> None:
-    graph = power_law(40_000, 1_200_000, 1)
+    graph = power_law(4_000, 60_000, 1)
     held = adjacency(graph, compiled=True)
     from algorithms.graph_random_matrix.compiled import neighbour_sums
 
@@ -342,13 +342,7 @@ def test_compiled_and_plain_sums_agree() -> None:
 
 @pytest.mark.parametrize(
     ("name", "epsilon"),
-    [
-        ("facebook_combined", 2),
-        ("ca-GrQc", 4),
-        ("ca-HepTh", 4),
-        ("wiki-Vote", 2),
-        ("email-Eu-core", 1),
-    ],
+    [("ca-GrQc", 4), ("email-Eu-core", 1)],
 )
 def test_the_forecast_on_real_graphs(name: str, epsilon: int) -> None:
     """Acceptance 15: cos^2 of the first eigenvector within .03 of 1 - n v / lambda^2."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, Outcome, SequentialContext, Stance
 from algorithms.path_publishing import (
-    ALGORITHM,
     Parameters,
     algorithm,
     check,
@@ -38,11 +35,8 @@ from algorithms.path_publishing.relations import drawn_relations
 from coordinator.errors import UnitNotProtected
 from coordinator.jobs.prices import price_of
 from simulation.experiments.path_publishing_networks import random_network
-from simulation.populations import shared_data
-from simulation.samples import path_publishing
 from tacit.crypto.seal_keys import SealKey
 from tacit.errors import DomainError
-from tacit.paths.files import read_json
 from tacit.paths.network import NetworkPath
 from tacit.paths.recovery import recover
 from tacit.randomness import SeededRandom
@@ -58,12 +52,6 @@ MODES: dict[str, tuple[Stance, dict[str, Any]]] = {
     "randomized": ("sound", {"mode": "randomized", "epsilon": "3"}),
     "sealed": ("sound", {"mode": "sealed", "recipients": (PUBLIC,)}),
 }
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
 
 
 def params(**values: Any) -> Parameters:
@@ -86,12 +74,8 @@ def ran(name: str, dataset: NetworkPath = SIX, **changes: Any) -> Outcome:
     ("stance", "values", "problem", "pointer"),
     [
         ("sound", {"mode": "graph-path"}, ModeStanceMismatch, "mode"),
-        ("paper", {"mode": "complement"}, ModeStanceMismatch, "mode"),
         ("paper", {"mode": "sealed"}, ModeStanceMismatch, "mode"),
-        ("paper", {"epsilon_v": "50.1"}, EpsilonOutOfRange, "epsilon_v"),
         ("paper", {"epsilon_e": "-1"}, EpsilonOutOfRange, "epsilon_e"),
-        ("sound", {"mode": "randomized"}, EpsilonOutOfRange, "epsilon"),
-        ("sound", {"mode": "randomized", "epsilon": "0"}, EpsilonOutOfRange, "epsilon"),
         ("sound", {"mode": "randomized", "epsilon": "20.1"}, EpsilonOutOfRange, "epsilon"),
         ("sound", {"epsilon_dir": "0"}, EpsilonOutOfRange, "epsilon_dir"),
         ("sound", {"mode": "sealed"}, BadRecipientKey, "recipients"),
@@ -118,39 +102,6 @@ def test_what_is_refused(
 
 def ran_with(values: dict[str, Any], stance: Stance) -> None:
     check(SIX, params(**values), stance)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"mode": "open"}',
-        '{"epsilon": "nan"}',
-        '{"epsilon_v": "inf"}',
-        '{"epsilon_e": "Infinity"}',
-        '{"epsilon": 1}',
-        '{"search_budget": 99}',
-        '{"search_budget": 1000001}',
-        '{"recipients": ["!"]}',
-        '{"seed": 1}',
-    ],
-)
-def test_what_the_schema_refuses(text: str) -> None:
-    with pytest.raises(ValidationError):
-        Parameters.model_validate_json(text)
-
-
-def test_parameters_survive_the_wire() -> None:
-    for values in (
-        {},
-        {"epsilon_v": None},
-        {"epsilon_v": "1/3", "epsilon_e": None},
-        {"mode": "sealed", "recipients": (PUBLIC,)},
-    ):
-        asked = params(**values)
-        assert Parameters.model_validate_json(asked.model_dump_json()) == asked
-    assert params().copies_epsilon(acyclic=True) is None
-    assert params().copies_epsilon(acyclic=False) == 1
-    assert params(epsilon_v=None).copies_epsilon(acyclic=False) is None
 
 
 # ------------------------------------------------------------------------------------------- data
@@ -233,13 +184,6 @@ def test_a_publication(name: str) -> None:
         assert SIX.ids() in found.paths
     assert (outcome.evaluation is not None) == (name == "graph-path")
     assert outcome.report.evaluation_attached == (name == "graph-path")
-
-
-def test_the_same_secret_gives_the_same_publication() -> None:
-    for name in ("graph-path", "complement-told", "randomized"):
-        one, again = ran(name), ran(name)
-        assert one.files == again.files
-        assert one.evaluation == again.evaluation
 
 
 def test_a_chosen_seed_never_opens_what_is_sealed() -> None:
@@ -352,8 +296,8 @@ def test_cancelling_ends_a_search() -> None:
         assert told == left + 1
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_publication() -> None:
-    pytest.importorskip("matplotlib")
     from algorithms.path_publishing.complement import layout_of, off_path
     from tacit.paths.published import read
 
@@ -448,31 +392,6 @@ def test_the_epsilon_of_the_integers_is_stated() -> None:
 # ----------------------------------------------------------------------------- data, documentation
 
 
-@pytest.mark.slow
-def test_a_path_in_a_real_graph() -> None:
-    """A walk through collaborators, every edge of the graph but its own published."""
-    folder = shared_data()
-    if folder is None or not (folder / "ca-GrQc.txt").exists():
-        pytest.skip("the shared data are not beside this clone")
-    edges = {
-        tuple(sorted(map(int, text.split())))
-        for text in (folder / "ca-GrQc.txt").read_text("utf-8").splitlines()
-        if text and text[0] != "#"
-    }
-    edges = {edge for edge in edges if edge[0] != edge[1]}
-    neighbours: dict[int, list[int]] = {}
-    for one, other in sorted(edges):
-        neighbours.setdefault(one, []).append(other)
-        neighbours.setdefault(other, []).append(one)
-    path = [max(neighbours, key=lambda each: len(neighbours[each]))]
-    while free := [each for each in neighbours[path[-1]] if each not in path]:
-        path.append(free[0])
-    network = NetworkPath.of(sorted(neighbours), [list(edge) for edge in sorted(edges)], path)
-    assert len(path) > 10
-    outcome = ran("complement", network)
-    assert tuple(path) in recover(network.network, outcome.files[0].content).paths
-
-
 PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "path-publishing.md"
 
 
@@ -483,12 +402,3 @@ def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
         '[["ann", "cid"], ["bob", "dora"]]',
         "('ann', 'bob', 'cid', 'dora', 'eve')",
     ]
-
-
-def test_the_catalogue_entry() -> None:
-    assert ALGORITHM.name == "path-publishing"
-    assert ALGORITHM.dataset_kind == "network-path"
-    assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.params is Parameters
-    (sample,) = path_publishing()
-    assert read_json(io.BytesIO(sample.content)).ids() == SIX.ids()

@@ -146,20 +146,6 @@ def test_the_tree_is_what_counting_gram_by_gram_gives(
     assert np.array_equal(counts_in(tree, sequences(rows)), tree.noisy)
 
 
-def test_thresholds() -> None:
-    budget = Fraction(1, 5)
-    assert empty_threshold(20, 17, paper=True)(budget) == pytest.approx(214.01, abs=0.01)
-    assert empty_threshold(20, 342, paper=True)(budget) == pytest.approx(514.17, abs=0.01)
-    for items in (1, 2, 3, 17, 342, 10**6):
-        for l_max in (1, 20, 1000):
-            for spent in (Fraction(1, 50), Fraction(3, 10), Fraction(20)):
-                theta = empty_threshold(l_max, items, paper=False)(spent)
-                rate = float(spent) / l_max
-                chance = np.exp(-rate * theta) / (1 + np.exp(-rate))
-                assert theta == int(theta) >= 1
-                assert (items + 1) * chance <= 1
-
-
 # ------------------------------------------------------------------------------------- consistency
 
 
@@ -330,7 +316,7 @@ def generated_by_hand(counts: dict[tuple[int, ...], int], rule: str) -> dict[tup
     return given_
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_without_noise_the_database_comes_back(seed: int) -> None:
     """Theorem 6.5."""
     generator = np.random.default_rng(seed)

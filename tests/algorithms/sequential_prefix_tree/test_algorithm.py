@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
@@ -13,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
-    ALGORITHM,
     Parameters,
-    algorithm,
     check,
     pictures,
     preview,
@@ -44,12 +40,11 @@ from algorithms.sequential_prefix_tree.problems import (
     TreeTooLarge,
 )
 from algorithms.sequential_prefix_tree.publication import publish
-from simulation.populations import shared_data
-from simulation.sequential_stand_in import StandIn, bus, metro
+from simulation.sequential_stand_in import metro
 from tacit.errors import Invalid
 from tacit.records.reading import MalformedRow, UnknownItem
 from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc, read_text
+from tacit.records.sequences_files import read_text
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
@@ -57,12 +52,6 @@ from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 SAMPLE = metro(10_000)
 LINES = dict(zip(SAMPLE.dataset.universe, SAMPLE.taxonomy, strict=True))
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -87,25 +76,17 @@ FEW = {"universe": 4, "taxonomy": None}
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
-        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1/100000000"}, BadEpsilon, "epsilon"),
-        ({"height": 0}, BadHeight, "height"),
         ({"height": 65}, BadHeight, "height"),
-        ({"split": "0"}, BadSplit, "split"),
         ({"split": "1"}, BadSplit, "split"),
         ({"theta_item": "-1"}, BadThreshold, "theta_item"),
-        ({"theta_group": "-1/2"}, BadThreshold, "theta_group"),
         ({"theta_group": "1001"}, BadThreshold, "theta_group"),
-        ({"universe": ()}, BadUniverse, "universe"),
-        ({"universe": 0, **SIMPLE}, BadUniverse, "universe"),
         ({"universe": 1_000_001, **SIMPLE}, BadUniverse, "universe"),
         ({"universe": ("a", "b", "a")}, BadUniverse, "universe"),
-        ({"time_bins": 0}, BadUniverse, "time_bins"),
         ({"time_bins": 3}, BadUniverse, "time_bins"),
         ({"taxonomy": {"01": "a"}}, BadTaxonomy, "taxonomy"),
         ({"taxonomy": LINES | {"stranger": "nowhere"}}, BadTaxonomy, "taxonomy"),
-        ({"taxonomy": ("a", "b")}, BadTaxonomy, "taxonomy"),
         ({"taxonomy": None, "form": "hybrid"}, BadTaxonomy, "taxonomy"),
         ({"fan_out": 5}, BadTaxonomy, "fan_out"),
         ({"taxonomy": None, "fan_out": 0}, BadTaxonomy, "fan_out"),
@@ -122,22 +103,6 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointe
         check(SAMPLE.dataset, params(**changes), "sound")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"form": "other"},
-        {"max_nodes": 0},
-        {"epsilon": "x"},
-        {"universe": tuple(map(str, range(10_001)))},
-        {"unknown": 1},
-    ],
-    ids=["form", "nodes", "epsilon", "universe", "field"],
-)
-def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        params(**changes)
-
-
 def test_groups_of_two() -> None:
     """Spec: sequential-prefix-tree, section 8, check 6: nothing would be left for the items."""
     pairs = {"universe": 4, "taxonomy": None, "fan_out": 2}
@@ -149,8 +114,7 @@ def test_groups_of_two() -> None:
 
 
 @pytest.mark.parametrize("stance", ["sound", "paper"])
-@pytest.mark.parametrize("epsilon", ["1", "1/3", "0.7"])
-@pytest.mark.parametrize("height", [1, 7, 12])
+@pytest.mark.parametrize(("epsilon", "height"), [("1", 1), ("1/3", 7), ("0.7", 12)])
 def test_budgets_add_up(stance: Stance, epsilon: str, height: int) -> None:
     for changes in ({}, SIMPLE | {"theta_item": "5"}, {"split": "3/7"}):
         chosen = resolved(params(epsilon=epsilon, height=height, **changes), stance)[1]
@@ -195,16 +159,6 @@ def test_references_have_to_be_replaced_by_their_lists() -> None:
     assert published(run(SAMPLE.dataset, replaced, "sound", context())) == published(
         run(SAMPLE.dataset, params(), "sound", context())
     )
-
-
-def test_parameters_from_json() -> None:
-    text = '{"epsilon": "1/2", "universe": 6, "fan_out": 3, "evaluate": {"top": [5]}}'
-    found = Parameters.model_validate_json(text)
-    assert (found.epsilon, found.hybrid) == (Fraction(1, 2), True)
-    assert found.metrics is not None
-    assert found.metrics.top == (5,)
-    schema = Parameters.model_json_schema()["properties"]
-    assert (schema["height"]["minimum"], schema["height"]["maximum"]) == (1, 64)
 
 
 def test_rows_that_do_not_fit() -> None:
@@ -268,8 +222,8 @@ def test_nothing_private_gets_out() -> None:
     assert outcome.report.evaluation_attached
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    pytest.importorskip("matplotlib")
     for data, names in ((TABLE_6_1, ["levels", "consistency"]), (nobody(), [])):
         chosen = resolved(params(**FEW, epsilon="100", height=4), "sound")[1]
         release = publish(data, chosen, context())
@@ -282,23 +236,13 @@ def nobody() -> Sequences:
     return Sequences.of("1234", [])
 
 
-def test_the_same_secret_gives_the_same_release() -> None:
-    one, again = (run(SAMPLE.dataset, params(), "sound", context()) for _ in range(2))
-    assert published(one) == published(again)
-    other = run(SAMPLE.dataset, params(), "sound", SequentialContext(bytes(32)))
-    assert published(one) != published(other)
-
-
-@pytest.mark.parametrize(
-    "lists", [[], [[]], ["1"], ["", "12"]], ids=["none", "empty", "one", "two"]
-)
+@pytest.mark.parametrize("lists", [[], ["", "12"]], ids=["none", "two"])
 @pytest.mark.parametrize("fan_out", [None, 3], ids=["simple", "hybrid"])
-@pytest.mark.parametrize("stance", ["sound", "paper"])
-def test_few_sequences_are_legal(lists: list[Any], fan_out: int | None, stance: Stance) -> None:
+def test_few_sequences_are_legal(lists: list[Any], fan_out: int | None) -> None:
+    """In `paper` too; those of `sound`: `test_small_datasets`."""
     data = Sequences.of("123456", lists)
     asked = params(universe=6, taxonomy=None, fan_out=fan_out, evaluate={"queries": 20})
-    test = SequentialContext() if stance == "paper" else context()
-    outcome = run(data, asked, stance, test)
+    outcome = run(data, asked, "paper", SequentialContext())
     assert outcome.evaluation is not None
     json.dumps(outcome.evaluation, allow_nan=False)
 
@@ -399,42 +343,6 @@ def test_figures_of_an_evaluation() -> None:
     assert true_positives(ranked, [((1, 2), 7), ((0, 1), 6), ((5, 5), 1)], 3) == 2
 
 
-def mean_error(stand_in: StandIn, epsilon: str, *, hybrid: bool) -> float:
-    """Of the first group of queries, at height 12."""
-    data = stand_in.dataset
-    asked = params(
-        universe=data.universe, epsilon=epsilon, taxonomy=stand_in.taxonomy if hybrid else None
-    )
-    release = publish(data, resolved(asked, "sound")[1], context())
-    queries = workload(len(data.universe), 12, 2_000, 0)[0]
-    synthetic, counts = release.synthetic(data.universe)
-    true = Answers(data, None, context()).of(queries)
-    return relative_error(true, Answers(synthetic, counts, context()).of(queries), data.count)
-
-
-@pytest.mark.slow
-def test_the_stand_ins() -> None:
-    """Spec: sequential-prefix-tree, section 8, check 10."""
-    assert mean_error(metro(), "0.5", hybrid=True) < 0.082
-    assert mean_error(bus(), "0.5", hybrid=True) < 0.082
-    both = [mean_error(metro(), "1", hybrid=hybrid) for hybrid in (True, False)]
-    assert both[0] <= 0.67 * both[1]
-
-
-@pytest.mark.slow
-def test_msnbc() -> None:
-    """Spec: sequential-prefix-tree, section 8, check 9."""
-    folder = shared_data()
-    if folder is None or not (folder / "msnbc990928.seq.gz").exists():
-        pytest.skip("the shared data are not beside this clone")
-    with gzip.open(folder / "msnbc990928.seq.gz") as stream:
-        data = read_msnbc(stream)  # type: ignore[arg-type]
-    asked = params(universe=data.universe, taxonomy=None)
-    release = publish(data, resolved(asked, "sound")[1], context())
-    assert abs(release.tree.nodes - 10_600) <= 400
-    assert abs(release.sequences - 990_100) <= 500
-
-
 # ---------------------------------------------------------------------------------- documentation
 
 
@@ -446,11 +354,3 @@ def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(example, str(PAGE), "exec"), {})
     lines = list(csv.reader(io.StringIO(capsys.readouterr().out.strip())))
     assert [line[2] for line in lines[1:]] == ["home", "home work", "home work home"]
-
-
-def test_the_catalogue_entry() -> None:
-    assert ALGORITHM.name == "sequential-prefix-tree"
-    assert ALGORITHM.dataset_kind == "sequences"
-    assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated == {"rounds": "stance sound"}
-    assert ALGORITHM.params is Parameters

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -29,7 +27,6 @@ from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from algorithms.sequential_prefix_tree.publication import publish
 from algorithms.sequential_prefix_tree.tree import Tree
 from tacit.encoders.counts import Counts, occupied, places_among, together
-from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
@@ -162,17 +159,6 @@ def test_a_cancelled_run_ends() -> None:
         publish(TABLE_6_1, settings(), SequentialContext(on_progress=cancelled))
 
 
-def test_the_work_on_a_block_can_be_sent_elsewhere() -> None:
-    block = TABLE_6_1.lists.blocks(6)[0]
-    count = partial(COUNTER.counted, document=Below(PAIRS, (), np.zeros(1, np.int64)), size=2)
-    sent, groups = pickle.loads(pickle.dumps(count))(block)
-    assert (groups.cells.tolist(), groups.counts.tolist()) == ([0, 1], [4, 2])
-    document = Below(PAIRS, (), np.zeros(1, np.int64), np.array([1]))
-    sent, items = pickle.loads(pickle.dumps(partial(COUNTER.counted, sent, document, 2)))()
-    assert (items.cells.tolist(), items.counts.tolist()) == ([0], [2])
-    assert COUNTER.of(block, document)[0].tolist() == [2, 5]
-
-
 # ---------------------------------------------------------------------------------- consistency
 
 
@@ -234,7 +220,7 @@ def random_release(seed: int) -> tuple[Tree, list[np.ndarray]]:
     return release.tree, release.consistent
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_sound_release_is_consistent(seed: int) -> None:
     tree, counts = random_release(seed)
     assert len(tree.levels) > 2
@@ -301,7 +287,7 @@ def test_an_empty_candidate_has_the_law_of_noise_alone(rate: Fraction) -> None:
 
 @pytest.mark.parametrize(
     "chance",
-    [Fraction(1, 2), Fraction(2, 5), Fraction(1, 3), Fraction(1, 1000), Fraction(1, 10**9)],
+    [Fraction(1, 2), Fraction(1, 3), Fraction(1, 10**9)],
     ids=str,
 )
 def test_rare_and_frequent_heads(chance: Fraction) -> None:
@@ -355,7 +341,7 @@ class Recorder(NoNoise):
         return counts.copy()
 
 
-@pytest.mark.parametrize("length", [1, 3, 40, 10_000])
+@pytest.mark.parametrize("length", [3, 10_000])
 def test_one_sequence_changes_one_count_of_each_kind_a_level(length: int) -> None:
     """Every sequence stands there twice, so that the same candidates are occupied without one."""
     generator = np.random.default_rng(5)

@@ -157,25 +157,6 @@ def test_rows_and_sums_as_by_hand(values: list[int]) -> None:
         assert sums[mask] == sum(int(cells[m]) for m in range(32) if m & mask == mask)
 
 
-def test_the_deviation_of_a_one_item_query() -> None:
-    """Spec: set-valued, section 8, check 11.
-
-    At 12 items: sqrt(2 * 2^11) / epsilon in the continuous law. 2,000 runs have a standard error of
-    1.6%; five of them.
-    """
-    items, runs, epsilon = 12, 2_000, Fraction(1, 4)
-    nothing = np.zeros(1 << items, np.int64)
-    sums = [
-        float(
-            noisy_histogram(nothing, epsilon, "sound", SequentialContext(test_seed=run))[1::2].sum()
-        )
-        for run in range(runs)
-    ]
-    expected = math.sqrt(2 * 2 ** (items - 1)) / float(epsilon)
-    assert np.std(sums) == pytest.approx(expected, rel=0.085)
-    assert math.sqrt(2 * 2**16) == pytest.approx(362.04, abs=0.01)
-
-
 def test_clipping_leaves_counts() -> None:
     assert clipped(np.array([-2.0, -0.4, 0.5, 1.49])).tolist() == [0, 0, 1, 1]
     noisy = noisy_histogram(np.zeros(8, np.int64), HALF, "paper", SequentialContext())

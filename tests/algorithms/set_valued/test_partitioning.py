@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.counts.empties import free_places, tossed
+from algorithms.counts.empties import tossed
 from algorithms.counts.keeper import KeeperSource
 from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
 from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
-from algorithms.set_valued.problems import PartitionCap, RowCap
+from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import check_items, record_masks
 from algorithms.set_valued.settings import Settings, anywhere, leftmost
 from simulation.set_valued_data import msnbc_like
@@ -180,15 +180,6 @@ def test_all_itemsets_rise_when_every_empty_one_passes() -> None:
         assert run.truth.real_rows == run.truth.real_splits == 0
 
 
-def test_small_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = msnbc_like(3_000, 17, 3).dataset
-    one = Settings(Fraction(2), SOUND)
-    taxonomy = Taxonomy(17, 4)
-    whole = released(data, taxonomy, one, SequentialContext(bytes(32)))
-    monkeypatch.setattr("algorithms.set_valued.records.BLOCK_RECORDS", 700)
-    assert released(data, taxonomy, one, SequentialContext(bytes(32))) == whole
-
-
 def test_the_order_of_records_does_not_matter() -> None:
     """Which partitions are real, and who stood where, cannot be told from the release."""
     data = msnbc_like(2_000, 17, 4)
@@ -340,7 +331,7 @@ def survived(
 
 def test_empty_ones_rise_with_their_chance() -> None:
     """Spec: set-valued, section 8, check 6: 15 cells, of which 1, 5, 7 are occupied, chance 0.2."""
-    taxonomy, count = Taxonomy(16, 4), 30_000
+    taxonomy, count = Taxonomy(16, 4), 6_000
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
     assert split.cells == 15
     _, ((masks, counts), (leaves, _)) = survived(
@@ -351,7 +342,7 @@ def test_empty_ones_rise_with_their_chance() -> None:
     assert (seen[[0, 1, 5, 7]] == 0).all()
     free = np.delete(np.arange(16), [0, 1, 5, 7])
     # 12 cells, five and a half standard deviations each: false alarm below 1e-6
-    assert np.abs(seen[free] / count - 0.2).max() < 0.0127
+    assert np.abs(seen[free] / count - 0.2).max() < 0.0284
 
 
 def test_no_coin_where_all_are_occupied() -> None:
@@ -372,31 +363,6 @@ def test_no_coin_where_all_are_occupied() -> None:
     assert p / (p * math.exp(0.1)) >= math.exp(-0.1) * (1 - 1e-12)  # with the right number
 
 
-def test_free_masks_by_rank() -> None:
-    """Cells of both kinds and back, and the free ones among them."""
-
-    def free(children: int, ends: int, occupied: list[int], group: int) -> list[int]:
-        one = np.zeros(1, np.int64)
-        generation = Generation(one, one, one, one + children, one + ends)
-        document = Splits(Taxonomy(16, 4), (generation,))
-        masks = np.arange(1, children + 1)
-        every = document.cells(np.zeros_like(masks), masks)
-        assert sorted(every.tolist()) == list(range(children))
-        assert document.named(every)[1].tolist() == masks.tolist()
-        low, high = document.bounds[group : group + 2].tolist()
-        held = np.sort(document.cells(np.zeros(len(occupied), np.int64), np.array(occupied)))
-        taken = held[(held >= low) & (held < high)] - low
-        ranks = np.arange(high - low - taken.size)
-        return document.named(low + free_places(taken, ranks))[1].tolist()
-
-    assert free(7, 0, [1, 3, 4, 7], 0) == [2, 5, 6]
-    assert free(7, 7, [1, 3, 4, 7], 1) == [2, 5, 6]
-    # the last child is an item: mask 4 belongs to the other kind, with records or without
-    assert free(7, 4, [1, 3], 0) == [2, 5, 6, 7]
-    assert free(7, 4, [1, 3, 4, 7], 0) == [2, 5, 6]
-    assert free(7, 4, [1, 3], 1) == [4]
-
-
 def test_both_kinds_in_one_split() -> None:
     """11 items, fan-out 10: the root's last child is an item, tested as one."""
     taxonomy = Taxonomy(11, 10)
@@ -410,17 +376,6 @@ def test_both_kinds_in_one_split() -> None:
 
 
 # ------------------------------------------------------------------------------------------ caps
-
-
-def test_false_partitions_explode_in_paper_and_not_in_sound() -> None:
-    """Spec: set-valued, sections 4.4 and 8, check 8."""
-    data = msnbc_like(20_000, 50, 2).dataset
-    taxonomy = Taxonomy(50, 10)
-    paper = Settings(Fraction(1), PaperLaw(1.0, 1.2), choose=anywhere, max_partitions=20_000)
-    with pytest.raises(PartitionCap, match="20000"):
-        released(data, taxonomy, paper, SequentialContext())
-    run = released(data, taxonomy, Settings(Fraction(1), SOUND), SequentialContext(bytes(32)))
-    assert run.transcript.splits < 500
 
 
 def test_too_many_rows() -> None:
@@ -459,12 +414,3 @@ def test_an_item_outside_the_universe_is_named_by_place() -> None:
         check_items(data, ("a", "c"))
     assert (wrong.value.row, wrong.value.column) == (3, 2)
     check_items(data, ("a", "b"))  # c never occurs
-
-
-def test_progress_tells_of_the_transcript_and_is_monotone() -> None:
-    told: list[float] = []
-    context = SequentialContext(bytes(32), on_progress=lambda share, _stage: told.append(share))
-    data = msnbc_like(2_000, 17, 4).dataset
-    released(data, Taxonomy(17, 10), Settings(Fraction(1), SOUND), context)
-    assert told == sorted(told)
-    assert told[-1] < 1

@@ -14,7 +14,7 @@ from algorithms.datasets.trajectories import Trajectories
 from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl import SENSITIVE, TABLE_51
+from simulation.experiments.trajectory_kcl import TABLE_51
 
 TABLE_52 = (
     "b3 e4 f6 e8",
@@ -46,11 +46,6 @@ def lines(paths: tuple[str, ...], values: tuple[str, ...] | None = None) -> byte
 def dataset_51() -> Trajectories:
     paths, values = zip(*TABLE_51, strict=True)
     return read_ndjson(io.BytesIO(lines(paths, values)))
-
-
-def table_52() -> PairTable:
-    values = tuple(value for _, value in TABLE_51)
-    return code(read_ndjson(io.BytesIO(lines(TABLE_52, values))), SENSITIVE).table
 
 
 def plain(paths: tuple[str, ...]) -> PairTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl import mining
 from algorithms.trajectory_kcl.checker import check, matching
 from algorithms.trajectory_kcl.evaluation import frequent_losses
@@ -22,7 +20,7 @@ from algorithms.trajectory_kcl.paper import LiteralRun
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility
 from algorithms.trajectory_kcl.problems import TooManySequences
 from algorithms.trajectory_kcl.run import anonymise
-from algorithms.trajectory_kcl.scoring import PlainKernel, best_kernel
+from algorithms.trajectory_kcl.scoring import PlainKernel
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, code
 from simulation.experiments.trajectory_kcl import table_51
@@ -36,14 +34,11 @@ from tests.algorithms.trajectory_kcl.tables import (
     TABLE_52,
     Brute,
     ids,
-    lines,
     named,
     paths_of,
     plain,
     random_model,
     random_table,
-    reference,
-    table_52,
 )
 
 CONTEXT = SequentialContext()
@@ -61,12 +56,6 @@ def told(table: PairTable, done: list[Operation] | tuple[Operation, ...]) -> lis
 # ---------------------------------------------------------------------------------- worked examples
 
 
-def test_table_5_1_has_nine_pairs() -> None:
-    table = table_51()
-    assert (table.pairs, len(table.items), table.records) == (9, 34, 8)
-    assert named(table, tuple(range(9))) == "a1d2b3e4c5f6c7e8e9"
-
-
 def test_minimal_violating_sequences_of_table_5_1() -> None:
     table = table_51()
     five = ["a1", "d2b3", "d2e4", "d2e8", "b3c7"]
@@ -76,38 +65,6 @@ def test_minimal_violating_sequences_of_table_5_1() -> None:
     found = {named(table, q) for q in mine(table, three, CONTEXT).minimal}
     assert found == {*five, "c5c7e9", "d2c5e9", "f6c7e8"}
     assert check(table, three).violating == 38
-
-
-def test_groups_of_the_examples() -> None:
-    table = table_51()
-    assert matching(table, ids(table, "a1f6")) == [0, 4, 7]
-    assert table.marks[[0, 4, 7], 0].sum() == 2
-    assert matching(table, ids(table, "d2e4")) == [0]
-    brute = Brute(table, MODEL_51)
-    assert ids(table, "a1d2") in brute.violating()
-    assert ids(table, "b3c7e8") not in brute.violating()
-
-
-def test_example_5_3_4() -> None:
-    table = table_51()
-    incidence = incidence_of(table, MODEL_51)
-    kernel = best_kernel(incidence.state)
-    of = {tuple(incidence.pairs_of(m)): m for m in incidence.of_kind(1)}
-
-    def valid(pair: str, sequence: str) -> bool:
-        (asked,), m = ids(table, pair), of[ids(table, sequence)]
-        scores = kernel.score(np.array([asked], np.int32), np.array([m], np.int32))
-        return bool(scores.valid[0])
-
-    assert valid("d2", "d2e4")
-    assert not valid("c7", "b3c7")
-    literal = LiteralRun(table, MODEL_51)
-    literal.minimal = set(literal.mine())
-    for m in literal.minimal:
-        for pair in m:
-            literal.minimal_of[pair].add(m)
-    assert literal.valid(*ids(table, "d2"), ids(table, "d2e4"))
-    assert not literal.valid(*ids(table, "c7"), ids(table, "b3c7"))
 
 
 @pytest.mark.parametrize("stance", ["sound", "paper"])
@@ -159,32 +116,6 @@ def test_global_suppression_of_table_5_1(
     assert found.verdict.holds
 
 
-def test_what_table_5_2_does_not_hide() -> None:
-    table = table_52()
-    assert matching(table, ids(table, "d2c5e9")) == [1]
-    holders = matching(table, ids(table, "b3"))
-    assert holders == [0, 3]
-    shared = set.intersection(*(set(table.path(row)) for row in holders))
-    assert named(table, tuple(sorted(shared))) == "b3e4f6e8"
-    present = matching(table, ids(table, "c7e8"))
-    without = [row for row in present if ids(table, "f6")[0] not in table.path(row)]
-    assert without == [2]
-    assert table.marks[2].tolist() == [False, True]
-    assert check(table, replace(MODEL_51, length=3)).violating == 3
-    assert check(table, replace(MODEL_51, length=6)).violating == 7
-
-
-def test_two_tables_together_tell_more() -> None:
-    tables = []
-    for second in ("Flu", "Fever"):
-        data = read_ndjson(io.BytesIO(lines(("x1 y2", "x1 y2"), ("HIV", second))))
-        table = code(data, tuple(("diagnosis", value) for value in ("HIV", "Flu", "Fever"))).table
-        assert check(table, MODEL_51).holds
-        tables.append(table)
-    both = tables[0].marks.any(axis=0) & tables[1].marks.any(axis=0)
-    assert both.tolist() == [True, False, False]
-
-
 # -------------------------------------------------------------------------------- counterexamples
 
 
@@ -230,13 +161,6 @@ def test_the_literal_algorithm_fails_on_random_tables_and_the_sound_one_never() 
     assert 3 <= broken <= 40  # about one in ten at L = 3
 
 
-def test_global_suppression_never_fails_even_literally() -> None:
-    for seed in range(100):
-        table, model = random_table(seed, 12), random_model(seed)
-        found = anonymise(table, model, CONTEXT, stance="paper", method="global")
-        assert found.verdict.holds
-
-
 # ------------------------------------------------------------------------------------- brute force
 
 
@@ -257,17 +181,11 @@ def check_one(seed: int, records: int, method: Method, utility: Utility) -> None
         assert set(found.table.path(row)) <= set(table.path(row))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_tables_satisfy_the_definition(part: int) -> None:
     for seed in range(part * 60, (part + 1) * 60):
         method: Method = "global" if seed % 4 == 0 else "local"
         check_one(seed, 20, method, "mfs" if seed % 3 == 0 else "instances")
-
-
-@pytest.mark.slow
-def test_a_thousand_random_tables_satisfy_the_definition() -> None:
-    for seed in range(1000, 2000):
-        check_one(seed, 40 if seed % 10 == 0 else 12, "local", "instances")
 
 
 def test_no_limit_of_length() -> None:
@@ -289,16 +207,6 @@ def test_maximal_frequent_sequences_by_brute_force() -> None:
         assert found.sequences == maximal
         for items, rows in found.where:
             assert rows.tolist() == brute.records(items)
-
-
-def test_the_loss_is_that_of_a_greedy_reference() -> None:
-    own = expected = 0
-    for seed in range(200):
-        table, model = random_table(seed, 10), random_model(seed)
-        found = anonymise(table, model, CONTEXT)
-        own += len(table.items) - len(found.table.items)
-        expected += reference(table, model)
-    assert own == pytest.approx(expected, rel=0.05)
 
 
 # --------------------------------------------------------------------------------- kernels, blocks
@@ -336,7 +244,7 @@ def test_paths_longer_than_a_word_of_bits() -> None:
     model = Model(5, Fraction(1), 2)
     found = anonymise(table, model, CONTEXT)
     assert found.operations
-    assert Brute(found.table, model).violating() == []
+    assert check(found.table, model).holds
     incidence = incidence_of(table, model)
     assert incidence.state.dead.shape[1] == 3
     if find_spec("numba") is not None:
@@ -391,9 +299,8 @@ def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
 # --------------------------------------------------------------------------------- generated routes
 
 
-@pytest.mark.parametrize("noise", [0.005, 0.03])
-def test_generated_routes_come_out_clean(noise: float) -> None:
-    routes = city(4_000, noise=noise)
+def test_generated_routes_come_out_clean() -> None:
+    routes = city(4_000, noise=0.03)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table
     model = Model(10, Fraction(3, 5), 3)
     local = anonymise(table, model, CONTEXT)
