@@ -54,9 +54,6 @@ def patients(values: list[float]) -> Any:
     return dataset("table", "csv", ["ward", "dose"], rows)
 
 
-# ----------------------------------------------------------------------------------- the readers
-
-
 @pytest.mark.parametrize("value", [*TOO_LARGE, *TOO_SMALL], ids=repr)
 @pytest.mark.parametrize("make", [table, series, routes])
 def test_a_number_of_another_size_is_refused_with_its_place(make: Any, value: float) -> None:
@@ -85,9 +82,6 @@ def test_ends_of_a_range_are_such_numbers_too(name: str, field: str, end: float)
     with pytest.raises(ValidationError, match="a number is 0, or its size") as refused:
         catalogue.find(name).params.model_validate_json(json.dumps(asked))
     assert refused.value.errors()[0]["loc"][0] == field
-
-
-# -------------------------------------------------------------------------------- the algorithms
 
 
 def kmeans() -> Iterator[dict[str, Any]]:

@@ -42,9 +42,6 @@ def named(case: Case) -> str:
     return f"{case.name}, {case.scenario.value}, {case.unit.value}"
 
 
-# ----------------------------------------------------------------------------------- the arithmetic
-
-
 def test_the_intervals_are_those_of_clopper_and_pearson() -> None:
     """Their defining property: at the bound, the tail of the binomial is alpha."""
     runs, alpha = 50, 1e-3
@@ -112,9 +109,6 @@ def test_outcomes_hold_the_honest_draws_and_no_more() -> None:
         error = 5 * math.sqrt((2 + 3 / total) / runs)
         assert abs(float(np.var(seen)) / (total * one) - 1) < error
         assert abs(float(np.mean(seen)) - 100) < 5 * math.sqrt(total * one / runs)
-
-
-# ------------------------------------------------------------------------------------- the findings
 
 
 def check(case: Case, counted: Counted) -> None:

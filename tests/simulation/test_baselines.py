@@ -23,7 +23,6 @@ from simulation.baselines import (
     sampling_error,
     this_work,
     total_noise,
-    weighted_pieces,
 )
 from tacit.accounting.loss.draws import Draws
 from tacit.randomness import SeededRandom
@@ -74,19 +73,6 @@ def test_drawn_errors_are_the_expected_ones(name: str) -> None:
     assert drawn == pytest.approx(expected_absolute(SMALL[name]), rel=allowed)
 
 
-def test_the_sampling_error_is_that_of_a_mean() -> None:
-    means = [
-        np.abs(total_noise(SMALL["ThisWork"], SeededRandom(seed), 1000)).mean()
-        for seed in range(400)
-    ]
-    spread = np.std(means) / expected_absolute(SMALL["ThisWork"])
-    # 400 means: relative standard error of their spread about 3.5 %; six of them.
-    assert spread == pytest.approx(sampling_error(SMALL["ThisWork"], 1000), rel=0.21)
-
-
-# ---------------------------------------------------------------------------------- closed forms
-
-
 @pytest.mark.parametrize(("k", "expected"), [(1, 1.0), (2, 1.5), (5, 2.4609375)])
 def test_the_closed_form_of_k_laplaces(k: int, expected: float) -> None:
     assert expected_absolute((Draws(Fraction(7), k),)) == pytest.approx(7 * expected, rel=1e-12)
@@ -123,9 +109,6 @@ def test_the_table_of_the_thesis(epsilon: int) -> None:
         assert expected_absolute(layers) == pytest.approx(expected / epsilon, rel=1.5e-3)
 
 
-# ------------------------------------------------------------------------------- the other layers
-
-
 def test_curators_of_equal_sensitivity_share_a_layer() -> None:
     layers = local_laplace(np.array([5, 4, 5, 0, 5]), Fraction(10))
     assert layers == (Draws(Fraction(2, 5), 1), Draws(Fraction(1, 2), 3))
@@ -140,23 +123,3 @@ def test_the_services_sampler_draws_the_distributed_noise() -> None:
     assert stats.ks_2samp(exact, continuous).pvalue > FALSE_ALARM
     with pytest.raises(ValueError, match="without a coin"):
         exact_total(SMALL["ThisWork"], Fraction(1), SeededRandom(1), 1)
-
-
-def test_weighted_pieces_add_up_and_hide_nothing() -> None:
-    values = np.array([2500.5, 1.0, 7.25])
-    pieces = weighted_pieces(values, C, SeededRandom(1))
-    assert pieces.shape == (3, C)
-    assert pieces.sum(axis=1) == pytest.approx(values)
-    assert (pieces > 0).all()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: this_work(S, EPSILON, Fraction(1), Fraction(1), Fraction(1), N, C),
-        lambda: distributed(S, EPSILON, C, C),
-    ],
-)
-def test_schemes_without_a_meaning(wrong: object) -> None:
-    with pytest.raises(ValueError):
-        wrong()  # type: ignore[operator]

@@ -5,16 +5,11 @@ All ids, and a wrong variant of each: `test_reproductions`.
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from simulation.experiments.crowd_tasking_populations import (
-    balance_scale,
     heart_rates,
     heart_series,
-    two_activities,
-    user_limits,
-    waypoints,
 )
 from simulation.experiments.experiment import QUICK, Run
 from simulation.experiments.registry import experiment
@@ -27,9 +22,6 @@ def test_a_figure_comes_out(name: str) -> None:
     assert wrong_rows(experiment(name).run(Run(QUICK))) == []
 
 
-# --------------------------------------------------------------------------------- populations
-
-
 def test_heart_rates() -> None:
     """sd 9.66 of 36 + 25.25 + 32, but for the clip; 400 users: 4 sd of the mean are 1.6."""
     found = heart_rates(400, 600, SeededRandom(1))
@@ -40,25 +32,3 @@ def test_heart_rates() -> None:
     series = heart_series(20, 600, SeededRandom(1))
     assert series.values.shape == (12_000, 1)
     assert series.rounds.max() == 600
-
-
-def test_waypoints_stay_in_the_square_and_move_steadily() -> None:
-    found = waypoints(5, 300, SeededRandom(2))
-    assert found.min() >= 0
-    assert found.max() <= 100
-    assert np.abs(np.diff(found, axis=1)).max() <= 100 / 20
-
-
-def test_classes_of_the_balance() -> None:
-    _, labels = balance_scale()
-    assert np.bincount(labels).tolist() == [288, 49, 288]
-
-
-def test_activities_and_limits() -> None:
-    points, labels = two_activities(SeededRandom(3), 101)
-    assert points.shape == (101, 3)
-    assert np.bincount(labels).tolist() == [50, 51]
-    limits = user_limits(SeededRandom(4))
-    assert sum(limit > 20 for limit in limits) == 9
-    assert sum(limit > 15 for limit in limits) == 12
-    assert min(limits) > 5

@@ -49,9 +49,6 @@ IDS = (
 )
 
 
-# -------------------------------------------------------------------------------------- the rows
-
-
 @pytest.mark.parametrize(
     ("expected", "measured", "tolerance", "ok"),
     [
@@ -146,9 +143,6 @@ def test_sources_of_measurements_are_independent_and_repeatable() -> None:
     assert len({tuple(each) for each in words}) == 4
 
 
-# ---------------------------------------------------------------------------------- the registry
-
-
 def test_every_id_of_lus_thesis_is_there_in_reading_order() -> None:
     known = [each.id for each in experiments()]
     assert [name for name in known if name in IDS] == list(IDS)
@@ -169,9 +163,6 @@ def test_other_sources_follow_and_no_id_is_claimed_twice() -> None:
         ordered([named("fig-1.1"), named("fig-1.1")])
 
 
-# ---------------------------------------------------------------------------------- they come out
-
-
 @pytest.mark.parametrize("name", ["prop-4.1", "fig-4.2", "table-5.1", "fig-5.4"])
 def test_an_experiment_comes_out(name: str) -> None:
     told: list[float] = []
@@ -187,9 +178,6 @@ def test_without_real_data_the_result_says_so(tmp_path: Path) -> None:
     found = budget_tables.table_5_3(Run(Effort("tiny", 1000), tmp_path))
     assert any("generated with the public statistics of MovieLens" in each for each in found.data)
     assert any("ElectricityLoadDiagrams" in each and "generated" in each for each in found.data)
-
-
-# ------------------------------------------------------------------------------- they can fail
 
 
 def scaled(scheme: Callable[..., tuple[Draws, ...]], factor: Fraction) -> Any:
@@ -211,19 +199,6 @@ def test_curves_that_never_meet_give_a_row_that_is_not_ok(monkeypatch: pytest.Mo
     assert not place.ok
 
 
-# ------------------------------------------------------------------------------- closed forms
-
-
-def test_crossings_and_minima_on_a_grid() -> None:
-    grid = [Fraction(k, 10) for k in range(-30, 31)]
-    places = two_layer_sweep.crossings(lambda x: float(x * x - 2), grid)
-    assert places == pytest.approx([-(2**0.5), 2**0.5], abs=1e-2)
-    assert two_layer_sweep.crossings(lambda x: float(x * x + 1), grid) == []
-    assert two_layer_sweep.lowest(lambda x: float((x - 1) ** 2), grid) == 1
-
-
-# ------------------------------------------------------------------------------- the written files
-
 LINES = (
     Line("theirs", (1.0, 10.0), (5.0, 0.5), (5.1, 0.51)),
     Line("ours", (1.0, 10.0), (4.0, 0.4), kind="ours"),
@@ -240,6 +215,9 @@ OUTCOME = Outcome(
 )
 
 
+ROW = ("name", "expected", "basis", "measured", "tolerance", "rule", "stand_in", "ok")
+
+
 def test_a_result_has_the_shape_of_the_specification(tmp_path: Path) -> None:
     shown = replace(experiment("table-5.1"), id="fig-0.1", source="a test")
     paths = write(shown, OUTCOME, QUICK, tmp_path / "deep" / "fig-0.1")
@@ -252,36 +230,12 @@ def test_a_result_has_the_shape_of_the_specification(tmp_path: Path) -> None:
         "source": "a test",
         "checked": {"printed": [1, 1], "recomputed": [0, 0], "trend": [0, 1], "quoted": [0, 1]},
         "rows": [
-            {
-                "name": "a, with a comma",
-                "expected": 1.0,
-                "basis": "printed",
-                "measured": 1.01,
-                "tolerance": 0.03,
-                "rule": "rounding",
-                "stand_in": False,
-                "ok": True,
-            },
-            {
-                "name": "b",
-                "expected": True,
-                "basis": "trend",
-                "measured": False,
-                "tolerance": 0.0,
-                "rule": "exact",
-                "stand_in": False,
-                "ok": False,
-            },
-            {
-                "name": "c",
-                "expected": None,
-                "basis": "quoted",
-                "measured": 7.0,
-                "tolerance": None,
-                "rule": None,
-                "stand_in": False,
-                "ok": None,
-            },
+            dict(zip(ROW, each, strict=True))
+            for each in (
+                ("a, with a comma", 1.0, "printed", 1.01, 0.03, "rounding", False, True),
+                ("b", True, "trend", False, 0.0, "exact", False, False),
+                ("c", None, "quoted", 7.0, None, None, False, None),
+            )
         ],
         "effort": "quick",
         "data": ["made up"],

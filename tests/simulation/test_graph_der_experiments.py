@@ -11,7 +11,6 @@ import pytest
 
 from simulation.experiments import graph_der, graph_der_degrees
 from simulation.experiments.experiment import Effort
-from simulation.experiments.graph_der_printed import RECOMPUTED, SHARES, TABLE_7_2
 from simulation.experiments.graph_der_study import Study, induced, stations, studies
 from simulation.populations import shared_data
 from tests.simulation.runs import ran
@@ -65,8 +64,3 @@ def test_the_sources_graphs() -> None:
     for graph in found.values():
         assert (graph.first < graph.second).all()
     assert [each.name for each in studies(None)] == ["STM stand-in"]
-
-
-def test_printed_and_recomputed_tables_have_all_sizes() -> None:
-    assert {name for name, _, _ in RECOMPUTED} == set(TABLE_7_2)
-    assert all(len(each) == len(SHARES) for each in (*RECOMPUTED.values(), *TABLE_7_2.values()))

@@ -7,14 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simulation.experiments.experiment import Effort, Run
+from simulation.experiments.experiment import Effort
 from simulation.experiments.path_publishing_networks import SIZES, random_network
-from simulation.experiments.path_publishing_study import (
-    Setting,
-    good_output,
-    rank_correlation,
-    usable_share,
-)
 from tests.simulation.runs import ran
 
 SMALL = Effort("small", 40)
@@ -54,21 +48,3 @@ def test_generated_networks_are_what_they_say(extra: int) -> None:
     for edges in (size - 2, size * (size - 1) // 2 + 1):
         with pytest.raises(ValueError):
             random_network(size, edges, generator, 0)
-
-
-def test_measurements_repeat() -> None:
-    run = Run(SMALL)
-    one, again = (
-        (
-            usable_share(Setting(8, 20), 30, run.source("x")),
-            good_output(Setting(6, 10, 1.0, 1.0, 2), 10, run.source("y")),
-        )
-        for _ in range(2)
-    )
-    assert one == again
-
-
-def test_rank_correlation() -> None:
-    assert rank_correlation([1, 2, 3], [1, 4, 9]) == pytest.approx(1)
-    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    assert rank_correlation([1, 2, 3, 4], [1, 1, 2, 2]) == pytest.approx(0.8944, abs=1e-4)

@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 
 from simulation.populations import (
     MOVIELENS_FILE,
-    Marginals,
     Population,
     electricity_like,
-    factory_loads,
-    household_loads,
     movielens,
     movielens_like,
-    normal_records,
     read_csv,
     shared_data,
 )
@@ -42,9 +38,6 @@ def of_readings(*readings: list[int]) -> Population:
         Fraction(1),
         "a test",
     )
-
-
-# ------------------------------------------------------------------------------------- the values
 
 
 @given(st.lists(st.lists(st.integers(-50, 50), max_size=5), min_size=1, max_size=8))
@@ -84,42 +77,6 @@ def test_marginals_of_the_worked_example() -> None:
     assert (counted.largest_total, counted.largest_ratio()) == (4, Fraction(1, 4))
 
 
-def test_marginals_where_a_total_is_0_or_a_reading_below_it() -> None:
-    marginals = of_readings([0, 0], [4]).marginals()
-    assert marginals.largest_ratio() == 1  # the supremum
-    assert of_readings([], [4]).marginals().counting().largest.tolist() == [0, 1]
-    with pytest.raises(ValueError, match="below 0"):
-        of_readings([-1]).marginals()
-    one = np.ones(1, np.int64)
-    with pytest.raises(ValueError, match="every curator"):
-        Marginals("x", one, one, np.ones(2, np.int64), "1", "a test")
-
-
-# ------------------------------------------------------------------------------------- generated
-
-
-def test_normal_records_are_those_of_the_thesis() -> None:
-    population = normal_records(2000, SeededRandom(1))
-    assert set(population.counts.tolist()) == {5}
-    assert np.array_equal(np.round(population.values, 4), population.values)
-    assert population.values.min() > 0
-    # 10,000 draws: standard errors 0.01 and 0.007; six of them.
-    assert population.values.mean() == pytest.approx(500, abs=0.06)
-    assert population.values.std() == pytest.approx(1, abs=0.043)
-
-
-def test_a_seed_fixes_a_population() -> None:
-    for generate in (
-        lambda source: normal_records(10, source),
-        lambda source: household_loads(3, 1, source),
-        lambda source: factory_loads(3, 1, source),
-        movielens_like,
-    ):
-        one, again, other = (generate(SeededRandom(seed)) for seed in (5, 5, 6))
-        assert np.array_equal(one.values, again.values)
-        assert not np.array_equal(one.values, other.values)
-
-
 def test_electricity_meets_the_four_figures_that_the_tables_fix() -> None:
     for seed in SEEDS:
         meters = electricity_like(SeededRandom(seed))
@@ -133,9 +90,6 @@ def test_electricity_meets_the_four_figures_that_the_tables_fix() -> None:
         # They are marginals of some readings: D <= f <= m D.
         assert (meters.largest <= meters.totals).all()
         assert (meters.totals <= meters.largest * meters.counts).all()
-
-
-# ------------------------------------------------------------------------------------- MovieLens
 
 
 def check_movielens(population: Population) -> None:
@@ -168,8 +122,6 @@ def test_movielens_from_the_published_marginals() -> None:
     assert population.total() == 6_110 + 2 * 11_370 + 3 * 27_145 + 4 * 34_174 + 5 * 21_201
     assert (population.counts[0], population.totals()[0]) == (737, 1352)
 
-
-# ----------------------------------------------------------------------------------------- tables
 
 WIDE = "meter,t0,t1,t2\na,0.5,1.25,\nb,nonsense,-3,inf\nc,,,\n"
 LONG = "when,who,kwh\n1,a,0.5\n1,b,-3\n2,a,1.25\n2,a,NaN\n"
@@ -206,13 +158,6 @@ def test_a_long_table(tmp_path: Path) -> None:
     assert found.readings_of(0).tolist() == [0.5, 1.25]
     with pytest.raises(ValueError, match="no column curator"):
         read_csv(path, unit="1", bounds=BOUNDS, resolution=Fraction(1), layout="long")
-
-
-def test_a_table_without_readings(tmp_path: Path) -> None:
-    path = tmp_path / "empty.csv"
-    path.write_text("meter,t0\n")
-    with pytest.raises(ValueError, match="no reading"):
-        read_csv(path, unit="1", bounds=BOUNDS, resolution=Fraction(1))
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from simulation.experiments import sequential_ngram, sequential_ngram_mining
 from simulation.experiments.experiment import Effort, Run
 from simulation.experiments.sequential_ngram_data import clicks_like, msnbc, stm_like
-from simulation.experiments.sequential_ngram_study import TOPS, Study
+from simulation.experiments.sequential_ngram_study import Study
 from simulation.populations import shared_data
 from tests.simulation.runs import ran
 
@@ -28,13 +27,6 @@ def test_an_experiment_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {row.basis for row in outcome.rows} <= {"trend", "quoted"}
 
 
-def test_the_stand_in_for_trips() -> None:
-    data = stm_like(100_000).dataset
-    lengths = np.diff(data.starts)
-    assert (len(data.universe), lengths.max(), lengths.min()) == (342, 121, 1)
-    assert lengths.mean() == pytest.approx(6.7, rel=0.02)
-
-
 def test_clicks_with_and_without_the_file() -> None:
     assert not msnbc(None).real
     folder = shared_data()
@@ -43,10 +35,3 @@ def test_clicks_with_and_without_the_file() -> None:
     found = msnbc(folder)
     assert found.real
     assert found.dataset.count == 989_818
-
-
-def test_a_prefix_tree_keeps_frequent_beginnings() -> None:
-    study = Study(clicks_like(20_000), 50)
-    found = study.prefix("1", 5)
-    assert found.positives[0] > 0.5
-    assert found.losses.size == len(TOPS)

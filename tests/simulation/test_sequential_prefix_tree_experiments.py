@@ -11,9 +11,6 @@ from simulation.experiments import (
     sequential_prefix_tree,
     sequential_prefix_tree_mining,
 )
-from simulation.experiments import (
-    sequential_prefix_tree_printed as printed,
-)
 from simulation.experiments.experiment import Effort
 from simulation.experiments.sequential_prefix_tree_study import Study
 from simulation.sequential_stand_in import bus, metro, network
@@ -41,17 +38,6 @@ def test_an_experiment_runs(name: str) -> None:
     ran(name, SMALL)
 
 
-def test_printed_tables_add_up() -> None:
-    """Spec: sequential-prefix-tree, section 8, check 11; one printed entry does not: 241 + 58."""
-    wrong = []
-    for table in (printed.TABLE_6_6, printed.TABLE_6_7, printed.TABLE_6_8):
-        for form, entries in table.items():
-            for key, both in entries.items():
-                top = key if table is printed.TABLE_6_6 else 300
-                wrong += [(form, key) for true, false in both if true + false != top]
-    assert wrong == [("simple", 10)]
-
-
 def test_stand_ins_are_as_stated() -> None:
     """Spec: sequential-prefix-tree, section 5.
 
@@ -70,13 +56,3 @@ def test_stand_ins_are_as_stated() -> None:
         assert np.unique(made.dataset.items).size > 0.8 * len(made.taxonomy)
     again = metro(20_000)
     assert again is metro(20_000)
-
-
-def test_parts_of_a_stand_in() -> None:
-    whole, generator = bus(5_000), np.random.default_rng(1)
-    part = whole.sample(1_000, generator)
-    assert part.dataset.count == 1_000
-    cut = whole.cut(200, 3_000, generator)
-    assert cut.dataset.count == 3_000
-    assert len(cut.dataset.universe) == len(cut.taxonomy) == 200
-    assert np.diff(cut.dataset.starts).min() >= 1

@@ -58,7 +58,3 @@ def test_wide_scales_are_rounded_upwards_only_a_little() -> None:
     narrow = threshold(Fraction(3), Fraction(4096), 1 / 18)
     wide = threshold(Fraction(3), Fraction(40_960), 1 / 18)
     assert 10 * (narrow - 1) <= wide <= 10 * narrow
-
-
-def test_a_threshold_is_one_at_least() -> None:
-    assert threshold(Fraction(3), Fraction(1, 50), 0.4) == 1

@@ -114,22 +114,6 @@ def test_a_histogram(stance: Any, estimator: str) -> None:
     assert Fraction(centred["one part"]) <= Fraction(centred["as run"])
 
 
-@pytest.mark.parametrize(("stance", "classifier"), [("sound", "knn"), ("paper", "svm")])
-def test_a_classifier(stance: Any, classifier: str) -> None:
-    points, labels = labelled()
-    given = params(**CLS, epsilon="30", d_avg=8.5, classifier=classifier, evaluate=True)
-    outcome = run(series(points, labels), given, stance, context())
-    found = outcome.result["classifier"]
-    assert found["classes"] == [3, 7]
-    assert sum(map(sum, found["confusion_on_noisy_reports"])) == 60
-    assert found["accuracy_on_noisy_reports"] > 0.9
-    assert outcome.result["predicted"]["outlook"] == "about as without noise"
-    assert outcome.evaluation is not None
-    assert outcome.evaluation["classifier"]["accuracy_without_noise"] == 1
-    assert outcome.evaluation["classifier"]["ratio"] < 0.5
-    assert any("labels" in line for line in outcome.report.not_protected)
-
-
 def test_labels_by_randomised_response() -> None:
     points, labels = labelled(600)
     given = params(

@@ -48,9 +48,6 @@ def over_curators(task: Parameters, readings: np.ndarray, seed: int = 1) -> Outc
     return REPORTS.aggregate(task, "sound", collected, SequentialContext())
 
 
-# --- the price -----------------------------------------------------------------------------------
-
-
 def test_a_curator_pays_what_the_mechanism_proves() -> None:
     """k coordinates at epsilon / k each; all rounds of a user add up, or less with a delta."""
     three = encoder(params(epsilon="2", sensor=sensor(3)))
@@ -114,9 +111,6 @@ def test_a_lying_coordinator_cannot_change_the_odds() -> None:
         own = found.mechanism.law.own
         assert own / size / ((1 - own) / (20 - size)) == most
         assert found.cost == Cost(Fraction(1), Fraction(0))
-
-
-# --- the reports ---------------------------------------------------------------------------------
 
 
 def test_reports_that_are_refused() -> None:

@@ -167,9 +167,6 @@ def test_joining() -> None:
     assert not admits(Fraction(30), Fraction(5), left - 20)
 
 
-# ---------------------------------------------------------------------------------------- audits
-
-
 def counted(seen: np.ndarray) -> np.ndarray:
     """Hits of a family of half-spaces and boxes of the first two columns, and complements."""
     events = [
@@ -224,9 +221,6 @@ def test_the_audit_of_two_rounds_with_a_permanent_part(
         for seed, values in ((8, one), (9, other))
     ]
     assert least < lower_bound(*found) <= most
-
-
-# ---------------------------------------------------------------------------------------- labels
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])

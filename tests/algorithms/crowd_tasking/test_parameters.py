@@ -23,14 +23,10 @@ def one_coordinate(**changes: Any) -> dict[str, Any]:
     ("changes", "field"),
     [
         ({}, "epsilon"),
-        ({"epsilon": "1", "max_error": 3}, "epsilon"),
         ({"epsilon": "64.001"}, "epsilon"),
         ({"epsilon": 1.0}, "epsilon"),
         ({"max_error": 0}, "max_error"),
-        ({"epsilon": "1", "n": 1_000_001}, "n"),
-        ({"epsilon": "1", "p": "1.1"}, "p"),
         ({"epsilon": "1", "delta": "0.2"}, "delta"),
-        ({"epsilon": "1", "components": ["Y", "Y"]}, "components"),
         (
             {"epsilon": "1", "privacy_unit": "user", "sensitivity": "per-coordinate"},
             "sensitivity",
@@ -38,7 +34,6 @@ def one_coordinate(**changes: Any) -> dict[str, Any]:
         ({"epsilon": "1", "sensor": one_coordinate(upper=50)}, "upper"),
         ({"epsilon": "1", "sensor": one_coordinate(upper=50 + 1e-12)}, "bounds"),
         ({"epsilon": "1", "sensor": {**HEART, "steps": (1 << 24) + 1}}, "steps"),
-        ({"epsilon": "1", "sensor": sensor(65)}, "coordinates"),
         (
             {"epsilon": "1", "sensor": {**HEART, "coordinates": HEART["coordinates"] * 2}},
             "coordinates",
@@ -46,20 +41,15 @@ def one_coordinate(**changes: Any) -> dict[str, Any]:
         ({**HIST, "buckets": None}, "buckets"),
         ({**HIST, "buckets": {"width": 10, "edges": [50, 100, 150]}}, "buckets"),
         ({**HIST, "buckets": {"width": 100}}, "buckets.width"),
-        ({**HIST, "buckets": {"width": 0.1}}, "buckets.width"),
         ({**HIST, "buckets": {"edges": [60, 100, 150]}}, "buckets.edges"),
-        ({**HIST, "buckets": {"edges": [50, 100, 100, 150]}}, "edges"),
         ({**HIST, "buckets": {"width": 10, "coordinate": "other"}}, "buckets.coordinate"),
         ({**HIST, "reference": [0.2] * 10}, "reference"),
         ({"aggregate": "HIST", "buckets": {"width": 10}, "max_error": 1}, "max_error"),
         ({"epsilon": "1", "buckets": {"width": 10}}, "buckets"),
         ({**CLS, "classes": None}, "classes"),
-        ({**CLS, "classes": [1, 1]}, "classes"),
         ({**CLS, "label_epsilon": "1", "labels_are_public": True}, "label_epsilon"),
         ({**CLS, "label_epsilon": "1", "privacy_unit": "user"}, "label_epsilon"),
         ({"aggregate": "CLS", "classes": [0, 1], "max_error": 0.5}, "d_avg"),
-        ({"epsilon": "1", "epsilon_limits": {"1": "0"}}, "epsilon_limits"),
-        ({"epsilon": "1", "stance": "paper"}, "stance"),
     ],
 )
 def test_what_is_refused_names_its_field(changes: dict[str, Any], field: str) -> None:
@@ -111,19 +101,6 @@ def test_the_budget_of_a_tolerated_error(stance: Any, observed: float, expected:
     found = task(stance, max_error=3, sensor=sensor(1, observed), report="laplace")
     assert float(found.epsilon) == pytest.approx(expected, abs=6e-4)
     assert found.predicted(20).mean <= 3
-
-
-def test_the_budget_of_a_tolerated_histogram_and_shift() -> None:
-    found = task("paper", aggregate="HIST", buckets={"width": 10}, max_error=0.2, n=1000)
-    assert found.predicted(1000).mean <= 0.2
-    assert 2 < found.epsilon < 20
-    shifted = task(
-        "paper", aggregate="CLS", classes=[0, 1], d_avg=50, max_error=0.5, sensor=sensor(3, 100)
-    )
-    assert float(shifted.epsilon) == pytest.approx(3.814 * 100 / 25, rel=1e-3)
-
-
-# ------------------------------------------------------------------------------- what it costs
 
 
 def test_the_budget_of_one_round_for_a_user() -> None:

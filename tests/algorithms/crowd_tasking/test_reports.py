@@ -51,9 +51,6 @@ def rows(label: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     return np.array([[*CENTRES[label], label]] * count, np.float64)
 
 
-# --- what a curator pays -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("unit", ["reading", "level"])
 def test_both_units_are_paid(unit: str) -> None:
     """Of 30 rounds: what protects one reading costs the curator all of them; what protects all of
@@ -63,9 +60,6 @@ def test_both_units_are_paid(unit: str) -> None:
     expected = (one, every) if unit == "reading" else (every, one)
     assert (found.cost, found.other_cost) == expected
     assert encoder(params(privacy_unit=unit), "paper").other_cost is None
-
-
-# --- labels --------------------------------------------------------------------------------------
 
 
 def test_a_label_is_sent_as_its_place_and_rows_of_no_class_as_the_first() -> None:
@@ -143,9 +137,6 @@ def test_what_no_device_does(task: Parameters, stance: Stance, field: str) -> No
     with pytest.raises(BadTask) as refused:
         REPORTS.encoding(task, stance)
     assert refused.value.pointer == f"/params/{field}"
-
-
-# --- paper ---------------------------------------------------------------------------------------
 
 
 def test_paper_is_the_sources_three_parts_at_its_own_scale_and_without_a_figure() -> None:

@@ -144,22 +144,6 @@ def test_whole_numbers_are_uniform() -> None:
     assert np.square(counted - 10_000).sum() / 10_000 < 6 + 5 * math.sqrt(12)
 
 
-@pytest.mark.slow
-def test_an_audit_of_both_ends() -> None:
-    """10^5 draws each of X and -X: no set of reports tells more than epsilon."""
-    law, runs = best_window(Fraction(1)), 100_000
-    hits = []
-    for x in (law.largest, -law.largest):
-        reports, windowed = law.reports(np.full(runs, x), SeededRandom(abs(x) + (x > 0)))
-        near = np.abs(reports - law.largest) <= law.reach
-        hits.append(int(np.where(windowed, near, reports == 1).sum()))
-    error = math.sqrt(1 / hits[0] + 1 / hits[1])
-    assert math.log(hits[0] / hits[1]) <= 1 + 3 * error
-
-
-# -------------------------------------------------------------------------------------- subsets
-
-
 @pytest.mark.parametrize("buckets", [4, 5, 6])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_all_subsets(buckets: int, size: int) -> None:
@@ -227,8 +211,6 @@ def test_the_deviation_of_an_empty_bucket() -> None:
     assert np.std(np.concatenate(drawn)) == pytest.approx(law.deviation(500), rel=0.05)
 
 
-# ------------------------------------------------------------------------------------- the choice
-
 HIST: dict[str, Any] = {"aggregate": "HIST", "buckets": {"width": 5}}
 
 
@@ -259,9 +241,6 @@ def test_a_tolerated_error_needs_less() -> None:
     found = task(max_error=3, sensor=sensor(1, 100.0))
     assert float(found.epsilon) == pytest.approx(4.4, abs=0.05)
     assert found.predicted(20).mean <= 3
-
-
-# ------------------------------------------------------------------------------------ the release
 
 
 def test_an_average_from_windows() -> None:

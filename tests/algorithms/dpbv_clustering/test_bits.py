@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.dpbv_clustering.attack import attack
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import count, matrix, product
-from algorithms.dpbv_clustering.matched import recover
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
 from tacit.encoders.dpbv_clustering.cells import (
     POINT_STEPS,
@@ -226,30 +224,6 @@ def test_how_many_bits_can_differ(bits: int, half: float, radius: float, seed: i
 # -------------------------------------------------------------------------------- check 7: attacks
 
 
-def test_the_likelihood_ratio_test_tells_the_sources_pair_apart() -> None:
-    each = code(0, 50, 25)
-    flip = Flip.of_epsilon(Fraction(1))
-    seen = attack(each, flip, 1.0, 0.0, 1)
-    assert seen.pair == (24.3, pytest.approx(26.2))
-    assert seen.error < 0.01
-    assert seen.floor == pytest.approx(0.269, abs=1e-3)
-    source = SeededRandom(7)
-    wrong = wrong_answers(each, flip, source, 2000)
-    assert wrong < 0.01 * 2000  # its mean is 2; a false alarm has probability below 1e-12
-    # k = s: safe for all points
-    exact = Flip.of_epsilon(response_epsilon(1000, Fraction(1), MILLIONTH))
-    assert wrong_answers(each, exact, source, 2000) > 0.45 * 2000  # mean 972, standard deviation 22
-
-
-def wrong_answers(each: Code, flip: Flip, source: SeededRandom, trials: int) -> int:
-    """How often the test errs, half of the trials from either value."""
-    values = np.repeat([24.3, 26.2], trials // 2)
-    clean = each.clean(np.array([24.3, 26.2]))
-    bits = unpack(encode(values[:, None], (each,), flip, source)[:, 0], each.bits)
-    agree = [(bits == row).sum(axis=1) for row in clean]
-    return int(((agree[1] > agree[0]) != (values == 26.2)).sum())
-
-
 def test_the_error_of_the_test_is_what_it_computes() -> None:
     for differing, bit in ((1, 1.0), (2, 1.0), (5, 0.5), (8, 2.0)):
         flip = 1 / (1 + math.exp(bit))
@@ -260,18 +234,6 @@ def test_the_error_of_the_test_is_what_it_computes() -> None:
         assert ratio_test_error(differing, flip) == pytest.approx(exact)
     assert ratio_test_error(0, 0.3) == 0.5
     assert ratio_test_error(3, 0.0) == 0.0
-
-
-def test_the_matched_decoder_equals_the_definition() -> None:
-    each = code(0, 10, 2, 100)
-    words = encode(
-        np.linspace(0, 10, 30)[:, None], (each,), Flip.of_epsilon(Fraction(1)), SeededRandom(3)
-    )[:, 0]
-    grid = np.linspace(0, 10, 41)
-    inside = each.clean(grid).astype(int)
-    scores = (2 * unpack(words, 100).astype(int) - 1) @ inside.T
-    expected = [grid[row == row.max()].mean() for row in scores]
-    assert recover(words, each, 41).tolist() == pytest.approx(expected)
 
 
 # ------------------------------------------------------------------------------- coins and wires

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from algorithms.contract import Cancelled, Outcome, SequentialContext
+from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.datasets.texts import Texts
 from algorithms.dpbv_clustering.consistency import hop_mean, line, literal, local_cut
@@ -62,16 +62,6 @@ def blobs(rows: int = 3000, seed: int = 1) -> NumericTable:
     centres = np.array([[10.0, 10.0], [40.0, 15.0], [25.0, 40.0]])
     values = np.clip(generator.normal(centres[labels], 2.5), 0, 50)
     return NumericTable(PLANE, values, Texts.of(labels))
-
-
-def moons(rows: int, seed: int) -> NumericTable:
-    """Two interleaved half circles, deviation 0.06."""
-    generator = SeededRandom(seed).generator
-    labels = np.arange(rows) % 2
-    angle = generator.uniform(0, math.pi, rows)
-    upper = np.stack((np.cos(angle), np.sin(angle)), axis=1)
-    values = np.where(labels[:, None] == 0, upper, [1.0, 0.5] - upper)
-    return NumericTable(PLANE, values + generator.normal(0, 0.06, values.shape), Texts.of(labels))
 
 
 def asked(**given: Any) -> Parameters:
@@ -220,18 +210,6 @@ def test_a_round_is_a_move_to_the_least_mean_distance() -> None:
     assert found.objective == pytest.approx(means.min(axis=1).sum(), rel=1e-5)
 
 
-@given(st.integers(0, 10**6))
-@examples(20)
-def test_permuted_rows_have_permuted_labels(seed: int) -> None:
-    values = drawn(30, seed)
-    order = SeededRandom(seed + 1).generator.permutation(30)
-    start = np.array([2, 11, 25])
-    straight = from_records(held(values), start).labels
-    places = np.argsort(order)
-    permuted = from_records(held(values[order]), places[start]).labels
-    assert (permuted == straight[order]).all()
-
-
 def test_an_emptied_cluster_is_seeded_again() -> None:
     # the first record of cluster 1 is drawn to cluster 0 at once, and leaves nobody
     lengths = np.array([[0, -2, 1, 8], [-2, 0, -2, 8], [1, -2, 0, 8], [8, 8, 8, 0]], np.float32)
@@ -245,18 +223,6 @@ def test_an_emptied_cluster_is_seeded_again() -> None:
 def score(outcome: Outcome) -> float:
     assert outcome.evaluation is not None
     return float(outcome.evaluation["nmi"])
-
-
-def test_dense_cells_find_moons() -> None:
-    params = asked(
-        bounds=((-1.5, 2.5), (-1.0, 1.5)),
-        k=None,
-        clusterer="dbscan",
-        epsilon=Fraction(1, 2),
-        evaluate=True,
-    )
-    found = [score(run(moons(5000, seed), params, "sound", seeded(seed))) for seed in range(1)]
-    assert min(found) > 0.97
 
 
 def test_a_grid_without_records_to_see_says_so() -> None:
@@ -494,20 +460,6 @@ def test_plots_are_there() -> None:
     assert [plot.name for plot in fixed.plots] == ["grid"]
 
 
-def test_a_cancelled_job_stops() -> None:
-    def cancel(fraction: float, stage: str) -> None:
-        if stage == "clustering":
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        run(blobs(60), asked(), "paper", SequentialContext(test_seed=1, on_progress=cancel))
-    told: list[str] = []
-    context = SequentialContext(test_seed=1, on_progress=lambda _, stage: told.append(stage))
-    run(blobs(1100), asked(), "paper", context)
-    assert told.count("distances") >= 4  # once a block
-    assert told.count("clustering") > 10  # once a round of ten starts
-
-
 def test_previews_say_what_results_say() -> None:
     table = blobs(300)
     for method in ("grid-core", "grid-ldp", "laplace-points", "dpbv-exact"):
@@ -688,26 +640,6 @@ def test_a_row_outside_the_bounds_is_named_without_its_value() -> None:
         run(NumericTable(PLANE, values), asked(), "paper", SECRET)
     assert (refused.value.row, refused.value.field) == (7, "evening")
     assert "77" not in str(refused.value)
-
-
-def test_one_row_and_none() -> None:
-    one = NumericTable(PLANE, np.array([[1.0, 2.0]]))
-    for stance, changes in (
-        ("paper", {}),
-        ("paper", {"clusterer": "agglomerative"}),
-        ("sound", {}),
-        ("sound", {"method": "dpbv-exact"}),
-    ):
-        outcome = run(one, asked(k=1, **changes), stance, SECRET)  # type: ignore[arg-type]
-        assert outcome.result["k"] <= 1
-    none = NumericTable(PLANE, np.empty((0, 2)))
-    with pytest.raises(BadParameter):
-        run(none, asked(), "paper", SECRET)
-    with pytest.raises(BadParameter, match="k"):
-        run(one, asked(k=2), "paper", SECRET)
-    for rows in (none, one):
-        found = run(rows, asked(k=2, method="dpbv-exact"), "sound", SECRET)
-        assert found.result["sizes"] == [1] * len(rows.values)
 
 
 def test_curators_and_the_coordinator_share_the_steps() -> None:

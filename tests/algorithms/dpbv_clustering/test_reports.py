@@ -19,7 +19,7 @@ from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.run import run
 from tacit.encoders.dpbv_clustering.bit_reports import BitReports
-from tacit.encoders.dpbv_clustering.encoder import Floats, Ints, unpack
+from tacit.encoders.dpbv_clustering.encoder import Floats, unpack
 from tacit.encoders.dpbv_clustering.reports import CellReports
 from tacit.encoders.reports import Encoding, EncodingRefused, read
 from tacit.noise import DiscreteLaplace
@@ -188,9 +188,6 @@ def test_two_encodings_of_a_row_differ_and_the_values_are_clipped(form: str) -> 
     assert own.refusal(outside) is None
 
 
-# --- what curators refuse ------------------------------------------------------------------------
-
-
 FORGED: list[tuple[str, dict[str, Any]]] = [
     ("bits", {"flip_threshold": 2**31 - 2**28}),
     ("bits", {"epsilon": "7.99"}),
@@ -264,9 +261,6 @@ def test_near_pairs_get_the_budget_and_a_record_pays_for_all() -> None:
     assert Fraction(by_unit["record"] or "0") == cost.epsilon
 
 
-# --- what the coordinator refuses ----------------------------------------------------------------
-
-
 def changed(report: Report, **changes: Any) -> Report:
     return Report.model_validate(report.model_dump() | changes)
 
@@ -311,28 +305,3 @@ def test_what_no_curator_could_answer(stance: Stance, given: dict[str, Any], fie
         with pytest.raises(BadParameter) as found:
             ask(asked(**given), stance)
         assert found.value.field == field
-
-
-def test_fewer_records_than_clusters_give_fewer_clusters() -> None:
-    """Except in `paper`, where the source has no answer."""
-    params = asked(method="laplace-points")
-    for rows in (0, 1):
-        sent = made(params, "sound").perturbed({"a": np.ones((rows, 2))}, SecureRandom())
-        found = aggregate(params, "sound", together(sent), SequentialContext())
-        assert found.result["k"] == rows
-    sent = made(asked(), "paper").perturbed({"a": np.ones((1, 2))}, SecureRandom())
-    with pytest.raises(BadParameter):
-        aggregate(asked(), "paper", together(sent), SequentialContext())
-
-
-def test_rows_beyond_the_bound_are_for_the_curator_to_leave_out() -> None:
-    assert made(asked(), "sound").most_rows == 65_536
-    names: Ints = np.array([1, 2, 10, 65_536])
-    params = asked(method="laplace-points")
-    own = made(params, "sound")
-    sent = own.perturbed({"a": np.zeros((10, 2))}, SecureRandom())
-    assert [report.record for report in sent] == [f"{number:05d}" for number in range(1, 11)]
-    assert all(own.refusal(changed(sent[0], record=f"{n:05d}")) is None for n in names.tolist())
-
-
-# --- which way -----------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import io
 import json
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,6 @@ def context() -> SequentialContext:
 
 def table(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode())))
-
-
-# ------------------------------------------------------------------------------------- parameters
 
 
 @pytest.mark.parametrize(
@@ -117,9 +113,6 @@ def test_what_does_not_fit_the_graph() -> None:
     check(G8, params(k=28, step=4), "sound")
     check(EdgeList.of([], ["a", "b"]), params(), "sound")
     check(dense, params(), "sound")
-
-
-# ------------------------------------------------------------------------------------- a release
 
 
 def test_a_release() -> None:
@@ -197,9 +190,6 @@ def test_pictures_are_of_the_release() -> None:
     assert np.isfinite(image).mean() > 0.99
 
 
-# --------------------------------------------------------------------------------------- the report
-
-
 def test_the_sound_report() -> None:
     report = run(GRAPH, params(epsilon="3/2", k=3), "sound", context()).report
     assert PrivacyReport.model_validate_json(report.model_dump_json()) == report
@@ -252,29 +242,11 @@ def test_the_paper_report_verifies_nothing() -> None:
     assert all(each.sampler == "float" for each in report.noise)
 
 
-def test_what_holds_of_the_paper_in_real_arithmetic() -> None:
-    """A tree of height 0 has neither splits nor caps: 2 epsilon / k for the full matrix."""
-    small = run(G8, params(epsilon="1/10"), "paper", context()).report
-    assert small.details["height"] == 0
-    assert small.details["in_real_arithmetic"] == {
-        "epsilon_per_edge": "0.2",
-        "labels_public": True,
-        "cap_active": False,
-        "last_level_split": False,
-    }
-    deep = run(GRAPH, params(epsilon="20"), "paper", context()).report
-    assert deep.details["in_real_arithmetic"]["last_level_split"]
-    assert deep.details["in_real_arithmetic"]["epsilon_per_edge"] == "inf"
-
-
 def test_slack_grows_with_the_exponent() -> None:
     assert slack_of(params(), None).epsilon >= Fraction(2, 10**10)
     large = plan_of(params(epsilon="100"), "sound", 10**6)
     assert slack_of(params(epsilon="100"), large).epsilon > Fraction(2 * 25, 10**10)
     assert slack_of(params(epsilon="100"), large).delta == 1
-
-
-# ------------------------------------------------------------------------------------ evaluation
 
 
 def test_figures_of_an_evaluation() -> None:
@@ -298,15 +270,3 @@ def test_figures_of_an_evaluation() -> None:
     without = run(empty, params(evaluate={"queries": 10, "structure": True}), "sound", context())
     assert without.evaluation is not None
     assert without.evaluation["edges_ratio"] is None
-
-
-# ----------------------------------------------------------------------------------------- pages
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "algorithms" / "graph-der.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(example, "graph-der.md", "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines
-    assert all(len(line.split()) == 2 for line in lines if line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from algorithms.contract import Outcome
 from algorithms.graph_der import Parameters, federated
-from algorithms.graph_der.block_graph import vertex_weights
 from algorithms.graph_der.blocks import Measured
 from algorithms.problems import NotOverCurators
 from simulation.graph_stand_in import power_law
@@ -125,17 +123,6 @@ def test_what_is_released_is_near_the_graph() -> None:
     report = outcome.report
     assert report.details["method"]["chosen"] == "blocks"
     assert not any("coordinator keeps the graph" in each for each in report.assumptions)
-
-
-def test_degrees_under_more_noise_are_drawn_nearer_to_their_mean() -> None:
-    """Three times the deviation, as of three aggregators of which one is honest, or k = 3."""
-    degrees = np.array([60] * 100 + [20] * 200)
-    spread = [
-        np.ptp(vertex_weights(degrees, replace(federated.plan_of(asked(), Fraction(share)), k=k)))
-        for share, k in ((1, 1), (9, 1), (1, 3))
-    ]
-    assert spread[1] < 0.8 * spread[0]
-    assert spread[1] == pytest.approx(spread[2], rel=0.01)
 
 
 def test_an_empty_graph_and_one_edge_succeed() -> None:

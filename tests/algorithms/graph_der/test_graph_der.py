@@ -13,22 +13,15 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.graph_der.arrangement import Leaves, Space, arrange
-from algorithms.graph_der.baselines import (
-    cell_of,
-)
 from algorithms.graph_der.budget import Budget, tree_height
-from algorithms.graph_der.exploration import combination
 from algorithms.graph_der.geometry import Grid, children, counts
 from algorithms.graph_der.hypergeometric import CUT_MASS, draw, mode, support, weights, window
 from algorithms.graph_der.kernel import Matrix
 from algorithms.graph_der.metrics import (
     Cuts,
-    assortativity,
-    clustering,
     cut,
     degree_divergence,
     degree_shares,
-    mean_distance,
 )
 from algorithms.graph_der.splitting import scores, splitting_points
 from tacit.randomness import SeededRandom
@@ -37,9 +30,6 @@ from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 SHARES = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 ENDS = (G8.first, G8.second)
 EMPTY = (G8.first[:0], G8.second[:0])
-
-
-# ------------------------------------------------------------------------ check 1, 2: the graph G8
 
 
 def test_splits_of_the_triangle() -> None:
@@ -78,9 +68,6 @@ def test_points_are_drawn_with_these_chances() -> None:
     assert ((found - expected)[there] ** 2 / expected[there]).sum() < 83.5
 
 
-# ----------------------------------------------------------------------- check 3, 4: budget, height
-
-
 def test_geometric_budget() -> None:
     budget = Budget.of(Fraction(1), SHARES, 3)
     unit = (2 ** (1 / 3) - 1) * 0.5 / (2 ** (4 / 3) - 1)
@@ -92,17 +79,6 @@ def test_geometric_budget() -> None:
     assert float(budget.left(1)) == pytest.approx(0.135737, abs=1e-6)
     assert [float(budget.left(depth)) for depth in (2, 3)] == pytest.approx([0, 0], abs=1e-9)
     assert budget.levels[0] + budget.leaf + budget.left(1) == Fraction(1, 2)
-
-
-def test_variances_of_two_counts() -> None:
-    budget = Budget.of(Fraction(1), SHARES, 3)
-    first, second = (2 / float(each) ** 2 for each in (budget.level(1), budget.leaf))
-    assert first == pytest.approx(172.31, abs=0.01)
-    assert second == pytest.approx(30.39, abs=0.01)
-    for printed, expected in ((True, 28.74), (False, 25.84)):
-        one, other = combination(budget.level(1), budget.leaf, printed)
-        assert one + other == pytest.approx(1)
-        assert one**2 * first + other**2 * second == pytest.approx(expected, abs=0.01)
 
 
 @given(
@@ -156,9 +132,6 @@ def test_cells_of_regions(vertices: int, step: int, data: st.DataObject) -> None
         assert grid.diagonal(region)[0] == len(on)
     assert grid.lines[0] == 0
     assert grid.lines[-1] == vertices
-
-
-# --------------------------------------------------------------------- check 5, 6: the arrangement
 
 
 def law(cells: int, ones: int, asked: int, log_odds: float) -> np.ndarray:
@@ -284,9 +257,6 @@ def test_arrangements_of_a_kind_are_alike(asked: int, triangle: bool) -> None:
     assert statistic < 85
 
 
-# ---------------------------------------------------------------------- check 10, 11: metrics, data
-
-
 def test_divergence_of_degrees() -> None:
     without = np.arange(10) != np.flatnonzero((G8.first == 3) & (G8.second == 4))[0]
     assert degree_divergence(ENDS, ENDS, 8) == 0
@@ -313,36 +283,3 @@ def test_cut_queries_by_definition(vertices: int, seed: int) -> None:
     assert cut(ends, np.flatnonzero(one).tolist(), np.flatnonzero(other).tolist(), vertices) == (
         expected
     )
-
-
-def test_structure_of_known_graphs() -> None:
-    path = (np.arange(9, dtype=np.int32), np.arange(1, 10, dtype=np.int32))
-    assert clustering(path, 10) == 0
-    assert assortativity(path, 10) == pytest.approx(-0.125)
-    rows, columns = (each.astype(np.int32) for each in np.triu_indices(6, 1))
-    assert clustering((rows, columns), 6) == 1
-    assert assortativity((rows, columns), 6) is None
-    assert mean_distance((rows, columns), 6, 0) == 1
-    assert mean_distance(EMPTY, 8, 0) is None
-    kite = (np.array([0, 0, 1, 2], np.int32), np.array([1, 2, 2, 3], np.int32))
-    assert clustering(kite, 4) == pytest.approx((1 + 1 + 1 / 3) / 4)
-    assert 3 < (mean_distance(path, 10, 1) or 0) < 4.4
-
-
-# ------------------------------------------------------------------------------- section 6: others
-
-
-@given(st.integers(2, 60))
-def test_cells_are_numbered_row_after_row(vertices: int) -> None:
-    pairs = vertices * (vertices - 1) // 2
-    found = np.stack(cell_of(np.arange(pairs), vertices))
-    assert (found == np.stack(np.triu_indices(vertices, 1))).all()
-
-
-def test_cells_of_the_largest_graphs() -> None:
-    vertices = 10**7
-    pairs = vertices * (vertices - 1) // 2
-    places = np.array([0, vertices - 2, vertices - 1, pairs // 2, pairs - 2, pairs - 1])
-    row, column = cell_of(places, vertices)
-    assert (row * vertices - row * (row + 1) // 2 + column - row - 1 == places).all()
-    assert ((row >= 0) & (row < column) & (column < vertices)).all()

@@ -15,18 +15,16 @@ from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der import Parameters, arrangement, splitting
 from algorithms.graph_der.consistency import consistent, nearest, rounded
-from algorithms.graph_der.evaluation import random_ends
 from algorithms.graph_der.exploration import Tree, explore, noisy_counts
 from algorithms.graph_der.geometry import Grid, children, counts, leaf_map
 from algorithms.graph_der.kernel import Matrix
 from algorithms.graph_der.labelling import labelled, neighbours_adjacent, order_of
-from algorithms.graph_der.metrics import Cuts, degree_divergence, relative_error
 from algorithms.graph_der.parameters import Labelling, plan_of
 from algorithms.graph_der.publication import Release, publish
 from algorithms.graph_der.settings import Plan
 from algorithms.graph_der.splitting import PlainKernel, kernel, splitting_points
 from tacit.randomness import SecureRandom, SeededRandom
-from tests.algorithms.graph_der.examples import G8, random_graph_of, snap, table_of
+from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 from tests.property_examples import examples
 
 
@@ -44,9 +42,6 @@ def released(
 ) -> Release:
     plan = plan_for(graph.count, stance, **changes)
     return publish(graph, plan, labelling, 0, SequentialContext(test_seed=seed))
-
-
-# ---------------------------------------------------------------------------- splitting in kernels
 
 
 @given(
@@ -103,9 +98,6 @@ def test_regions_without_a_point() -> None:
     assert splitting_points(matrix, regions[:0], np.ones(0), 5.0, SeededRandom(1)).shape == (0, 2)
 
 
-# -------------------------------------------------------------------- check 7: one path for an edge
-
-
 @given(st.integers(12, 60), st.integers(1, 4), st.integers(0, 200), st.booleans())
 @examples(60)
 def test_an_edge_is_in_one_region_of_each_level(
@@ -157,9 +149,6 @@ def test_stopped_regions_are_dense_sparse_or_cannot_be_split() -> None:
     assert tree.depth.max() <= plan.height
 
 
-# ----------------------------------------------------------------- check 8: audit of parallel paths
-
-
 def test_noise_of_counts_is_exact_integers() -> None:
     """Mean and variance of discrete Laplace, 20,000 draws; five standard errors."""
     plan = plan_for(100, epsilon="1")
@@ -172,9 +161,6 @@ def test_noise_of_counts_is_exact_integers() -> None:
     true = 2 * decay / (1 - decay) ** 2
     assert abs(noisy.mean() - 7) < 5 * (true / 20_000) ** 0.5
     assert abs(noisy.var() / true - 1) < 5 * (5 / 20_000) ** 0.5
-
-
-# ------------------------------------------------------------------------------------- consistency
 
 
 @given(st.integers(20, 60), st.integers(0, 100))
@@ -221,9 +207,6 @@ def test_whole_numbers() -> None:
     assert nearest(np.array([-3.0, 2.4, 12.0]), np.array([9, 9, 9])).tolist() == [0, 2, 9]
 
 
-# ---------------------------------------------------------------------------- check 9: whole runs
-
-
 @given(st.integers(2, 50), st.integers(1, 6), st.integers(0, 99), st.sampled_from(["1", "30"]))
 @examples(60)
 def test_a_release_is_a_simple_graph(vertices: int, step: int, seed: int, epsilon: str) -> None:
@@ -252,15 +235,6 @@ def test_at_a_large_epsilon_the_graph_comes_back() -> None:
     assert (np.sort(made.low * 40 + made.high) == np.sort(graph.first * 40 + graph.second)).all()
 
 
-def test_an_empty_graph_and_a_full_one() -> None:
-    vertices = list(range(30))
-    empty = released(EdgeList.of([], vertices), epsilon="50")
-    assert empty.edges < 10
-    full = EdgeList.of([(a, b) for a in vertices for b in vertices if a < b], vertices)
-    made = released(full, epsilon="50")
-    assert made.edges > 420
-
-
 def test_blocks_change_nothing_but_their_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph_of(120, 0.1, 1)
     whole = released(graph, epsilon="5")
@@ -284,50 +258,6 @@ def test_labels() -> None:
     low, high = labelled(graph, order_of(graph, "id", 0))
     assert sorted(zip(low.tolist(), high.tolist(), strict=True)) == [(0, 2), (1, 2)]
     assert neighbours_adjacent(graph, order_of(graph, "id", 0)) == (1 / 3, 1 / 3)
-
-
-# -------------------------------------------------------------------- check 12: a collaboration net
-
-
-def _errors(graph: EdgeList, made: list[Release], drawn: Any) -> tuple[float, float]:
-    """Mean cut error at 0.4 of the vertices: of releases, of a random graph."""
-    true = labelled(graph, made[0].order)
-    others = [(each.low, each.high) for each in made]
-    random = random_ends(graph.count, graph.edges, 1)
-    cuts = Cuts.of(graph.count, round(0.4 * graph.count), 1_000, drawn, 3)
-    answers = cuts.answers([true, random, *others])
-    errors = [relative_error(answers[0], each, graph.edges) for each in answers[1:]]
-    return float(np.mean(errors[1:])), errors[0]
-
-
-def test_utility_by_first_appearance() -> None:
-    """Spec: graph-der, section 8, check 12; two runs of each stance."""
-    graph = snap("ca-GrQc")
-    sound, paper = (
-        [
-            released(graph, stance, "first_appearance", seed, epsilon="1", step=4)
-            for seed in range(2)
-        ]
-        for stance in ("sound", "paper")
-    )
-    ours, random = _errors(graph, sound, "range")
-    assert ours <= 0.30
-    assert random >= 1.0
-    true = labelled(graph, graph.appearance)
-    divergence = [degree_divergence(true, (each.low, each.high), graph.count) for each in sound]
-    assert np.mean(divergence) <= 0.5
-    assert 0.97 <= np.mean([each.edges for each in sound]) / graph.edges <= 1.03
-    assert 1.01 <= np.mean([each.edges for each in paper]) / graph.edges <= 1.10
-
-
-def test_a_random_labelling_makes_a_random_graph() -> None:
-    graph = snap("ca-GrQc")
-    made = [released(graph, "sound", "random", seed, epsilon="1", step=4) for seed in range(2)]
-    ours, random = _errors(graph, made, "random")
-    assert 1 / 1.5 < ours / random < 1.5
-
-
-# ------------------------------------------------------------------------------ check 13: cancelled
 
 
 def test_cancelled_in_the_choice_of_points(monkeypatch: pytest.MonkeyPatch) -> None:

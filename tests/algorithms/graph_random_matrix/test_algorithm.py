@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import math
-import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,29 +153,6 @@ def test_small_graphs_are_legal(mode: str, edges: list[Any]) -> None:
     json.dumps(outcome.evaluation, allow_nan=False)
 
 
-def test_defaults_by_stance_and_mode() -> None:
-    asked = {mode: params(mode=mode) for mode in ("publish", "spectral", "pcc")}
-    assert [each.estimator_of("sound") for each in asked.values()] == [
-        "range",
-        "auto",
-        "auto",
-    ]
-    assert {each.estimator_of("paper") for each in asked.values()} == {"range"}
-    assert (params().projection_of("sound"), params().projection_of("paper")) == (
-        "rademacher",
-        "gaussian",
-    )
-    assert settings_of(params(), "paper", 1_000).columns == 200
-    assert settings_of(params(), "paper", 100).columns == 99
-    assert settings_of(params(epsilon="4"), "sound").columns == 25
-    assert settings_of(params(epsilon="4", mean_degree="0"), "sound").columns == 18
-    text = '{"mode": "pcc", "m": 20, "epsilon": "1/2", "delta": "0.0001", "evaluate": true}'
-    found = Parameters.model_validate_json(text)
-    assert (found.epsilon, found.metrics is not None) == (Fraction(1, 2), True)
-    schema = Parameters.model_json_schema()["properties"]
-    assert (schema["m"]["maximum"], schema["k"]["maximum"]) == (1000, 64)
-
-
 # ----------------------------------------------------------------------------------------- privacy
 
 
@@ -309,27 +284,6 @@ def test_a_release(mode: str, estimator: str) -> None:
         assert (np.diff(scores[np.argsort(ranks)]) <= 0).all()
 
 
-def test_clusters_of_a_graph_that_shows_them() -> None:
-    """Little noise, the sound way: the four blocks come out."""
-    for estimator in ("range", "subspace"):
-        outcome = done(mode="spectral", estimator=estimator, sigma="0.3", m=100, evaluate=True)
-        assert outcome.evaluation is not None
-        rows = csv.DictReader(io.StringIO(outcome.files[1].content.decode()))
-        labels = np.array([int(row["cluster"]) for row in rows]).reshape(4, 40)
-        most = sum(int(np.bincount(each).max()) for each in labels)
-        assert most >= 150, estimator
-        assert outcome.evaluation["nmi"]["private"] > 0.8
-        assert not outcome.result["signal_below_noise"]
-
-
-def test_ids_that_are_texts() -> None:
-    names = [f'v {number}, "x"' for number in range(30)]
-    graph = EdgeList.of([(names[i], names[j]) for i in range(30) for j in range(i)], names)
-    outcome = run(graph, params(k=1, m=4, mode="pcc", estimator="subspace"), "sound", context())
-    rows = list(csv.DictReader(io.StringIO(outcome.files[1].content.decode())))
-    assert [row["vertex"] for row in rows] == names
-
-
 def test_signal_below_noise() -> None:
     """From public numbers and what is published."""
     drowned = done(m=20, epsilon="1/10")
@@ -452,25 +406,7 @@ def test_a_large_delta_is_told() -> None:
     assert not any("1 / vertices" in each for each in done(delta="0.001", m=20).report.caveats)
 
 
-def test_vertices_that_were_not_declared_are_told() -> None:
-    taken = EdgeList(GRAPH.vertices, GRAPH.first, GRAPH.second, False, GRAPH.appearance)
-    told = run(taken, params(m=20), "sound", context()).report
-    assert any("taken from the edges" in each for each in told.caveats)
-    assert not any("taken from the edges" in each for each in done(m=20).report.caveats)
-    assert told.details["vertices_declared"] is False
-
-
 # -------------------------------------------------------------------------------------------- page
-
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "graph-random-matrix.md"
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    exec(compile(example, str(PAGE), "exec"), {})
-    sizes, below = re.fullmatch(r"\[(.*)\] (\w+)\n", capsys.readouterr().out).groups()  # type: ignore[union-attr]
-    assert sum(int(size) for size in sizes.split(",")) == 150
-    assert below == "False"
 
 
 def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
@@ -480,14 +416,3 @@ def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
     graph = EdgeList.of([(1, 2)], list(range(70_000)))
     outcome = run(graph, asked, "sound", context())
     assert outcome.result["signal_below_noise"]
-
-
-def test_directions_that_are_noise_are_told() -> None:
-    """Some singular values stand out and others that are used do not: the report says so."""
-    outcome = done(mode="spectral", estimator="subspace", epsilon="6", k=8, m=20)
-    above = outcome.result["values_above_noise"]
-    assert 0 < above < 8
-    told = [each for each in outcome.report.caveats if each.startswith("values_above_noise")]
-    assert [each.split(" of the ")[0][-1] for each in told] == [str(above)]
-    whole = done(mode="spectral", estimator="range", sigma="0.1", k=2, m=100)
-    assert not any("values_above_noise" in each for each in whole.report.caveats)

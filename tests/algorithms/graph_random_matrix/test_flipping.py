@@ -28,7 +28,7 @@ from algorithms.graph_random_matrix.problems import GraphTooLarge
 from algorithms.graph_random_matrix.reference import eigenpairs
 from simulation.graph_stand_in import blocks, power_law
 from simulation.populations import shared_data
-from tacit.randomness import NoiseSource, SeededRandom
+from tacit.randomness import NoiseSource
 
 
 class Words:
@@ -192,16 +192,6 @@ class CountingContext(SequentialContext):
     def noise(self, stage: str, block: int = 0) -> NoiseSource:
         self.sources.append(Counting(super().noise(stage, block)))
         return self.sources[-1]  # type: ignore[return-value]
-
-
-@pytest.mark.slow
-def test_an_audit_of_the_edge_bit() -> None:
-    """Acceptance 16: 10^5 coins of a pair with and without the edge."""
-    law, runs = Flip.of(Fraction(1)), 100_000
-    coins = law.coins(SeededRandom(7), 2 * runs).reshape(2, runs)
-    absent, present = coins[0].mean(), 1 - coins[1].mean()
-    error = math.sqrt(1 / (runs * absent) + 1 / (runs * present))
-    assert abs(math.log(present / absent)) <= 1 + 3 * error
 
 
 def test_flips_from_both_ends_are_found() -> None:

@@ -18,7 +18,6 @@ from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.clustering import clusters
 from algorithms.graph_random_matrix.forecast import (
     automatic_columns,
-    best_squared_cosine,
     squared_cosine,
 )
 from algorithms.graph_random_matrix.product import dense_product, product
@@ -259,15 +258,6 @@ def test_centrality_of_a_star(k: int) -> None:
     assert found == pytest.approx([math.sqrt(3), 1, 1, 1])
 
 
-@examples(30)
-@given(st.integers(3, 30), st.integers(1, 90), st.integers(0, 10**6))
-def test_all_components_give_the_root_of_the_degree(vertices: int, edges: int, seed: int) -> None:
-    """Acceptance 6."""
-    edges_ = random_graph(vertices, edges, seed)
-    found = centrality(reference_spectrum(adjacency(edges_), vertices).scaled)
-    assert found == pytest.approx(np.sqrt(edges_.degrees()), abs=1e-6)
-
-
 def test_the_true_spectrum_of_large_and_small_graphs() -> None:
     graph = adjacency(random_graph(700, 3_000, 1))
     values = np.linalg.eigvalsh(dense(graph))
@@ -316,33 +306,7 @@ def test_clusters_of_blobs() -> None:
     assert set(alike.tolist()) <= {0, 1, 2}
 
 
-def test_large_sets_start_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    from algorithms.graph_random_matrix import clustering
-
-    monkeypatch.setattr(clustering, "LARGE", 300)
-    monkeypatch.setattr(clustering, "SAMPLE", 50)
-    test_clusters_of_blobs()
-
-
 # ---------------------------------------------------------------------------------------- forecast
-
-
-@pytest.mark.parametrize(
-    ("columns", "caps"),
-    [(200, (0.93, 0.88, 0.78, 0.64, 0.47)), (20, (0.90, 0.81, 0.68, 0.52, 0.35))],
-    ids=["200", "20"],
-)
-def test_what_no_graph_of_that_size_allows(columns: int, caps: tuple[float, ...]) -> None:
-    """Spec: graph-random-matrix, section 5.
-
-    The source's Facebook graph at sigma 1, whatever its edges are.
-    """
-    n, degree = 3_097_165, 2 * 23_667_394 / 3_097_165
-    found = [best_squared_cosine(place, n, columns, 1.0, degree) for place in (1, 2, 4, 8, 16)]
-    assert found == pytest.approx(caps, abs=0.006)
-    assert squared_cosine(600, n, columns, 1.0, degree) == pytest.approx(
-        {200: 0.10, 20: 0.06}[columns], abs=0.006
-    )
 
 
 def test_columns_by_the_noise() -> None:

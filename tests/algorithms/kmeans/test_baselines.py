@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
-from algorithms.kmeans import baselines
 from algorithms.kmeans.baselines import cost, lloyd
-from algorithms.kmeans.paper import cluster_means, drawn_start, normalised
+from algorithms.kmeans.paper import normalised
 from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
 from algorithms.kmeans.weighted import lloyd as weighted_lloyd
 from simulation.experiments.kmeans_data import s1_like
 from tacit.encoders.kmeans.encoder import Floats
 from tacit.encoders.kmeans.nearest import nearest
-from tacit.randomness import SeededRandom
 
 POINTS = normalised(s1_like())[0]
-STARTED = (baselines.blum, baselines.dwork, baselines.su)
-FREE = (baselines.gupt, baselines.priv_gene, baselines.eugkm, baselines.su_hybrid)
-HUGE = 1e9
-"""An epsilon whose noise is nothing."""
 
 
 def test_lloyd_counts_the_iteration_that_confirms() -> None:
@@ -32,36 +23,6 @@ def test_lloyd_counts_the_iteration_that_confirms() -> None:
     assert lloyd(corners, np.array([(0.0, 0.5), (1.0, 0.5)])).iterations == 1
     lonely = lloyd(corners, np.array([(0.5, 0.5), (9.0, 9.0)]))
     assert lonely.centres[1].tolist() == [9, 9]  # an empty cluster keeps its centre
-
-
-@pytest.mark.parametrize("method", STARTED)
-def test_without_noise_the_steps_are_lloyd_s(method: Callable[..., Floats]) -> None:
-    start = drawn_start(POINTS, 15, np.random.default_rng(1))
-    steps = {"blum": 5, "dwork": 7, "su": 7}[method.__name__]
-    expected = start
-    for _ in range(steps):
-        expected = cluster_means(POINTS, nearest(POINTS, expected), expected)
-    found = method(POINTS, start, HUGE, SeededRandom(1))
-    assert np.abs(found - expected).max() < 1e-3
-
-
-@pytest.mark.parametrize("method", [*STARTED, *FREE])
-def test_every_method_stays_in_the_box_and_gets_better_with_budget(method: Any) -> None:
-    points = POINTS[::5]
-
-    def mean_cost(epsilon: float) -> float:
-        costs = []
-        for seed in range(2):
-            source = SeededRandom(seed)
-            start = drawn_start(points, 15, source.generator)
-            given = start if method in STARTED else 15
-            centres = method(points, given, epsilon, source)
-            assert centres.shape == (15, 2)
-            assert ((centres >= 0) & (centres <= 1)).all()
-            costs.append(cost(points, centres))
-        return float(np.mean(costs))
-
-    assert mean_cost(25.0) < mean_cost(0.1)
 
 
 def test_weighted_clustering_is_clustering_with_repeated_points() -> None:
@@ -116,11 +77,3 @@ def test_more_clusters_than_points() -> None:
     assert found.centres.shape == (5, 2)
     start = spread_start(np.zeros((3, 2)), np.ones(3), 4, np.random.default_rng(1))
     assert start.tolist() == [[0.0, 0.0]] * 4
-
-
-def test_gupt_s_noise_has_the_scale_of_its_blocks() -> None:
-    points = np.full((2000, 1), 0.5)
-    blocks = round(2000**0.4)
-    drawn = np.array([baselines.gupt(points, 1, 4.0, SeededRandom(s))[0, 0] for s in range(400)])
-    # |Laplace(1/84)| away from 0.5; five standard errors are 25 %, half the noise is 50 % off.
-    assert np.abs(drawn - 0.5).mean() == pytest.approx(1 / (blocks * 4), rel=0.25)

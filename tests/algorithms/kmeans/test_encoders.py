@@ -36,9 +36,6 @@ def zone(centres: Ints, radii: Ints, steps: int = GRID, total: Fraction = Fracti
     return Zone(centres, radii, steps, *(total * share for share in SHARES))
 
 
-# ----------------------------------------------------------------- the specification's own figures
-
-
 def test_records_on_the_grid() -> None:
     assert BOX.quantise(RECORDS).tolist() == [
         [-52429, -52429],
@@ -84,9 +81,6 @@ def test_rows_held_in_32_bits_have_the_same_sums() -> None:
         held = query.sums(records.astype(np.int32))
         assert np.array_equal(held, query.sums(records)), query.kind
         assert held.any()
-
-
-# ---------------------------------------------------------------------------------- sensitivities
 
 
 def weighted_change(query: Query, records: Ints, place: int) -> Fraction:
@@ -145,24 +139,6 @@ def test_no_record_costs_more_than_a_projection_pays(dimension: int, size: int, 
         assert np.array_equal(query.sums(records), parts)  # a record does not see another
 
 
-@examples(60)
-@given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 30), st.integers(0, 2**32 - 1))
-def test_a_sum_is_the_sum_over_its_records(
-    dimension: int, clusters: int, size: int, seed: int
-) -> None:
-    generator = np.random.default_rng(seed)
-    records = generator.integers(-GRID, GRID + 1, (size, dimension))
-    centres = generator.integers(-GRID, GRID + 1, (clusters, dimension))
-    for query in (
-        zone(centres, generator.integers(1, 2 * dimension * GRID + 1, clusters)),
-        Histogram(3, dimension, GRID, Fraction(1)),
-    ):
-        parts = np.zeros(query.length, np.int64)
-        for row in records:
-            parts += query.sums(row[None, :])
-        assert np.array_equal(query.sums(records), parts)
-
-
 def test_a_zone_round_adds_up_as_whole_numbers_do() -> None:
     """Floors of quotients in floating point are those of Python's integers, also at the bounds."""
     generator = np.random.default_rng(9)
@@ -180,9 +156,6 @@ def test_a_zone_round_adds_up_as_whole_numbers_do() -> None:
                 offset = [(abs(o) * radius // norm) * (1 if o > 0 else -1) for o in offset]
             expected[label] += [*offset, 1, min(norm, radius) * 256 // radius]
         assert zone(centres, radii).sums(records).tolist() == expected.ravel().tolist()
-
-
-# --------------------------------------------------------------------------------- labels and box
 
 
 def plain_nearest(points: Ints, centres: Ints) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
-from algorithms.kmeans.baselines import cost, lloyd
+from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.paper import (
     Settings,
     Strategy,
@@ -38,25 +38,8 @@ from tacit.encoders.kmeans.encoder import Floats
 from tacit.encoders.kmeans.nearest import nearest
 from tacit.report.words import plain_words
 
-COUNTEREXAMPLE = np.array(
-    [
-        (0.9, 0.3),
-        (0.1, 0.0),
-        (0.6, 0.2),
-        (1.0, 0.6),
-        (0.6, 0.9),
-        (0.3, 0.0),
-        (0.2, 0.5),
-        (0.4, 0.8),
-        (0.7, 0.6),
-        (0.3, 0.0),
-    ]
-)
 SQUARE = np.array([(0.0, 0.0), (0.0, 2.0), (4.0, 0.0), (4.0, 2.0)])
 OLD = np.array([(0.0, 0.0), (4.0, 0.0)])
-
-
-# ------------------------------------------------------------------------------------ Lemma 7.1
 
 
 @pytest.mark.parametrize("strategy", ["prior", "posterior"])
@@ -72,9 +55,6 @@ def test_every_pass_lowers_the_cost_of_the_clusters_it_moves(strategy: Strategy)
         costs = [np.square(points - centres[labels]).sum() for centres in (before, each.centres)]
         assert costs[1] <= costs[0] + 1e-12
         before = each.centres
-
-
-# -------------------------------------------------------------------------------------- the zones
 
 
 def test_the_zones_of_the_worked_example() -> None:
@@ -98,14 +78,6 @@ def test_the_zones_of_the_worked_example() -> None:
     assert np.array_equal(posterior_controllers(means, OLD, future), means)
     value = zone_value(np.array([0.7]), np.array([0.2]), np.array([0.75]))
     assert value[0] == pytest.approx(-0.0390699, abs=1e-7)
-
-
-def test_a_controller_never_leaves_the_convergence_zone() -> None:
-    means, old = np.array([(0.0, 0.0)]), np.array([(0.3, 0.4)])
-    pulled = posterior_controllers(means, old, np.array([(6.0, 8.0)]))
-    assert pulled[0] == pytest.approx((0.3, 0.4))
-    near = posterior_controllers(means, old, np.array([(0.06, 0.08)]))
-    assert near[0] == pytest.approx((0.06, 0.08))
 
 
 def test_the_samplers_of_share_and_angle() -> None:
@@ -140,25 +112,6 @@ def test_every_draw_lies_in_both_zones(dimension: int, measure: str) -> None:
     assert (np.linalg.norm(points - means, axis=1) < reach).all()
 
 
-# ------------------------------------------------------------------------------------ its figures
-
-
-def test_the_counterexample_to_theorem_7_2() -> None:
-    start = COUNTEREXAMPLE[[3, 4]]
-    assert lloyd(COUNTEREXAMPLE, start).iterations == 2
-    generator = np.random.default_rng(0)
-    passes = [
-        run_paper(COUNTEREXAMPLE, start, Settings(0.5, "prior"), generator).passes
-        for _ in range(1000)
-    ]
-    assert 4.7 <= np.mean(passes) <= 5.0
-    once = run_paper(COUNTEREXAMPLE, start, Settings(0.5, "prior", stop="fix"), generator)
-    assert once.passes == 1
-
-
-# ------------------------------------------------------------------------------- why it leaks: 4.2
-
-
 def test_one_published_pass_tells_whether_a_record_is_there() -> None:
     known = np.random.default_rng(3).random((30, 2))
     start, record = known[:3], np.array([(0.637, 0.281)])
@@ -176,9 +129,6 @@ def test_one_published_pass_tells_whether_a_record_is_there() -> None:
 
     assert misfit(truth) < 1e-12
     assert misfit(known) > 1e-3
-
-
-# ---------------------------------------------------------------------------------------- as a job
 
 
 def test_a_paper_job_says_that_nothing_holds() -> None:
@@ -216,12 +166,3 @@ def test_a_paper_job_needs_more_records_than_clusters() -> None:
     flat = NumericTable(("x", "y"), np.zeros((9, 2)))
     outcome = run(flat, params, "paper", SequentialContext())
     assert outcome.result["centres"] == [[0.0, 0.0]] * 3
-
-
-def test_passes_end_at_their_limit() -> None:
-    points = np.random.default_rng(1).random((200, 2))
-    generator = np.random.default_rng(2)
-    chosen = Settings(0.5, "prior", stop="move", move_tolerance=1e-12, max_passes=7)
-    found = run_paper(points, points[:4], chosen, generator)
-    assert found.passes == 7
-    assert len(found.log) == 6

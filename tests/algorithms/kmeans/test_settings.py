@@ -144,8 +144,6 @@ def test_a_plan_that_cannot_be_says_why(changes: dict[str, Any], field: str) -> 
     assert caught.value.field == field
 
 
-# ------------------------------------------------------------------------------------- parameters
-
 SMALL: dict[str, Any] = {"k": 3, "bounds": [[0, 10], [0, 10]], "n_hint": 100}
 
 

@@ -20,7 +20,6 @@ from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, federated, preview, run
 from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.central import Rows, run_central
-from algorithms.kmeans.evaluation import best_cost
 from algorithms.kmeans.federated import start as federated_start
 from algorithms.kmeans.parameters import NoPlan, grid_and_plan
 from algorithms.kmeans.settings import make_plan
@@ -121,22 +120,6 @@ def test_parts_are_a_partition_of_the_kept_cells(dimension: int, per_side: int, 
             assert np.searchsorted(query.starts, part, side="right") - 1 == list(kept).index(cell)
 
 
-@pytest.mark.slow
-def test_an_audit_of_a_record_alone_in_its_cell() -> None:
-    """10^5 runs with and without it: no event tells more than the histogram's epsilon."""
-    asked = TwoLevel(2, 2, 4, Fraction(2, 5), Fraction(3, 5), 1.0, 256)
-    runs = 100_000
-    hits = []
-    for there in (0, 1):
-        source = SeededRandom(there + 5)
-        coarse = there + DiscreteLaplace(1 / asked.epsilon_coarse).draw(source, runs)
-        part = there + DiscreteLaplace(1 / asked.epsilon_fine).draw(source, runs)
-        shown = coarse > asked.threshold
-        hits.append(int((shown & (part > 4)).sum()))
-    error = math.sqrt(1 / hits[0] + 1 / hits[1])
-    assert math.log(hits[1] / hits[0]) <= 1 + 3 * error
-
-
 def test_what_a_plan_spends_is_epsilon_exactly() -> None:
     for epsilon in ("1", "1/3", "7/5"):
         plan = make_plan(
@@ -175,15 +158,6 @@ def test_where_it_does_not_go() -> None:
     with pytest.raises(NoPlan) as wrong:
         preview(Parameters(start="two-level", mode="packing+zone", **asked), "sound")
     assert wrong.value.pointer == "/params/start"
-
-
-@pytest.mark.parametrize(
-    ("kept", "sides"),
-    [([], []), ([1, 1], [1, 1]), ([2, 1], [1, 1]), ([16], [1]), ([0], [0]), ([0], [17])],
-)
-def test_lists_that_do_not_fit(kept: list[int], sides: list[int]) -> None:
-    with pytest.raises(ValueError, match="cell"):
-        FineCells(4, 2, 16, np.array(kept, int), np.array(sides, int), Fraction(1), 1_000)
 
 
 def test_cells_above_the_threshold_are_kept_and_no_others() -> None:
@@ -279,18 +253,6 @@ def centres_of(points: Floats, clusters: int, start: Any, seed: int, epsilon: st
     grid = Grid((0.0, 0.0), (1.0, 1.0), plan.steps)
     state = run_central(Rows(points), grid, plan, seed, SequentialContext(test_seed=seed))
     return grid.raw(release(state).centres)
-
-
-def test_small_clusters_are_found() -> None:
-    """Against one grid for the whole box, the same data and seeds."""
-    points, _ = unbalanced(1)
-    best = best_cost(points, 8, 5)
-    mean = {
-        start: np.mean([cost(points, centres_of(points, 8, start, s)) for s in range(4)]) / best
-        for start in ("grid", "two-level")
-    }
-    assert mean["two-level"] < 1.35
-    assert mean["two-level"] < mean["grid"] * 1.02
 
 
 @pytest.mark.parametrize(("times", "least", "most"), [(1 / 8, 0.0, 0.2), (2, 0.8, 1.0)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from algorithms.path_publishing.problems import (
     ForeignParameter,
     ModeStanceMismatch,
     NetworkTooLarge,
-    NoGraphPath,
     PathNotSpanning,
 )
 from algorithms.path_publishing.relations import drawn_relations
@@ -247,19 +245,6 @@ def test_nothing_of_the_owners_gets_out() -> None:
     assert one.files == other.files
 
 
-def test_a_levelled_graph_without_splits_may_not_exist() -> None:
-    rng = np.random.default_rng(4)
-    failed = 0
-    for _ in range(20):
-        network = random_network(9, 29, rng)
-        try:
-            ran("graph-path", network, epsilon_e=None, split=False)
-        except NoGraphPath as refused:
-            assert refused.name == "no_graph_path"  # noqa: PT017
-            failed += 1
-    assert failed >= 10  # 8 of 100 are usable
-
-
 def test_many_vertices_are_warned_of() -> None:
     network = random_network(13, 20, np.random.default_rng(1))
     assert "warnings" in ran("graph-path", network, search_budget=100).result
@@ -390,15 +375,3 @@ def test_the_epsilon_of_the_integers_is_stated() -> None:
 
 
 # ----------------------------------------------------------------------------- data, documentation
-
-
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "path-publishing.md"
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(PAGE), "exec"), {})
-    assert capsys.readouterr().out.splitlines() == [
-        '[["ann", "cid"], ["bob", "dora"]]',
-        "('ann', 'bob', 'cid', 'dora', 'eve')",
-    ]

@@ -59,9 +59,6 @@ def candidates_of_truth(network: NetworkPath, candidate: Candidate) -> tuple[int
     return divmod(missing.pop(), size) if missing else candidate.pair
 
 
-# ------------------------------------------------------------------------------------ candidates
-
-
 def test_candidates_of_the_worked_example() -> None:
     """Spec: path-publishing, section 8, check 3.
 
@@ -111,9 +108,6 @@ def test_a_replay_never_loses_the_true_edge() -> None:
             assert len(found.prior) <= 4
 
 
-# -------------------------------------------------------------------------------- Lemma 6.1 (4.2)
-
-
 def test_degrees_do_not_matter_and_rings_always_show() -> None:
     """The degree term cancels; a vertex of a ring never shows one copy, whatever epsilon_v."""
     assert copy_probabilities(1, 2, 1) == pytest.approx([0.622459, 0.377541], abs=1e-6)
@@ -122,15 +116,6 @@ def test_degrees_do_not_matter_and_rings_always_show() -> None:
         for _ in range(200):
             copies = drawn_copies(RINGS, epsilon, source)
             assert min(copies[1], copies[2]) == 2
-
-
-# -------------------------------------------------------------------------------- Lemma 6.2 (4.3)
-
-
-# ------------------------------------------------------------------------------- Theorem 6.1 (4.4)
-
-
-# ------------------------------------------------------------------------------------- complement
 
 
 def complements(networks: int) -> int:

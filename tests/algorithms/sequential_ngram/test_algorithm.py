@@ -8,7 +8,6 @@ import json
 import re
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,9 +59,6 @@ def context(stance: Stance = "sound") -> SequentialContext:
     return SequentialContext(bytes(range(32)))
 
 
-# ------------------------------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
@@ -97,12 +93,6 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[DomainError], po
         check(sample(), params(**changes), "sound")
 
 
-def test_two_items_are_too_few_for_the_paper_stance_alone() -> None:
-    with pytest.raises(BadUniverse):
-        preview(params(universe=2), "paper")
-    assert preview(params(universe=2), "sound").error is not None
-
-
 def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     referring = params(universe={"dataset": ID})
     assert preview(referring, "sound").error is None
@@ -113,9 +103,6 @@ def test_a_reference_has_to_be_replaced_by_its_list() -> None:
 def test_an_unknown_item_is_refused() -> None:
     with pytest.raises(UnknownItem):
         check(sample(), params(universe=ITEMS[:2]), "sound")
-
-
-# ----------------------------------------------------------------------------------------- result
 
 
 def test_a_release() -> None:
@@ -243,9 +230,6 @@ def test_cancelling() -> None:
         run(sample(), params(), "sound", SequentialContext(bytes(32), on_progress=stop))
 
 
-# ----------------------------------------------------------------------------------------- report
-
-
 def test_the_sound_report() -> None:
     planned, made = preview(params(), "sound"), run(sample(), params(), "sound", context()).report
     for report in (planned, made):
@@ -280,14 +264,3 @@ def test_the_paper_report_verifies_nothing() -> None:
     assert report.sampler_delta is None
     assert {each.sampler for each in report.noise} == {"float"}
     assert len(report.source_defects) == 6
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "algorithms" / "sequential-ngram.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(page), "exec"), {})
-    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out.strip())))
-    assert [line["items"] for line in lines[:2]] == ["news sports", "sports weather"]
-
-
-# ------------------------------------------------------------------------------------- real data

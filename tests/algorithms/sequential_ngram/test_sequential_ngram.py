@@ -17,7 +17,6 @@ from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.counts import covering
 from algorithms.sequential_ngram.evaluation import (
     pattern_figures,
-    relative_errors,
     supports_of,
     workload,
 )
@@ -60,25 +59,6 @@ def listed(grams: Grams, given: np.ndarray) -> dict[tuple[int, ...], int]:
 
 
 # ------------------------------------------------------------------------------------- exploration
-
-
-def test_counts_of_table_6_2() -> None:
-    tree = exact_tree(TABLE_6_2, settings())
-    rows = rows_of(tree, tree.noisy)
-    assert rows[()] == [5, 9, 10, 0]
-    assert rows[(0,)] == [0, 2, 0, 3]
-    assert rows[(1,)] == [1, 0, 6, 2]
-    assert rows[(2,)] == [4, 3, 0, 3]
-    assert rows[(1, 2)] == [3, 0, 0, 3]
-    share = {gram: np.array(row) / sum(row) for gram, row in rows.items()}
-    three_one = rows[(2,)][0]
-    assert three_one * share[(0,)][1] * share[(1,)][2] == pytest.approx(1.0667, abs=1e-4)
-    # the same by longer histories, which the threshold keeps from being expanded
-    loose = rows_of(*(lambda tree: (tree, tree.noisy))(exact_tree(TABLE_6_2, settings(
-        threshold=lambda _budget: 1.0, budget="uniform"))))  # fmt: skip
-    known = np.array(loose[(2, 0)])
-    assert loose[(2, 0)][1] * (np.array(loose[(2, 0, 1)]) / sum(loose[(2, 0, 1)]))[2] == 2
-    assert known.sum() == three_one
 
 
 def test_budgets_of_example_6_4_2() -> None:
@@ -147,19 +127,6 @@ def test_the_tree_is_what_counting_gram_by_gram_gives(
 
 
 # ------------------------------------------------------------------------------------- consistency
-
-
-def test_example_6_4_3() -> None:
-    chosen = settings(n_max=3, threshold=lambda _budget: 1.0, fill="ratio", budget="uniform")
-    tree = planted(root(chosen), np.array([[0.0, 4.0, 9.0]]))
-    for noisy in (
-        [[0, 0, 4, 0], [4, 3, 0, 2]],
-        [[2.1, 4, 0.5, 1.9], [0, 0, 0, 0], [0, 0, 0, 0]],
-    ):
-        expansion = next_expansion(tree)
-        assert expansion is not None
-        tree = grown(tree, expansion, np.array(noisy, float))
-    assert rows_of(tree, adjusted(tree))[(1, 2)] == pytest.approx([1.05, 2, 0, 0.95])
 
 
 THIRDS = [2 / 3, 2 / 3, 2 / 3, 3]
@@ -388,11 +355,3 @@ def test_released_patterns_and_their_supports() -> None:
     assert figures["true_positives"] == pytest.approx(1 / 3)
     assert figures["utility_loss"] == pytest.approx((5 / 9 + 1 + 0) / 3)
     assert pattern_figures([], [], {}, 3)["utility_loss"] is None
-
-
-def test_queries_and_errors() -> None:
-    groups = workload(17, 20, 500, 1)
-    assert [int((group >= 0).sum(axis=1).max()) for group in groups] == [4, 8, 12, 16, 20]
-    assert all(((group >= 0).sum(axis=1) >= 1).all() for group in groups)
-    (error,) = relative_errors([np.array([0, 100])], [np.array([1, 50])], 2000)
-    assert error == pytest.approx((1 / 2 + 1 / 2) / 2)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -344,13 +342,3 @@ def test_figures_of_an_evaluation() -> None:
 
 
 # ---------------------------------------------------------------------------------- documentation
-
-
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "sequential-prefix-tree.md"
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(PAGE), "exec"), {})
-    lines = list(csv.reader(io.StringIO(capsys.readouterr().out.strip())))
-    assert [line[2] for line in lines[1:]] == ["home", "home work", "home work home"]

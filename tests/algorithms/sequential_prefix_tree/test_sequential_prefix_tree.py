@@ -25,7 +25,6 @@ from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from algorithms.sequential_prefix_tree.publication import publish
-from algorithms.sequential_prefix_tree.tree import Tree
 from tacit.encoders.counts import Counts, occupied, places_among, together
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
@@ -44,8 +43,6 @@ from tests.property_examples import examples
 CHANCE = 1e-6
 """False alarms of a statistical test, at most; seeds are fixed."""
 PAIRS = Layout(4, np.array([0, 0, 1, 1]))
-
-# -------------------------------------------------------------------------------- worked examples
 
 
 def test_table_6_1() -> None:
@@ -78,15 +75,6 @@ def test_groups_first() -> None:
     release = released(TABLE_6_1, chosen)
     assert by_prefix(release.tree) == {(1,): 5, (3,): 3, (1, 2): 5}
     assert by_prefix(release.tree, release.copies) == {(1,): 0, (3,): 3, (1, 2): 5}
-
-
-def test_groups_that_do_not_stand_together() -> None:
-    """Nodes are in the order of prefixes, whatever the groups are."""
-    crossed = Layout.of_names(["odd", "even", "odd", "even"])
-    chosen = settings(layout=crossed, group_test=NoNoise(1))
-    assert by_prefix(grow(TABLE_6_1, chosen, SequentialContext()).tree) == by_prefix(
-        grow(TABLE_6_1, settings(), SequentialContext()).tree
-    )
 
 
 def test_time_bins() -> None:
@@ -159,9 +147,6 @@ def test_a_cancelled_run_ends() -> None:
         publish(TABLE_6_1, settings(), SequentialContext(on_progress=cancelled))
 
 
-# ---------------------------------------------------------------------------------- consistency
-
-
 def test_isotonic_is_pool_adjacent_violators() -> None:
     values = np.random.default_rng(1).normal(0, 10, (3_000, 12)).round(2)
     expected = np.array([isotonic_regression(row).x for row in values])
@@ -206,32 +191,6 @@ def test_the_projection(children: list[tuple[int, float]], seed: int) -> None:
             np.testing.assert_allclose(taken, taken[:1].repeat(taken.size), atol=1e-9)
         if (values[own] >= 0).all() and (printed[own] >= 0).all():
             np.testing.assert_allclose(found[own], printed[own], atol=1e-9)
-
-
-def random_release(seed: int) -> tuple[Tree, list[np.ndarray]]:
-    generator = np.random.default_rng(seed)
-    lists = [
-        [str(item) for item in generator.zipf(1.5, length) % 5]
-        for length in generator.geometric(0.3, 400)
-    ]
-    data = Sequences.of([str(item) for item in range(5)], lists)
-    test = count_test(Fraction(1, 3), Fraction(3), "sound")
-    release = released(data, settings(layout=Layout(5), height=6, item_test=test), seed)
-    return release.tree, release.consistent
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_sound_release_is_consistent(seed: int) -> None:
-    tree, counts = random_release(seed)
-    assert len(tree.levels) > 2
-    for at, level in enumerate(tree.levels[1:], start=1):
-        assert (counts[at] >= 0).all()
-        assert (counts[at] <= counts[at - 1][level.parents]).all()
-        sums = np.bincount(level.parents, counts[at], counts[at - 1].size)
-        assert (sums <= counts[at - 1] + 1e-9).all()
-
-
-# ---------------------------------------------------------------------------- empty candidates
 
 
 @pytest.mark.parametrize(
@@ -325,9 +284,6 @@ def test_too_large_a_tree_is_noticed_before_it_is_built() -> None:
     with pytest.raises(TreeTooLarge, match=r"28\.9 empty children") as wrong:
         grow(nobody, chosen, SequentialContext())
     assert wrong.value.name == "tree_too_large"
-
-
-# ---------------------------------------------------------------------------------- sensitivity
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,7 @@ import csv
 import io
 import itertools
 import json
-import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,9 +42,6 @@ def params(**changes: Any) -> Parameters:
 
 def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
-
-
-# ------------------------------------------------------------------------------------- parameters
 
 
 @pytest.mark.parametrize(
@@ -89,9 +84,6 @@ def test_a_reference_has_to_be_replaced_by_its_list() -> None:
 def test_an_unknown_item_is_refused() -> None:
     with pytest.raises(UnknownItem):
         check(TABLE_4_1, params(universe=ITEMS[:3]), "sound")
-
-
-# ----------------------------------------------------------------------------------------- result
 
 
 def test_a_release() -> None:
@@ -197,9 +189,6 @@ def test_caps_end_the_job() -> None:
             run(SAMPLE.dataset, params(max_rows=1, method=method), "sound", context())
 
 
-# ----------------------------------------------------------------------------------------- report
-
-
 def test_the_sound_report() -> None:
     for report in (preview(params(), "sound"), run_report("sound")):
         one, two = report.verified
@@ -252,11 +241,3 @@ def test_a_universe_from_the_data_voids_everything() -> None:
     (line,) = report.verified
     assert (line.model, line.epsilon, line.delta) == ("none", "inf", "1")
     assert any("NO PRIVACY" in caveat for caveat in report.caveats)
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "algorithms" / "set-valued.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(page), "exec"), {})
-    lines = list(csv.reader(io.StringIO(capsys.readouterr().out.strip())))
-    assert [line[2] for line in lines[1:]] == ["bread", "tea", "bread milk"]

@@ -103,14 +103,6 @@ def test_passing_counts_follow_the_conditional_law() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < _limit(31)
 
 
-def test_floating_passing_counts() -> None:
-    test = floating_test(HALF, 3.0)
-    assert float(test.chance) == math.exp(-3) / 2
-    drawn = test.passing(100_000, SeededRandom(3)) - test.threshold
-    assert drawn.min() >= 0
-    assert drawn.mean() == pytest.approx(2, abs=5.5 * 2 / math.sqrt(100_000))
-
-
 def test_floating_noise_takes_no_secret_stream() -> None:
     secret = SecureRandom()
     test = floating_test(HALF, 3.0)
@@ -118,9 +110,6 @@ def test_floating_noise_takes_no_secret_stream() -> None:
         test.noisy(np.zeros(1, np.int64), secret)
     assert isinstance(PaperLaw(1, 2).source(secret), SeededRandom)
     assert SoundLaw(HALF, HALF).source(secret) is secret
-
-
-# ------------------------------------------------------------------------------------- histogram
 
 
 def test_a_histogram_of_table_4_1() -> None:

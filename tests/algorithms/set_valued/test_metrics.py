@@ -128,18 +128,3 @@ def test_an_evaluation_counts_what_is_real() -> None:
     ).evaluation
     assert basic is not None
     assert basic["relative_error_of_histogram"][0] < basic["relative_error"][0]
-
-
-# ---------------------------------------------------------------------------------------- stand-ins
-
-
-def test_msnbc_like_has_the_figures_of_the_spec() -> None:
-    sample = msnbc_like()
-    lengths = np.diff(sample.dataset.offsets)
-    assert (sample.dataset.records, lengths.max()) == (989_818, 17)
-    assert lengths.mean() == pytest.approx(1.72, abs=0.005)
-    raw = deduplicated(itemsets(sample.dataset, sample.universe, SequentialContext()), 17)
-    assert raw.sets.count == pytest.approx(11_571, rel=0.03)
-    heavy = raw.weights[raw.weights >= 50].sum() / 989_818
-    assert heavy == pytest.approx(0.950, abs=0.005)
-    assert np.sort(raw.weights)[::-1][:3] == pytest.approx([167_057, 83_705, 55_618], rel=0.02)

@@ -19,16 +19,15 @@ from algorithms.counts.empties import tossed
 from algorithms.counts.keeper import KeeperSource
 from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
-from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
+from algorithms.set_valued.laws import SoundLaw, integer_test
 from algorithms.set_valued.problems import RowCap
-from algorithms.set_valued.records import check_items, record_masks
+from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings, anywhere, leftmost
 from simulation.set_valued_data import msnbc_like
 from tacit.encoders.counts import Counter as Counting
-from tacit.encoders.set_valued_counts import COUNTER, Generation, Splits, Walk
+from tacit.encoders.set_valued_counts import Generation, Splits
 from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
 from tacit.randomness import SeededRandom
-from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Transactions
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
 from tests.property_examples import examples
@@ -109,31 +108,6 @@ def test_the_worked_example() -> None:
     both = child_cut(taxonomy, root, 0b11)
     assert both.alpha == sixth
     assert child_cut(taxonomy, split_of(taxonomy, both, 1), 0b10).alpha == sixth
-
-
-def test_the_groups_of_the_worked_example() -> None:
-    taxonomy, context = Taxonomy(4, 2), SequentialContext()
-    masks = record_masks(TABLE_4_1, ITEMS, taxonomy, context)
-
-    def groups(cut: Cut, pick: int, rows: list[int]) -> dict[int, list[int]]:
-        document = Splits(taxonomy, (generation_of([split_of(taxonomy, cut, pick)]),))
-        held = np.array(rows, np.int32) - 1
-        walk = Walk(masks, held, np.zeros(held.size, np.int64), 0)
-        records, cells = COUNTER.cells(walk, document)
-        _, seen = document.named(cells)
-        found: dict[int, list[int]] = {}
-        for record, mask in zip(records().tolist(), seen.tolist(), strict=True):
-            found.setdefault(mask, []).append(record + 1)
-        return found
-
-    root = root_cut(taxonomy, Fraction(1))
-    assert groups(root, 0, list(range(1, 9))) == {0b01: [3, 4, 5, 6], 0b11: [1, 2, 7, 8]}
-    left = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b01)
-    assert groups(left, 0, [3, 4, 5, 6]) == {0b01: [6], 0b10: [3, 5], 0b11: [4]}
-    both = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b11)
-    assert groups(both, 1, [1, 2, 7, 8]) == {0b10: [2], 0b11: [1, 7, 8]}
-    last = child_cut(taxonomy, split_of(taxonomy, both, 1), 0b11)
-    assert groups(last, 0, [1, 7, 8]) == {0b10: [8], 0b11: [1, 7]}
 
 
 # -------------------------------------------------------------------------------- without noise
@@ -388,16 +362,6 @@ def test_too_many_rows() -> None:
             )
 
 
-@pytest.mark.parametrize("leaf_mode", ["example", "pseudocode"])
-def test_the_paper_runs_in_both_modes(leaf_mode: Any) -> None:
-    data = msnbc_like(5_000, 17, 5).dataset
-    settings = Settings(Fraction(1), PaperLaw(3.0, 5.0), leaf_mode, anywhere)
-    run = released(data, Taxonomy(17, 10), settings, SequentialContext())
-    assert run.rows
-    assert min(count for _, count in run.rows) >= 1
-    assert run.truth.real_rows <= len(run.rows)
-
-
 # --------------------------------------------------------------------------------------- records
 
 
@@ -406,11 +370,3 @@ def test_duplicates_and_empty_records_are_counted_apart() -> None:
     masks = record_masks(data, ("b", "a"), Taxonomy(2, 2), SequentialContext())
     assert (masks.merged, masks.empty, masks.records) == (1, 2, 2)
     assert masks.masks.tolist() == [0b11, 0b01]
-
-
-def test_an_item_outside_the_universe_is_named_by_place() -> None:
-    data = Transactions.of([["a"], [], ["a", "b"]], ["a", "b", "c"])
-    with pytest.raises(UnknownItem) as wrong:
-        check_items(data, ("a", "c"))
-    assert (wrong.value.row, wrong.value.column) == (3, 2)
-    check_items(data, ("a", "b"))  # c never occurs

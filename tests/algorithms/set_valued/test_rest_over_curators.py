@@ -93,9 +93,6 @@ def test_the_method_is_that_of_the_universe() -> None:
         federated.over_curators(params(evaluate=True))
 
 
-# ------------------------------------------------------------------------------- what records keep
-
-
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
 def test_brute_force_over_four_items(most: int) -> None:
     """Every record beside every other one: it moves its own items alone, `most` at most."""
@@ -154,9 +151,6 @@ def test_lengths_are_told_from_the_noise_that_is_there() -> None:
     noisy = np.array([29, 31, 60])
     assert told_from_noise(noisy, Fraction(10))[0].tolist() == [0, 31, 60]
     assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 60]
-
-
-# ------------------------------------------------------------------------------------------ lies
 
 
 @pytest.mark.parametrize(

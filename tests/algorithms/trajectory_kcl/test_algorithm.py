@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ from tests.algorithms.trajectory_kcl.tables import (
 )
 
 PARAMS = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE, Kprime=2, evaluate=True)
-DOCS = Path(__file__).parents[3] / "docs" / "algorithms"
 
 
 def run(params: Parameters = PARAMS, stance: str = "sound", seed: int = 1) -> Outcome:
@@ -213,9 +211,6 @@ def test_several_attributes_of_a_record_count_each() -> None:
     assert (verdict.violating, verdict.confidence) == (1, Fraction(1))
 
 
-# ------------------------------------------------------------------------------------------ report
-
-
 def test_the_report_says_what_it_is_not() -> None:
     report = run().report
     (line,) = report.verified
@@ -264,12 +259,3 @@ def test_all_records_are_shuffled_alike() -> None:
         order = shuffled(8, SequentialContext(test_seed=seed).noise("rows"))
         places[order.tolist().index(0)] += 1
     assert ((places - 250) ** 2 / 250).sum() < 42.0
-
-
-@pytest.mark.parametrize("page", ["trajectory-kcl", "privacy-check"])
-def test_the_example_of_the_page_runs(page: str) -> None:
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    parts = text.split("```python\n")[1:]
-    assert parts
-    for part in parts:
-        exec(part.split("```")[0], {})

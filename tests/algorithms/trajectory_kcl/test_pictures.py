@@ -20,7 +20,8 @@ from algorithms.trajectory_kcl.pictures import (
     plots,
 )
 from algorithms.trajectory_kcl.table import PairTable, code
-from tests.algorithms.trajectory_kcl.tables import SENSITIVE, dataset_51
+from simulation.experiments.trajectory_kcl import SENSITIVE
+from tests.algorithms.trajectory_kcl.tables import dataset_51
 
 
 def table_of(paths: list[list[tuple[str, float]]]) -> PairTable:

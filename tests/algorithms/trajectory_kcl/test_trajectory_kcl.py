@@ -11,7 +11,7 @@ import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.trajectory_kcl import mining
-from algorithms.trajectory_kcl.checker import check, matching
+from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.evaluation import frequent_losses
 from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import Incidence, alive, build
@@ -27,9 +27,7 @@ from simulation.experiments.trajectory_kcl import table_51
 from simulation.experiments.trajectory_kcl_data import city, routes_like
 from tacit.randomness import SeededRandom
 from tests.algorithms.trajectory_kcl.tables import (
-    B1,
     B3,
-    B4,
     MODEL_51,
     TABLE_52,
     Brute,
@@ -51,9 +49,6 @@ def incidence_of(table: PairTable, model: Model, frequent: Frequent | None = Non
 
 def told(table: PairTable, done: list[Operation] | tuple[Operation, ...]) -> list[tuple[str, ...]]:
     return [(each.kind, named(table, (each.pair,))) for each in done]
-
-
-# ---------------------------------------------------------------------------------- worked examples
 
 
 def test_minimal_violating_sequences_of_table_5_1() -> None:
@@ -116,17 +111,6 @@ def test_global_suppression_of_table_5_1(
     assert found.verdict.holds
 
 
-# -------------------------------------------------------------------------------- counterexamples
-
-
-def test_b1_the_literal_mining_returns_sequences_that_are_not_minimal() -> None:
-    table = plain(B1)
-    model = replace(TWO, length=4)
-    literal = [named(table, q) for q in LiteralRun(table, model).mine()]
-    assert literal == ["a3a4", "a1a2a3a4"]
-    assert [named(table, q) for q in mine(table, model, CONTEXT).minimal] == ["a3a4"]
-
-
 def test_b3_the_literal_validity_test_is_wrong() -> None:
     table = plain(B3)
     paper = anonymise(table, TWO, CONTEXT, stance="paper")
@@ -144,24 +128,12 @@ def test_b3_the_literal_validity_test_is_wrong() -> None:
     assert sound.verdict.holds
 
 
-def test_b4_stale_scores_break_the_model() -> None:
-    table, model = plain(B4), replace(TWO, length=2)
-    paper = anonymise(table, model, CONTEXT, stance="paper")
-    assert told(table, paper.operations) == [("local", "a2"), ("local", "a4")]
-    assert [named(table, each.pairs) for each in paper.verdict.examples] == ["a2a4"]
-    assert matching(paper.table, ids(table, "a2a4")) == [0]
-    assert anonymise(table, model, CONTEXT).verdict.holds
-
-
 def test_the_literal_algorithm_fails_on_random_tables_and_the_sound_one_never() -> None:
     broken = 0
     for seed in range(200):
         table, model = random_table(seed, 12), random_model(seed)
         broken += not anonymise(table, model, CONTEXT, stance="paper").verdict.holds
     assert 3 <= broken <= 40  # about one in ten at L = 3
-
-
-# ------------------------------------------------------------------------------------- brute force
 
 
 def check_one(seed: int, records: int, method: Method, utility: Utility) -> None:
@@ -207,9 +179,6 @@ def test_maximal_frequent_sequences_by_brute_force() -> None:
         assert found.sequences == maximal
         for items, rows in found.where:
             assert rows.tolist() == brute.records(items)
-
-
-# --------------------------------------------------------------------------------- kernels, blocks
 
 
 @pytest.mark.parametrize(("method", "utility"), [("local", "instances"), ("local", "mfs")])
@@ -294,9 +263,6 @@ def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(mining, "MOST_HELD", 5_000)
     with pytest.raises(TooManySequences):
         mine(table, Model(1, Fraction(1), 2), CONTEXT)
-
-
-# --------------------------------------------------------------------------------- generated routes
 
 
 def test_generated_routes_come_out_clean() -> None:
