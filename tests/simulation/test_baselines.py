@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -71,26 +70,6 @@ def test_drawn_errors_are_the_expected_ones(name: str) -> None:
     drawn = np.abs(total_noise(SMALL[name], SeededRandom(3), repetitions)).mean()
     allowed = 6 * sampling_error(SMALL[name], repetitions)
     assert drawn == pytest.approx(expected_absolute(SMALL[name]), rel=allowed)
-
-
-@pytest.mark.parametrize(("k", "expected"), [(1, 1.0), (2, 1.5), (5, 2.4609375)])
-def test_the_closed_form_of_k_laplaces(k: int, expected: float) -> None:
-    assert expected_absolute((Draws(Fraction(7), k),)) == pytest.approx(7 * expected, rel=1e-12)
-
-
-def test_mixtures_by_the_integral_of_their_characteristic_function() -> None:
-    layers = this_work(S, EPSILON, RATIO, Fraction(1, 10**4), Fraction(1, 100), N, C)
-    curators, aggregators = (float(layer.scale) for layer in layers)
-    # E|X| = (2/pi) int_0^inf (1 - phi(t)) / t^2 dt, by the trapezium rule in ln t: steps of
-    # 1.8e-4 from t = 1e-8, where phi is 1 but for (t sigma)^2 / 2, to 1e4, where it is constant.
-    log_t = np.linspace(math.log(1e-8), math.log(1e4), 150_001)
-    t = np.exp(log_t)
-    one = 1 - 1e-4 + 1e-4 / (1 + (curators * t) ** 2)
-    other = 1 - 1e-2 + 1e-2 / (1 + (aggregators * t) ** 2)
-    integrand = (1 - one**N * other**C) / t
-    assert expected_absolute(layers) == pytest.approx(
-        2 / math.pi * np.trapezoid(integrand, log_t), rel=1e-4
-    )
 
 
 @pytest.mark.parametrize("epsilon", [1, 100])

@@ -5,28 +5,21 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from simulation import baselines
 from simulation.experiments import (
     budget_figures,
-    budget_tables,
-    two_layer_error,
-    two_layer_sweep,
 )
 from simulation.experiments.experiment import (
     FULL,
     QUICK,
     Basis,
     Effort,
-    Experiment,
     Outcome,
     Row,
     Run,
@@ -37,10 +30,9 @@ from simulation.experiments.experiment import (
     sampled,
     trend,
 )
-from simulation.experiments.registry import experiment, experiments, ordered
-from simulation.experiments.results import result_document, said, write
+from simulation.experiments.registry import experiment, experiments
+from simulation.experiments.results import result_document, write
 from simulation.plots import Line, Panel, Plot
-from tacit.accounting.loss.draws import Draws
 from tests.simulation.runs import wrong_rows
 
 IDS = (
@@ -107,22 +99,6 @@ def test_a_tolerance_is_four_standard_errors_and_never_half_of_the_figure() -> N
     assert runs.tolerance == pytest.approx(4 * spread * (1 / 2) ** 0.5 / 2)
 
 
-def test_what_was_checked_in_words() -> None:
-    rows = [
-        *[Row("p", 1.0, "printed", 1.0)] * 12,
-        *[Row("r", 1.0, "recomputed", 1.0)] * 3,
-        *[trend("t", True)] * 4,
-        *[quoted("q", 1.0)] * 5,
-    ]
-    assert said(rows) == "12 printed, 3 recomputed and 4 trends hold; 5 quoted"
-    assert said([trend("t", True)]) == "1 trend holds"
-    assert said([trend("t", False), trend("t", True)]) == "1 of 2 trends holds"
-    assert said([quoted("q", 1.0)]) == "nothing checked; 1 quoted"
-    made_up = marked(rows[12:], stand_in=True)
-    words = "3 recomputed and 4 trends hold; 5 quoted; 7 of the checks on stand-in data"
-    assert said(made_up) == words
-
-
 def test_an_outcome_that_checks_nothing_is_not_ok() -> None:
     assert not Outcome((quoted("q", 1.0),)).ok
     assert Outcome((quoted("q", 1.0), trend("t", True))).ok
@@ -151,18 +127,6 @@ def test_every_id_of_lus_thesis_is_there_in_reading_order() -> None:
         experiment("fig-9.9")
 
 
-def test_other_sources_follow_and_no_id_is_claimed_twice() -> None:
-    def named(name: str) -> Experiment:
-        return replace(experiment("table-5.1"), id=name)
-
-    mixed = ["dpbv-fig-10", "dpbv-fig-3", "chen-table-6.10", "chen-fig-6.9", "fig-6.10", "fig-6.9"]
-    assert [each.id for each in ordered(map(named, mixed))] == [
-        *("fig-6.9", "fig-6.10", "chen-fig-6.9", "chen-table-6.10", "dpbv-fig-3", "dpbv-fig-10"),
-    ]
-    with pytest.raises(ValueError, match=r"two experiments are called fig-1\.1"):
-        ordered([named("fig-1.1"), named("fig-1.1")])
-
-
 @pytest.mark.parametrize("name", ["prop-4.1", "fig-4.2", "table-5.1", "fig-5.4"])
 def test_an_experiment_comes_out(name: str) -> None:
     told: list[float] = []
@@ -172,31 +136,6 @@ def test_an_experiment_comes_out(name: str) -> None:
     assert told == sorted(told)
     assert all(0 < share <= 1 for share in told)
     assert not outcome.plots if name.startswith("table") else outcome.plots
-
-
-def test_without_real_data_the_result_says_so(tmp_path: Path) -> None:
-    found = budget_tables.table_5_3(Run(Effort("tiny", 1000), tmp_path))
-    assert any("generated with the public statistics of MovieLens" in each for each in found.data)
-    assert any("ElectricityLoadDiagrams" in each and "generated" in each for each in found.data)
-
-
-def scaled(scheme: Callable[..., tuple[Draws, ...]], factor: Fraction) -> Any:
-    """The scheme with noise of another scale."""
-
-    def tampered(*arguments: Any) -> tuple[Draws, ...]:
-        return tuple(replace(layer, scale=layer.scale * factor) for layer in scheme(*arguments))
-
-    return tampered
-
-
-def test_curves_that_never_meet_give_a_row_that_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = scaled(baselines.privada, Fraction(1, 100))
-    monkeypatch.setattr(two_layer_sweep, "privada", wrong)
-    found = two_layer_error.figure_4_5(Run(Effort("tiny", 1000)))
-    rows = {row.name: row for row in found.rows}
-    place = rows["largest ratio at which ThisWork's expected MAE is below PrivaDA's"]
-    assert place.measured is None
-    assert not place.ok
 
 
 LINES = (

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from simulation.experiments import kmeans_convergence
-from simulation.experiments.experiment import Effort, Run
 from simulation.experiments.kmeans_data import dataset, datasets
 from simulation.populations import shared_data
-
-SMALL = Effort("small", 20)
 
 
 def test_real_data_are_read_where_they_are() -> None:
@@ -35,13 +30,3 @@ def test_generated_data_say_so_and_have_the_sizes_of_the_table() -> None:
         assert "generated" in found[name].provenance
         assert found[name].points.min() == 0
         assert found[name].points.max() == 1
-
-
-def test_a_seed_fixes_everything() -> None:
-    data = dataset("S1", None)
-    assert data is not None
-    one, again, other = (
-        kmeans_convergence.converge(Run(SMALL, seed=seed), data, "prior", 0.5) for seed in (1, 1, 2)
-    )
-    assert np.array_equal(one.counts, again.counts)
-    assert not np.array_equal(one.counts, other.counts)

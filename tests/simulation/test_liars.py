@@ -121,16 +121,6 @@ def test_too_few_honest_contributions_release_nothing() -> None:
     assert plot(found).panels[0].lines[1].y == ()
 
 
-def test_a_seed_repeats_and_the_figures_count() -> None:
-    asked = query(**NOISY["both"])
-    one, two = (run(asked, 40, Fraction(1, 10), rounds=2) for _ in range(2))
-    assert one == two
-    assert run(asked, 40, Fraction(1, 10), rounds=2, seed=8) != one
-    found = comparison(asked, people(40), Fraction(1, 10), 7, tuple(one)).figures()
-    assert (found["told"], found["named"], found["passed"], found["honest_named"]) == (8, 6, 2, 0)
-    assert found["mean_absolute_declared_error"] > 10**11
-
-
 @pytest.mark.parametrize(
     ("changes", "share", "words"),
     [

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from simulation.plots import Line, Mark, Panel, Plot, can_draw, draw
 
 X = (1.0, 10.0, 100.0)
@@ -50,13 +48,3 @@ def test_the_same_plot_gives_the_same_svg(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         drawn.append(draw(PLOT, tmp_path / name)[0].read_bytes())
     assert drawn[0] == drawn[1]
-
-
-@pytest.mark.parametrize(
-    ("y", "expected"), [((1.0,), None), ((1.0, 2.0, 3.0), (1.0, 2.0))], ids=["points", "expected"]
-)
-def test_a_line_has_a_value_at_every_place(
-    y: tuple[float, ...], expected: tuple[float, ...] | None
-) -> None:
-    with pytest.raises(ValueError, match="as many values"):
-        Line("x", X, y, expected)

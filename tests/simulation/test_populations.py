@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from simulation.populations import (
     MOVIELENS_FILE,
     Population,
-    electricity_like,
     movielens,
     movielens_like,
     read_csv,
@@ -75,21 +74,6 @@ def test_marginals_of_the_worked_example() -> None:
     counted = marginals.counting()
     assert counted.totals.tolist() == [4, 4, 4]
     assert (counted.largest_total, counted.largest_ratio()) == (4, Fraction(1, 4))
-
-
-def test_electricity_meets_the_four_figures_that_the_tables_fix() -> None:
-    for seed in SEEDS:
-        meters = electricity_like(SeededRandom(seed))
-        assert meters.curators == 370
-        assert meters.largest_total == 5_270_000_000
-        assert float(370 * meters.largest_ratio()) == pytest.approx(0.1466, rel=1e-5)
-        squares = (meters.largest.astype(float) ** 2).sum()
-        assert np.sqrt(squares) == pytest.approx(2.0e5, rel=0.01)
-        assert int(meters.counts.max()) * 192_500 == pytest.approx(2.7e10, rel=1e-3)
-        assert meters.largest.max() <= 192_500
-        # They are marginals of some readings: D <= f <= m D.
-        assert (meters.largest <= meters.totals).all()
-        assert (meters.totals <= meters.largest * meters.counts).all()
 
 
 def check_movielens(population: Population) -> None:

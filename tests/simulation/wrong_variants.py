@@ -72,9 +72,6 @@ def _twice(right: Any, *args: Any, **more: Any) -> Any:
     return 2 * right(*args, **more)
 
 
-# ----------------------------------------------------------------------------- Lu, chapters 2 to 5
-
-
 def _without_the_last_row(right: Any, table: Table, *args: Any) -> Any:
     return right(
         Table(table.columns, tuple(replace(each, codes=each.codes[:-1]) for each in table.cells)),
@@ -94,8 +91,6 @@ _INJECTED: Final = _both(_BUDGET, _around(budget_figures, "exact_total", _twice)
 _CURATOR_LEFT_OUT: Final = _around(
     budget_bounds, "aggregate", lambda right, curators: right(curators[:-1])
 )
-
-# ------------------------------------------------------------------------------- Lu, chapters 6, 7
 
 
 def _reversed(right: Any, *args: Any, **more: Any) -> Any:
@@ -131,8 +126,6 @@ def _counted_thrice(right: Any, *args: Any) -> Any:
 
 _STRATEGY: Final = _around(kmeans_convergence, "run_paper", _other_strategy)
 _COUNTED: Final = _around(kmeans_convergence, "run_paper", _counted_thrice)
-
-# -------------------------------------------------------------------------------------------- book
 
 _MatrixNetwork = graph_random_matrix_data.Network
 _SIGMA: Final = _around(
@@ -182,8 +175,6 @@ def _part_left_out(patch: Patch) -> None:
     patch.setattr(crowd_tasking_classifiers, "_PARTS", 2)
 
 
-# --------------------------------------------------------------------------------- Chen, chapter 4
-
 _Sets = set_valued.Study
 
 
@@ -215,8 +206,6 @@ def _nothing_sampled(patch: Patch) -> None:
     patch.setattr(Population, "sample", lambda self, *_: self)
 
 
-# --------------------------------------------------------------------------------- Chen, chapter 5
-
 _KEPT: Final = _around(
     trajectory_kcl,
     "anonymise",
@@ -234,8 +223,6 @@ def _always_global(patch: Patch) -> None:
 
     patch.setattr(trajectory_kcl_losses, "suppressed", suppressed)
 
-
-# --------------------------------------------------------------------------------- Chen, chapter 6
 
 _Trees = sequential_prefix_tree_study.Study
 _Grams = sequential_ngram_study.Study
@@ -285,8 +272,6 @@ def _fixed_l_max(patch: Patch) -> None:
     patch.setattr(_Grams, "_released", released)
 
 
-# --------------------------------------------------------------------------------- Chen, chapter 7
-
 _Cells = graph_der_study.Study
 
 
@@ -320,9 +305,6 @@ def _no_cell_noise(patch: Patch) -> None:
 
 def _nothing_left_out(patch: Patch) -> None:
     patch.setattr(_Cells, "sample", lambda self, *_: self)
-
-
-# -------------------------------------------------------------------------------------------- DPBV
 
 
 def _flip(share: int) -> Variant:

@@ -227,18 +227,6 @@ def test_trees_over_curators_are_those_of_one_keeper(changes: dict[str, Any]) ->
     same_outcome(trees.release(params, run.state), trees.release(params, state))
 
 
-@pytest.mark.parametrize("rounds", ["tree", "grams"])
-def test_a_limit_that_leaves_no_cell_ends_after_the_first_question(rounds: str) -> None:
-    values: dict[str, Any] = {"universe": 68, "epsilon": "60", "max_cells": 67}
-    contract, params, counter = trees.ROUNDS, TreeParameters(**values), None
-    counter = sequential_prefix_tree_counts.COUNTER
-    if rounds == "grams":
-        contract, counter = ngrams.ROUNDS, sequential_ngram_counts.COUNTER
-        params = NgramParameters(**values, budget="uniform")  # type: ignore[assignment]
-    run = over_curators(contract, params, Curators(counter, [SAMPLE.dataset.lists]))
-    assert len(run.steps) == 1
-
-
 # ------------------------------------------------------------------------------------------- sets
 
 

@@ -70,9 +70,6 @@ def published(outcome: Outcome) -> tuple[object, ...]:
     )
 
 
-# --------------------------------------------------------------------------------- what comes out
-
-
 @pytest.mark.usefixtures("drawn")
 def test_an_average() -> None:
     truth = rates()
@@ -174,9 +171,6 @@ def test_rows_that_do_not_fit(dataset: Any, changes: dict[str, Any]) -> None:
         run(dataset, params(**changes), "sound", context())
 
 
-# ------------------------------------------------------------------------------------ randomness
-
-
 @pytest.mark.parametrize("stance", STANCES)
 def test_a_seed_repeats_a_job(stance: Any) -> None:
     given = params(epsilon="5", T=30)
@@ -222,9 +216,6 @@ def test_a_cancelled_job_ends() -> None:
             "sound",
             replace(context(), on_progress=stop),
         )
-
-
-# -------------------------------------------------------------------------- what is not published
 
 
 @pytest.mark.parametrize(
@@ -276,9 +267,6 @@ def test_nothing_true_is_published() -> None:
     assert risk["prior_only"] is None
     assert risk["best_attack"] is None
     assert outcome.evaluation["clamped"] == 1
-
-
-# ----------------------------------------------------------------------------------- the report
 
 
 @pytest.mark.parametrize("stance", STANCES)
@@ -349,9 +337,6 @@ def test_odds_and_the_error_floor_are_rounded_against_us() -> None:
     assert float(risk["odds_factor"]) == pytest.approx(np.exp(2.0))
     assert float(risk["test_error_floor"]) == pytest.approx(1 / (1 + np.exp(2.0)))
     assert Fraction(risk["test_error_floor"]) <= 1 / (1 + Fraction(risk["odds_factor"]))
-
-
-# ------------------------------------------------------------------------- reports from curators
 
 
 def refusal(found: Task, number: int, values: Sequence[int]) -> str | None:

@@ -97,14 +97,6 @@ def test_readings_of_another_shape(reading: list[float]) -> None:
         report(mechanism, join(mechanism, "t", SeededRandom(1)), 1, reading, SeededRandom(2))
 
 
-def test_tasks_draw_their_own_lasting_parts() -> None:
-    source = SeededRandom(1)
-    mechanism = plan(dimension=4)
-    one, other = join(mechanism, "a", source), join(mechanism, "b", source)
-    assert one.permanent != other.permanent
-    assert one.permanent != one.dynamic
-
-
 @pytest.mark.parametrize(
     ("components", "p", "between", "same"),
     [

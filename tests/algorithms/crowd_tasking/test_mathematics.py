@@ -14,9 +14,8 @@ from algorithms.crowd_tasking.aggregates import (
     histogram_distance,
     noise_pairs,
     shares,
-    shares_by_round,
 )
-from algorithms.crowd_tasking.attacks import Prior, ane, risk
+from algorithms.crowd_tasking.attacks import Prior, risk
 from algorithms.crowd_tasking.noise_law import (
     autocovariance,
     cumulative,
@@ -30,7 +29,6 @@ from algorithms.crowd_tasking.prediction import (
     average_bound,
     average_deviation,
     average_error,
-    class_distance,
     histogram_error,
     shift_bound,
     transition,
@@ -157,31 +155,11 @@ def test_averages_of_uneven_rounds() -> None:
     assert found.error == pytest.approx(np.array([1, 2]) * math.sqrt(6) / 3)
 
 
-def test_shares_by_round() -> None:
-    edges = np.array([0.0, 1, 2])
-    found = shares_by_round(np.array([-5.0, 0.5, 1.5]), np.array([1, 3, 3]), 3, edges)
-    assert found[[0, 2]].tolist() == [[1, 0], [0.5, 0.5]]
-    assert np.isnan(found[1]).all()
-
-
-def test_distance_of_classes() -> None:
-    points = np.array([[0.0, 0], [0, 0], [3, 4], [6, 8]])
-    assert class_distance(points, np.array([0, 0, 1, 1])) == 7.5
-    assert class_distance(points, np.zeros(4)) == 0
-    assert class_distance(points[[0, 2, 3]], np.array([0, 1, 2])) == pytest.approx((5 + 10 + 5) / 3)
-
-
 def waves(users: int, seed: int) -> np.ndarray:
     generator = SeededRandom(seed).generator
     level = generator.normal(72, 6, (users, 1))
     phase = generator.uniform(0, 6, (users, 1))
     return level + 8 * np.sin(np.arange(300) / 40 + phase)
-
-
-def test_the_worked_example_of_the_risk_figure() -> None:
-    truth, guess = np.full((1, 4), 75.0), np.full((1, 4), 50.0)
-    assert ane(truth, guess, 100.0).tolist() == [0.25]
-    assert ane(truth[..., None], guess[..., None], 100.0).tolist() == [0.25]
 
 
 @pytest.mark.parametrize("epsilon", [1, 20])

@@ -30,24 +30,6 @@ def pairs(graph: EdgeList) -> list[tuple[Any, Any]]:
     return [(ids[a], ids[b]) for a, b in zip(graph.first, graph.second, strict=True)]
 
 
-def test_directions_repetitions_and_loops() -> None:
-    graph = loaded(b"# a comment\n30 4\n\n  4\t30 \r\n4 4\n7 30\n 4 7\n30 4")
-    assert graph.vertices.tolist() == [4, 7, 30]
-    assert graph.vertices.dtype == np.int64
-    assert pairs(graph) == [(4, 7), (4, 30), (7, 30)]
-    assert graph.appearance.tolist() == [2, 0, 1]
-    assert (graph.count, graph.edges, graph.loops, graph.duplicates) == (3, 3, 1, 2)
-    assert not graph.declared
-    assert graph.degrees().tolist() == [2, 2, 2]
-
-
-def test_texts_are_sorted_as_texts() -> None:
-    graph = loaded("b 10\n10 9\nä 9\n".encode())
-    assert graph.vertices.tolist() == ["10", "9", "b", "ä"]
-    assert pairs(graph) == [("10", "9"), ("10", "b"), ("9", "ä")]
-    assert graph.appearance.tolist() == [2, 0, 1, 3]
-
-
 @pytest.mark.parametrize(
     ("content", "ids"),
     [

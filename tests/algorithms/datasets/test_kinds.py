@@ -263,9 +263,6 @@ def test_limits_of_rows_and_columns() -> None:
     assert numeric_table_files.read_csv(io.BytesIO(b"x\n1\n2\n"), max_rows=2).rows == 2
 
 
-# --- parts, inline rows, compression -------------------------------------------------------------
-
-
 def test_parts_are_joined_and_split() -> None:
     parts = {"sensitive": (3, io.BytesIO(b"abc")), "points": (0, io.BytesIO(b""))}
     found = {name: part.read() for name, part in split(joined(parts), "points")}

@@ -114,35 +114,6 @@ def test_blocks_make_the_matrix_and_dbscan_agrees() -> None:
 # ----------------------------------------------------------------------------- check 9: consistency
 
 
-def closure_errors(epsilon: Fraction | None, rows: int) -> dict[str, float]:
-    code = make_codes(((0, 25),), (3.0,), 1000, "uniform", 3)[0]
-    flip = Flip.of_epsilon(epsilon)
-    source = SeededRandom(4)
-    values = source.generator.uniform(0, 25, rows)
-    words = encode(values[:, None], (code,), flip, source)[:, 0]
-    found, true = decoded(words, code, flip), np.abs(values[:, None] - values)
-    cut = local_cut(code, flip, random_points=True)
-    closed = line if epsilon is None else hop_mean
-    repaired = closed(found, cut)
-    assert repaired.unreached == 0
-    assert np.abs(repaired.distances - repaired.distances.T).max() < 1e-4
-    return {
-        "raw": float(np.abs(found - true).mean()),
-        "closed": float(np.abs(repaired.distances - true).mean()),
-    }
-
-
-def test_without_flips_shortest_paths_along_the_line_repair_the_distances() -> None:
-    errors = closure_errors(None, 1000)
-    assert errors["closed"] < 0.4
-    assert errors["closed"] < errors["raw"] / 8
-
-
-def test_with_flips_means_over_middle_points_do() -> None:
-    errors = closure_errors(Fraction(2), 500)
-    assert errors["closed"] < 0.65 * errors["raw"]
-
-
 def test_points_that_no_sum_reaches_keep_their_distance() -> None:
     code = make_codes(((0, 50),), (3.0,), 1000, "uniform", 1)[0]
     values = np.array([0.0, 1.0, 2.0, 45.0, 46.0])

@@ -35,8 +35,6 @@ def plan(vertices: int, epsilon: str = "1", k: int = 1, cells: int = 4_000_000) 
     return BlockPlan(vertices, Fraction(epsilon), BLOCK_SHARES, k, cells)
 
 
-# -------------------------------------------------------------------------------------- privacy
-
 PAIRS = list(itertools.combinations(range(5), 2))
 LOW, HIGH = (np.array(each, np.int32) for each in zip(*PAIRS, strict=True))
 GRAPHS = np.array(list(itertools.product((0, 1), repeat=10)), np.int64)
@@ -135,9 +133,6 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
     assert np.abs(ends).mean() == pytest.approx(float(asked.scale(0)), rel=0.2)
 
 
-# --------------------------------------------------------------------------------- post-processing
-
-
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=40))
 def test_the_nearest_point_of_the_simplex(values: list[float]) -> None:
     """Same sum, none below 0, and no other of a hundred such points is nearer."""
@@ -207,9 +202,6 @@ def test_the_grid_by_hand() -> None:
     tight = plan(5_242, cells=130)
     assert sides_of(grid, counts, tight).tolist().count(1) == 119
     assert int(np.square(sides_of(grid, counts, tight)).sum()) <= 130
-
-
-# ------------------------------------------------------------------------------------ the release
 
 
 def done(graph: EdgeList, **changes: Any) -> Outcome:
@@ -298,9 +290,6 @@ def test_ten_million_vertices() -> None:
     held = sum(each.nbytes for each in (graph.vertices, graph.first, graph.second))
     assert peak + held < 4 << 30
     assert found.counts.size <= asked.max_cells
-
-
-# ------------------------------------------------------------------------------- method and report
 
 
 @pytest.mark.parametrize(

@@ -137,18 +137,6 @@ def _flipped(graph: EdgeList, low: int, high: int) -> EdgeList:
     return EdgeList.from_pairs(graph.vertices, first, second)
 
 
-def test_stopped_regions_are_dense_sparse_or_cannot_be_split() -> None:
-    graph = random_graph_of(200, 0.05, 2)
-    plan = plan_for(200, epsilon="5")
-    tree = explore(table_of(graph, plan.grid), plan, SequentialContext())
-    assert plan.height > 2
-    inner = ~tree.leaf
-    inner[0] = False
-    assert (tree.estimate[inner] < plan.dense * tree.cells[inner]).all()
-    assert (tree.estimate[inner] >= plan.few).all()
-    assert tree.depth.max() <= plan.height
-
-
 def test_noise_of_counts_is_exact_integers() -> None:
     """Mean and variance of discrete Laplace, 20,000 draws; five standard errors."""
     plan = plan_for(100, epsilon="1")

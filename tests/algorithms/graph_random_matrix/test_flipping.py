@@ -43,9 +43,6 @@ class Words:
         return np.array(found + [0] * (count - len(found)), np.uint64)
 
 
-# -------------------------------------------------------------------------------------- the coins
-
-
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "4"])
 def test_a_coin_flips_for_exactly_its_threshold_of_words(epsilon: str) -> None:
     """Acceptance 13: a byte below the first one flips, the same byte only with fewer bits after."""
@@ -151,11 +148,6 @@ def test_an_edge_changes_one_pair_and_nothing_else() -> None:
     assert abs(added - expected) < 5 * math.sqrt(pairs_of(graph.count) * p)
 
 
-def test_the_bits_of_a_flipped_graph() -> None:
-    found = packed(EdgeList.of([(0, 1), (1, 2), (2, 3)], [0, 1, 2, 3]))
-    assert np.unpackbits(found, bitorder="little")[:6].tolist() == [1, 0, 0, 1, 0, 1]
-
-
 def test_what_is_drawn_does_not_depend_on_the_graph() -> None:
     """Acceptance 18: words drawn for an empty and a full graph."""
     full = EdgeList.of([(i, j) for i in range(40) for j in range(i)], range(40))
@@ -199,9 +191,6 @@ def test_flips_from_both_ends_are_found() -> None:
     p = Flip.of(Fraction(1)).probability
     twice = [(1 - p) ** 2, p**2]
     assert math.log(twice[0] / twice[1]) > 1.99
-
-
-# ------------------------------------------------------------------------------------- the choice
 
 
 @pytest.mark.parametrize(
@@ -268,8 +257,6 @@ def test_three_million_vertices_are_refused_before_spending() -> None:
     largest = int(wrong.value.extra["most_vertices"])  # type: ignore[call-overload]
     assert 100_000 < largest < 200_001
 
-
-# ------------------------------------------------------------------------------------ the release
 
 GRAPH = blocks((40,) * 4, 0.5, 0.02, 1)
 

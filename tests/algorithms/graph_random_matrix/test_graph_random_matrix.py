@@ -21,7 +21,7 @@ from algorithms.graph_random_matrix.forecast import (
     squared_cosine,
 )
 from algorithms.graph_random_matrix.product import dense_product, product
-from algorithms.graph_random_matrix.publication import BlockRelease, Release, publish
+from algorithms.graph_random_matrix.publication import Release, publish
 from algorithms.graph_random_matrix.reference import dense, eigenpairs, reference_spectrum
 from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.scores import (
@@ -69,9 +69,6 @@ def random_graph(vertices: int, edges: int, seed: int) -> EdgeList:
 
 def whole(graph: Adjacency, matrix: Entries, rows: int = 7, **how: Any) -> np.ndarray:
     return np.concatenate([product(block, matrix, **how) for block in graph.blocks(rows)])
-
-
-# ---------------------------------------------------------------------------------------- products
 
 
 @pytest.mark.parametrize("compiled", COMPILED, ids=["numpy", "numba"])
@@ -161,9 +158,6 @@ def test_a_projection_follows_its_seed_alone() -> None:
     assert projections.philox(1, "a").random_raw() != projections.philox(1, "b").random_raw()
 
 
-# ------------------------------------------------------------------------------------- publication
-
-
 def published(graph: Adjacency, release: Release, rows: int | None = None, **how: Any) -> Any:
     parts: list[np.ndarray] = []
     gram = publish(
@@ -221,9 +215,6 @@ def test_wide_numbers_where_narrow_ones_could_overflow() -> None:
     assert Release.of(projection, Fraction(10**7), "sound").cell_type() == np.int64
 
 
-# ---------------------------------------------------------------------------------------- spectrum
-
-
 def test_singular_vectors_from_the_gram_matrix() -> None:
     generator = np.random.default_rng(1)
     matrix = np.rint(generator.normal(size=(300, 12)) * 50).astype(np.int32)
@@ -269,9 +260,6 @@ def test_the_true_spectrum_of_large_and_small_graphs() -> None:
     assert np.abs(eigenpairs(star(), 2)[0]) == pytest.approx([3**0.5, 3**0.5])
 
 
-# ------------------------------------------------------------------------------------------ scores
-
-
 def test_mutual_information() -> None:
     """Acceptance 7."""
     of = normalised_mutual_information
@@ -306,9 +294,6 @@ def test_clusters_of_blobs() -> None:
     assert set(alike.tolist()) <= {0, 1, 2}
 
 
-# ---------------------------------------------------------------------------------------- forecast
-
-
 def test_columns_by_the_noise() -> None:
     assert automatic_columns(8, 1.793, 20) == 26
     assert automatic_columns(2, 1.0, 20) == 80
@@ -316,9 +301,6 @@ def test_columns_by_the_noise() -> None:
     assert automatic_columns(64, 6.4, 20) == 138
     assert automatic_columns(8, 0.1, 20, most=99) == 99
     assert squared_cosine(10, 100, 5, 0.0, 0.0) == 1
-
-
-# ---------------------------------------------------------------------------------------- subspace
 
 
 @examples(10)
@@ -346,16 +328,3 @@ def test_products_with_any_integers(compiled: bool) -> None:
     matrix = np.random.default_rng(1).integers(-(2**20), 2**20, (90, 3)).astype(np.int32)
     found = [dense_product(block, matrix, compiled=compiled) for block in graph.blocks(40)]
     assert (np.concatenate(found) == dense(graph).astype(np.int64) @ matrix).all()
-
-
-def test_blocks_travel() -> None:
-    """What another worker is handed, and what it gives back: the same numbers."""
-    cloudpickle = pytest.importorskip("cloudpickle")
-    graph = adjacency(random_graph(90, 300, 4))
-    release = Release.of(Projection("gaussian", 90, 6, 3), Fraction(2), "sound")
-    part = BlockRelease(release, SequentialContext(bytes(32)), compiled=False)
-    (_, rows) = graph.blocks(50)
-    far = cloudpickle.loads(cloudpickle.dumps(part))
-    projections.forget()
-    for one, other in zip(part(rows), far(cloudpickle.loads(cloudpickle.dumps(rows))), strict=True):
-        assert (one == other).all()

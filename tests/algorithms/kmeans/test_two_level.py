@@ -21,11 +21,10 @@ from algorithms.kmeans import Parameters, federated, preview, run
 from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.central import Rows, run_central
 from algorithms.kmeans.federated import start as federated_start
-from algorithms.kmeans.parameters import NoPlan, grid_and_plan
+from algorithms.kmeans.parameters import grid_and_plan
 from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
 from algorithms.kmeans.two_level import TwoLevel, occupied_parts
-from algorithms.problems import MethodNeedsSound
 from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram
 from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.kmeans.sums import KmeansSum
@@ -38,9 +37,6 @@ from tests.property_examples import examples
 def choices(size: int, dimension: int, clusters: int, epsilon: str) -> TwoLevel:
     """Of a run of mode synopsis+zone with this epsilon."""
     return TwoLevel.of(size, dimension, clusters, Fraction(epsilon) / 2, 1.0, 65_536)
-
-
-# -------------------------------------------------------------------------------------- privacy
 
 
 LATTICE = np.array(list(itertools.product((-6, -2, 2, 6), repeat=2)))
@@ -132,9 +128,6 @@ def test_what_a_plan_spends_is_epsilon_exactly() -> None:
         assert state.answered == plan.queries == 3
 
 
-# ------------------------------------------------------------------------------------- the choice
-
-
 @pytest.mark.parametrize(
     ("epsilon", "visible", "served"), [("1/10", 289, False), ("1/2", 69, True), ("1", 38, True)]
 )
@@ -149,15 +142,6 @@ def test_the_examples_of_the_rule(epsilon: str, visible: int, served: bool) -> N
     method = preview(asked, "sound").details["method"]
     assert method["chosen"] == ("two-level" if served else "grid")
     assert method["forecast"]["two-level"]["smallest_visible_cluster"] in (visible, visible + 1)
-
-
-def test_where_it_does_not_go() -> None:
-    asked: dict[str, Any] = {"k": 3, "bounds": ((0, 1), (0, 1)), "n_hint": 10_000}
-    with pytest.raises(MethodNeedsSound):
-        preview(Parameters(start="two-level", **asked), "paper")
-    with pytest.raises(NoPlan) as wrong:
-        preview(Parameters(start="two-level", mode="packing+zone", **asked), "sound")
-    assert wrong.value.pointer == "/params/start"
 
 
 def test_cells_above_the_threshold_are_kept_and_no_others() -> None:
@@ -207,17 +191,6 @@ def test_a_hint_that_is_far_too_large() -> None:
         assert all(each.spent == 1 for each in found)
         mean[start] = np.mean([cost(points, grid.raw(release(each).centres)) for each in found])
     assert mean["auto"] < 1.05 * mean["grid"]
-
-
-def test_sides_are_lowered_until_they_fit() -> None:
-    asked = TwoLevel(2, 2, 8, Fraction(1), Fraction(10), 1.0, 300)
-    query = asked.fine(np.full(64, 10_000), 1 << 16)
-    assert query.kept.size == 64
-    assert query.length <= 300
-    assert set(query.sides.tolist()) == {2}
-
-
-# ------------------------------------------------------------------------------------ the release
 
 
 def test_counts_are_made_one_by_inverse_variance() -> None:
@@ -309,9 +282,6 @@ def test_odd_tables(values: Floats) -> None:
     assert [each["kind"] for each in found.result["plan"]["split"]] == ["hist", "fine", "zone"]
     assert found.report.details["method"]["kept_coarse_cells"] >= 1
     assert found.report.details["method"]["not_of_the_source"] is True
-
-
-# ----------------------------------------------------------------------------------- over curators
 
 
 def asked_of(points: Floats, **changes: Any) -> Parameters:

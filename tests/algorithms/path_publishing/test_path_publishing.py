@@ -44,8 +44,6 @@ from tests.algorithms.path_publishing.examples import (
     short,
 )
 
-# --------------------------------------------------------------------------------- worked examples
-
 
 def test_figures_6_2_and_6_3() -> None:
     """Spec: path-publishing, section 8, check 2."""
@@ -122,9 +120,6 @@ def test_a_path_and_nothing_else(vertices: int) -> None:
     assert set(found.paths) == {network.ids(), network.ids()[::-1]}
 
 
-# -------------------------------------------------------------------------------------- round trip
-
-
 def round_trip(size: int, networks: int) -> None:
     generator, source = np.random.default_rng(size), SeededRandom(size)
     for number in range(networks):
@@ -168,9 +163,6 @@ def test_a_small_budget_splits_and_loses_nothing(budget: int) -> None:
     impossible = relations(SIX, [(1, 3)])
     with pytest.raises(NoGraphPath, match="early"):
         graph_path(impossible, SIX.network.vertices, 2, split=False)
-
-
-# --------------------------------------------------------------------------------------- usability
 
 
 def transitive_by_search(together: tuple[int, ...]) -> bool:
@@ -227,9 +219,6 @@ def test_what_is_arranged_without_a_split_is_orientable() -> None:
         assert orientable(shown.together) or not whole
         missed += orientable(shown.together) and not whole
     assert missed <= 8  # 0.4 % of 400 are 1.6; more than 8 once in 5,000
-
-
-# ----------------------------------------------------------------------------------------- samplers
 
 
 def test_probabilities() -> None:
@@ -320,9 +309,6 @@ def test_the_direction_bit() -> None:
         wrong = 1 / (1 + math.e)
         found = np.mean([bit != smaller for bit in bits])
         assert abs(found - wrong) <= 5 * math.sqrt(wrong * (1 - wrong) / 4_000)
-
-
-# ------------------------------------------------------------------------------------- sound modes
 
 
 def test_statuses_are_in_the_order_of_sorted_ids() -> None:

@@ -127,8 +127,6 @@ def test_table_2_4_of_lu(
         assert found.tolist() == pytest.approx(expected, abs=5e-5)
 
 
-# --------------------------------------------------------------------------------------- distances
-
 shares = st.lists(st.integers(0, 20), min_size=2, max_size=6).filter(sum)
 
 
@@ -209,9 +207,6 @@ def test_ordered_numbers_and_texts() -> None:
     assert found["value"] == pytest.approx(0.25)
 
 
-# --------------------------------------------------------------------------------------- utility
-
-
 def test_utility_metrics() -> None:
     (found,) = answer(
         TABLE_23,
@@ -228,9 +223,6 @@ def test_utility_metrics() -> None:
         '{"domain": 4, "under": {"Professional": 2, "Artist": 2}}}',
     )
     assert (found["generalised_cells"], found["suppressed_cells"]) == (7, 0)
-
-
-# ---------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(

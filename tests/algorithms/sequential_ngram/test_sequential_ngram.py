@@ -58,9 +58,6 @@ def listed(grams: Grams, given: np.ndarray) -> dict[tuple[int, ...], int]:
     return found
 
 
-# ------------------------------------------------------------------------------------- exploration
-
-
 def test_budgets_of_example_6_4_2() -> None:
     chosen = settings()
     tree = planted(root(chosen), np.array([[4, 10, 9]]))
@@ -126,9 +123,6 @@ def test_the_tree_is_what_counting_gram_by_gram_gives(
     assert np.array_equal(counts_in(tree, sequences(rows)), tree.noisy)
 
 
-# ------------------------------------------------------------------------------------- consistency
-
-
 THIRDS = [2 / 3, 2 / 3, 2 / 3, 3]
 
 
@@ -180,8 +174,6 @@ def test_successors_add_up_to_their_gram(stance: str, fill: str) -> None:
     inner = grams.parents >= 0
     assert (grams.counts[inner] <= grams.counts[grams.parents[inner]]).all()
 
-
-# ------------------------------------------------------------------------- extension, generation
 
 EXAMPLE = {
     (0,): 4, (1,): 10, (2,): 9, (0, 1): 3, (1, 2): 5, (2, 0): 4,
@@ -295,9 +287,6 @@ def test_without_noise_the_database_comes_back(seed: int) -> None:
     table = extended(released_grams(tree, adjusted(tree)), 7, 10**6)
     for rule in RULES:
         assert listed(table, copies(table, rule)) == Counter(map(tuple, rows))
-
-
-# ------------------------------------------------------------------------------ lengths, patterns
 
 
 def test_l_max_from_lengths() -> None:

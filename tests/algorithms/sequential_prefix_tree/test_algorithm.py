@@ -23,9 +23,6 @@ from algorithms.sequential_prefix_tree import (
 from algorithms.sequential_prefix_tree.algorithm import RESULT
 from algorithms.sequential_prefix_tree.evaluation import (
     Answers,
-    relative_error,
-    true_positives,
-    workload,
 )
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.patterns import frequent
@@ -64,8 +61,6 @@ def params(**changes: Any) -> Parameters:
 def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
 
-
-# ------------------------------------------------------------------------------------- parameters
 
 SIMPLE = {"taxonomy": None}
 FEW = {"universe": 4, "taxonomy": None}
@@ -120,20 +115,6 @@ def test_budgets_add_up(stance: Stance, epsilon: str, height: int) -> None:
         assert height * (groups + chosen.item_test.rate) == Fraction(epsilon)
 
 
-def test_thresholds() -> None:
-    hybrid = resolved(params(height=10), "paper")[1]
-    assert hybrid.layout.mean_size == 17
-    assert hybrid.group_test is not None
-    assert hybrid.group_test.threshold == pytest.approx(4 * 2**0.5 * 85)
-    assert hybrid.item_test.threshold == pytest.approx(2 * 2**0.5 / (15 / 170))
-    assert hybrid.factor == pytest.approx(0.0035, rel=0.01)
-    assert resolved(params(height=10), "sound")[1].group_test.threshold == 481  # type: ignore[union-attr]
-    simple = resolved(params(**SIMPLE), "sound")[1]
-    assert simple.item_test.threshold == 51
-    assert simple.factor < 0.51
-    assert resolved(params(**FEW), "sound")[1].item_test.threshold == 34
-
-
 def test_the_sources_simple_form_is_refused_where_it_explodes() -> None:
     with pytest.raises(BadThreshold, match=r"2\.01 empty"):
         preview(params(**SIMPLE), "paper")
@@ -169,9 +150,6 @@ def test_rows_that_do_not_fit() -> None:
     with pytest.raises(MalformedRow) as falls:
         run(Sequences.of("1234", ["34", "", "143", "142"]), timed, "sound", context())
     assert (falls.value.row, falls.value.column) == (4, 3)
-
-
-# ----------------------------------------------------------------------------------------- result
 
 
 def test_a_release() -> None:
@@ -253,9 +231,6 @@ def test_the_order_of_the_universe_is_the_parameters() -> None:
     assert published(one) == published(two)
 
 
-# ----------------------------------------------------------------------------------------- report
-
-
 def test_the_sound_report() -> None:
     planned = preview(params(), "sound")
     made = run(SAMPLE.dataset, params(), "sound", context()).report
@@ -295,9 +270,6 @@ def test_the_paper_report_verifies_nothing() -> None:
     assert len(report.source_defects) == 4
 
 
-# ------------------------------------------------------------------------------------- evaluation
-
-
 def plain_support(lists: list[str], pattern: tuple[int, ...]) -> int:
     def holds(each: str) -> bool:
         rest = iter(each)
@@ -330,15 +302,3 @@ def test_count_queries() -> None:
     assert answers.of([(0,), (0, 1), (3,), (0, 2), (2, 3)]).tolist() == [5, 4, 2, 2, 0]
     weighted = Answers(Sequences.of("1234", ["121", "3"]), np.array([5, 2]), context())
     assert weighted.of([(0, 1), (2,), (3,)]).tolist() == [5, 2, 0]
-
-
-def test_figures_of_an_evaluation() -> None:
-    groups = workload(68, 12, 500, 1)
-    assert [max(map(len, group)) for group in groups] == [3, 6, 9, 12]
-    assert workload(68, 12, 500, 1) == groups
-    assert relative_error(np.array([0, 100]), np.array([5, 90]), 10_000) == 0.3
-    ranked = [((0, 1), 9), ((1, 2), 5), ((2, 3), 4)]
-    assert true_positives(ranked, [((1, 2), 7), ((0, 1), 6), ((5, 5), 1)], 3) == 2
-
-
-# ---------------------------------------------------------------------------------- documentation

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
-from algorithms.contract import Cancelled, SequentialContext
+from algorithms.contract import SequentialContext
 from algorithms.counts.empties import heads, without
 from algorithms.sequential_prefix_tree.consistency import (
     consistent,
@@ -24,7 +24,6 @@ from algorithms.sequential_prefix_tree.consistency import (
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
-from algorithms.sequential_prefix_tree.publication import publish
 from tacit.encoders.counts import Counts, occupied, places_among, together
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
@@ -136,15 +135,6 @@ def test_sparse_and_dense_counts_agree() -> None:
         assert places_among(kept, asked).tolist() == [1, -1, 0, 2, -1, -1]
     assert places_among(keys[:0], keys).tolist() == [-1] * 6
     assert places_among(np.arange(7), np.array([6, 0]), 7).tolist() == [6, 0]
-
-
-def test_a_cancelled_run_ends() -> None:
-    def cancelled(share: float, _stage: str) -> None:
-        if share > 0.2:
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        publish(TABLE_6_1, settings(), SequentialContext(on_progress=cancelled))
 
 
 def test_isotonic_is_pool_adjacent_violators() -> None:

@@ -25,7 +25,6 @@ from algorithms.set_valued.algorithm import RESULT
 from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
 from simulation.set_valued_data import msnbc_like
 from tacit.errors import Invalid
-from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Transactions
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
@@ -79,11 +78,6 @@ def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     long = tuple(str(place) for place in range(20_000))
     replaced = referring.model_copy(update={"universe": long})
     assert preview(replaced, "sound").error is not None
-
-
-def test_an_unknown_item_is_refused() -> None:
-    with pytest.raises(UnknownItem):
-        check(TABLE_4_1, params(universe=ITEMS[:3]), "sound")
 
 
 def test_a_release() -> None:

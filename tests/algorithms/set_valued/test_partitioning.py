@@ -35,8 +35,6 @@ from tests.property_examples import examples
 HALF = Fraction(1, 2)
 SOUND = SoundLaw(HALF, HALF)
 
-# --------------------------------------------------------------------------------------- taxonomy
-
 
 @pytest.mark.parametrize(
     ("items", "fanout", "internal", "height"),
@@ -75,9 +73,6 @@ def test_a_taxonomy_holds_every_item_once(items: int, fanout: int) -> None:
     assert inner == taxonomy.internal(taxonomy.root)
 
 
-# --------------------------------------------------------------------------------- worked example
-
-
 def test_the_worked_example() -> None:
     """Spec: set-valued, section 8, check 1.
 
@@ -109,8 +104,6 @@ def test_the_worked_example() -> None:
     assert both.alpha == sixth
     assert child_cut(taxonomy, split_of(taxonomy, both, 1), 0b10).alpha == sixth
 
-
-# -------------------------------------------------------------------------------- without noise
 
 rows_of_items = st.integers(2, 40).flatmap(
     lambda items: st.tuples(
@@ -166,9 +159,6 @@ def test_the_order_of_records_does_not_matter() -> None:
         for each in (data.dataset, other)
     ]
     assert runs[0] == runs[1]
-
-
-# --------------------------------------------------------------------------------------- budgets
 
 
 def _chain(
@@ -264,9 +254,6 @@ def test_the_exact_loss_never_exceeds_epsilon() -> None:
     assert worst > 0.99  # the bound is tight
 
 
-# ------------------------------------------------------------------------------------ empty ones
-
-
 def generation_of(splits: list[Split]) -> Generation:
     """These splits as one depth."""
     numbers = np.arange(len(splits))
@@ -349,9 +336,6 @@ def test_both_kinds_in_one_split() -> None:
     assert {test.rate for _, test in state.transcript.tests} == {Fraction(1, 4), Fraction(1)}
 
 
-# ------------------------------------------------------------------------------------------ caps
-
-
 def test_too_many_rows() -> None:
     nothing = Transactions.of([], [str(place) for place in range(11)])
     law = SilentLaw(Fraction(1))
@@ -360,9 +344,6 @@ def test_too_many_rows() -> None:
             released(
                 nothing, Taxonomy(11, 4), Settings(HALF, law, max_rows=cap), SequentialContext()
             )
-
-
-# --------------------------------------------------------------------------------------- records
 
 
 def test_duplicates_and_empty_records_are_counted_apart() -> None:

@@ -67,9 +67,6 @@ def sets_of(*records: tuple[int, ...]) -> Itemsets:
     return Itemsets(places, np.concatenate(([0], np.cumsum([len(each) for each in records]))))
 
 
-# -------------------------------------------------------------------------------------- privacy
-
-
 EVERY = [record for size in range(1, 5) for record in itertools.combinations(range(4), size)]
 """All records over four items."""
 
@@ -194,9 +191,6 @@ def test_a_release_has_the_noise_of_its_scales() -> None:
     assert np.abs(off).mean() == pytest.approx(expected, rel=0.1)
 
 
-# ------------------------------------------------------------------------------------ by hand
-
-
 def test_how_many_items_are_kept() -> None:
     lengths = np.zeros(MOST_LENGTH, np.int64)
     assert items_kept(lengths) == 1
@@ -263,9 +257,6 @@ def test_lengths_that_hide_in_noise_keep_their_sum_where_that_stands_out() -> No
     assert hidden == pytest.approx(few[1:].sum() + 20 * math.sqrt(18))
 
 
-# ------------------------------------------------------------------------------------- the choice
-
-
 def test_the_choice_is_by_the_size_of_the_universe() -> None:
     """Called without data."""
     assert params().method_of("sound", 22) == "diffpart"
@@ -286,9 +277,6 @@ def test_the_choice_is_by_the_size_of_the_universe() -> None:
     for named in ("auto", "diffpart+rest"):
         with pytest.raises(MethodNeedsSound):
             preview(params(method=named), "paper")
-
-
-# ------------------------------------------------------------------------------------ the release
 
 
 def done(data: Transactions, seed: int = 1, **changes: Any) -> Outcome:

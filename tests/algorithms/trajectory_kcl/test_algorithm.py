@@ -241,14 +241,6 @@ def test_the_report_of_a_table_that_breaks_the_model() -> None:
     assert sound.report.details["algorithm"]["corrections"] == ["B1", "B2", "B3", "B4"]
 
 
-@pytest.mark.parametrize("stance", ["sound", "paper"])
-def test_a_preview_needs_no_data(stance: str) -> None:
-    report = ALGORITHM.preview(PARAMS, stance)  # type: ignore[arg-type]
-    assert "verification" not in report.details
-    assert not report.evaluation_attached
-    assert plain_words(report)
-
-
 def test_all_records_are_shuffled_alike() -> None:
     """Where the first of 8 records lands: chi-squared with 7 degrees of freedom; 42.0 is passed by
     chance once in 2 * 10^6."""
