@@ -119,18 +119,3 @@ def test_too_few_honest_contributions_release_nothing() -> None:
     found = comparison(query(), people(3), Fraction(1), 7, (row,))
     assert found.figures()["mean_absolute_proved_error"] is None
     assert plot(found).panels[0].lines[1].y == ()
-
-
-@pytest.mark.parametrize(
-    ("changes", "share", "words"),
-    [
-        ({"function": "mean"}, Fraction(1, 2), "function sum"),
-        ({"validity": "declared"}, Fraction(1, 2), "proved query"),
-        ({}, Fraction(3, 2), "share of liars"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(
-    changes: dict[str, Any], share: Fraction, words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        compare(query(**changes), people(10), share, 1, 7)

@@ -158,9 +158,6 @@ def same_outcome(one: Any, other: Any) -> None:
     assert one.files == other.files
 
 
-# --------------------------------------------------------------------------------------- n-grams
-
-
 @pytest.mark.parametrize(("curators", "l_max"), [(7, 12), (100, "auto")])
 def test_n_grams_over_curators_are_those_of_one_keeper(curators: int, l_max: Any) -> None:
     params = NgramParameters(
@@ -197,9 +194,6 @@ def test_adaptive_n_grams_too() -> None:
     np.testing.assert_array_equal(found.noisy, expected.noisy)
 
 
-# ------------------------------------------------------------------------------------------ trees
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -225,9 +219,6 @@ def test_trees_over_curators_are_those_of_one_keeper(changes: dict[str, Any]) ->
         np.testing.assert_array_equal(found.items, expected.items)
         np.testing.assert_array_equal(found.counts, expected.counts)
     same_outcome(trees.release(params, run.state), trees.release(params, state))
-
-
-# ------------------------------------------------------------------------------------------- sets
 
 
 @pytest.mark.parametrize(("items", "fanout"), [(16, 4), (17, 5)])
@@ -450,9 +441,6 @@ def test_a_lying_question_reads_nothing_of_another_record(place: int) -> None:
     assert asked.moved(lists_of(rows)).max() <= 1
 
 
-# ------------------------------------------------------------------------- aborted, refused, lies
-
-
 def test_an_aborted_round_leaves_the_shallower_tree() -> None:
     params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", budget="uniform")
     source = Curators(sequential_ngram_counts.COUNTER, [SAMPLE.dataset.lists])
@@ -583,9 +571,6 @@ def test_what_passes_the_reach_is_dropped_last_ones_first() -> None:
     assert asked.total(lists_of([[2, 2, 2], [1, 2, 0], []])).tolist() == [0, 1, 3]
 
 
-# ---------------------------------------------------------------- section 4: what a record can move
-
-
 @pytest.mark.parametrize(
     ("items", "l_max", "n_max", "uniform"),
     [(2, 3, 3, Fraction(8, 9)), (2, 5, 5, Fraction(19, 25))],
@@ -706,9 +691,6 @@ def test_every_record_spends_epsilon_along_its_chain_of_diffpart(items: int, fan
     assert len(state.rows) == everyone.count
 
 
-# ------------------------------------------------------------------------------ worked example A
-
-
 def test_worked_example_a() -> None:
     """Two clinics, three rounds, threshold 3 (spec: federated-counting, section 12)."""
     one = lists_of([[1, 2, 0], [1, 2, 0], [1, 2]])
@@ -751,9 +733,6 @@ def test_worked_example_a() -> None:
     assert sum(spends) == Fraction(13, 15)
 
 
-# ------------------------------------------------------------------------------ worked example B
-
-
 def test_worked_example_b() -> None:
     """DiffPart on the eight records, fan-out 2, I34 split first: blocks, shares and scales."""
     lists = Lists(TABLE_4_1.values, TABLE_4_1.offsets)
@@ -780,9 +759,6 @@ def test_worked_example_b() -> None:
     assert set(spent) == {1}
     assert sum(epsilon for _, epsilon, _, _ in steps) == Fraction(11, 6)
     assert sum(max(rates) for rates, *_ in steps) == Fraction(5, 3)
-
-
-# -------------------------------------------------------------------------------- on the wire
 
 
 def test_a_question_is_a_query_with_the_noise_that_it_asks_for() -> None:

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Cancelled, Outcome, SequentialContext
-from algorithms.crowd_tasking import algorithm as module
+from algorithms.contract import Outcome, SequentialContext
 from algorithms.crowd_tasking.algorithm import BadRows, preview, run
-from algorithms.crowd_tasking.task import Task, resolve
+from algorithms.crowd_tasking.task import Task
 from algorithms.datasets.tables import UserSeries
 from algorithms.datasets.texts import Texts
 from tacit.encoders.crowd_tasking.encoder import FARTHEST
@@ -190,32 +189,6 @@ def test_rows_in_any_order_give_one_outcome() -> None:
     assert published(run(whole, given, "sound", context())) == published(
         run(mixed, given, "sound", context())
     )
-
-
-def test_blocks_hold_whole_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 70)
-    whole = series(rates(7, 30))
-    asked = resolve(params(epsilon="5", T=30), "sound")
-    blocks = module._blocks(whole.users.codes, whole.rounds, whole.values, None, asked)
-    assert [block.users.size for block in blocks] == [60, 60, 60, 30]
-    outcome = run(whole, params(epsilon="5", T=30), "sound", context())
-    assert outcome.result["reports"] == 210
-    monkeypatch.setattr(module, "BLOCK", 10)
-    assert len(module._blocks(whole.users.codes, whole.rounds, whole.values, None, asked)) == 7
-
-
-def test_a_cancelled_job_ends() -> None:
-    def stop(fraction: float, stage: str) -> None:
-        if stage == "aggregating":
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        run(
-            series(rates()),
-            params(epsilon="5", T=30),
-            "sound",
-            replace(context(), on_progress=stop),
-        )
 
 
 @pytest.mark.parametrize(

@@ -79,13 +79,6 @@ def test_what_a_sound_task_refuses(changes: dict[str, Any], field: str) -> None:
     assert refused.value.field == field
 
 
-def test_an_error_out_of_reach_names_the_users_needed() -> None:
-    with pytest.raises(BadTask, match="users are needed") as refused:
-        task(max_error=0.1, report="laplace")
-    needed = int(refused.value.reason.split("about ")[1].split()[0])
-    assert task(max_error=0.1, n=needed, report="laplace").epsilon <= 64
-
-
 def test_defaults_follow_the_stance() -> None:
     sound, paper = task(epsilon="1"), task("paper", epsilon="1")
     assert (sound.components, sound.per_coordinate) == (("Y",), False)

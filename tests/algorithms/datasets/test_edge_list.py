@@ -175,27 +175,3 @@ def test_a_graph_survives_its_way_to_a_worker() -> None:
     assert EdgeList.of([("a", "b"), ("c", "b")]).second.tolist() == [1, 2]
     assert EdgeList.of([]).count == 0
     assert EdgeList.of([(1, 0)], [2, 1, 0]).first.tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"vertices": np.array([1, 1, 2])},
-        {"first": np.array([1, 0], np.int32)},
-        {"second": np.array([1, 3], np.int32)},
-        {"first": np.array([0, 0], np.int32), "second": np.array([1, 1], np.int32)},
-        {"appearance": np.array([0], np.int32)},
-    ],
-    ids=["ids", "order", "range", "twice", "appearance"],
-)
-def test_arrays_that_do_not_fit(changed: dict[str, Any]) -> None:
-    fitting: dict[str, Any] = {
-        "vertices": np.array([5, 6, 7]),
-        "first": np.array([0, 1], np.int32),
-        "second": np.array([1, 2], np.int32),
-        "declared": True,
-        "appearance": np.arange(3, dtype=np.int32),
-    }
-    assert EdgeList(**fitting).edges == 2
-    with pytest.raises(ValueError):
-        EdgeList(**{**fitting, **changed})

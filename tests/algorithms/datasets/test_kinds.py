@@ -205,11 +205,6 @@ def test_cells_of_parquet_have_one_text_each(values: Any, texts: list[str] | Non
     assert len(set(found)) == 2
 
 
-def test_instants_of_parquet_keep_their_nanoseconds() -> None:
-    column = pa.array([1700000000000000001, 1700000000000000002], pa.timestamp("ns"))
-    assert len(set(loaded(packed({"x": column}), "table", "parquet").column("x").tolist())) == 2
-
-
 @pytest.mark.parametrize("values", [[1.0, 2.0**54], [1.0, float("nan")], [1.0, None], [[1], [2]]])
 def test_cells_of_parquet_that_have_no_text_are_refused(values: Any) -> None:
     with pytest.raises(MalformedRow) as error:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pytest
 
 from algorithms.datasets import trajectories_files
-from algorithms.datasets.trajectories import ABSENT, Attribute, Trajectories
+from algorithms.datasets.trajectories import ABSENT, Trajectories
 from algorithms.datasets.trajectories_files import TimesNotIncreasing, read_csv, read_ndjson
 from tacit.records.reading import MalformedRow, TooManyRows
 
@@ -145,39 +144,3 @@ def test_too_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
         parts("record,location,time\nr,a,1\ns,a,1\n")
     with pytest.raises(TooManyRows):
         parts("record,location,time\n", "record\nr\ns\n")
-
-
-def made(**changed: object) -> Trajectories:
-    fields: dict[str, object] = {
-        "offsets": np.array([0, 1, 2]),
-        "times": np.array([1.0, 1.0]),
-        "places": np.array([0, 0], np.int32),
-        "locations": ("a",),
-    }
-    return Trajectories(**(fields | changed))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"offsets": np.array([0, 3, 2])},
-        {"offsets": np.array([0, 0, 2])},
-        {"times": np.array([1.0, np.nan])},
-        {"places": np.array([0, 1], np.int32)},
-        {"coordinates": np.zeros((2, 2))},
-        {"attributes": (Attribute("d", ("x",), np.zeros(1, np.int32)),)},
-        {"attributes": (Attribute("d", (), np.full(2, ABSENT, np.int32)),) * 2},
-    ],
-    ids=range(7),
-)
-def test_arrays_that_do_not_fit_are_refused(changed: dict[str, object]) -> None:
-    assert made().records == 2
-    with pytest.raises(ValueError):
-        made(**changed)
-
-
-def test_codes_of_an_attribute() -> None:
-    with pytest.raises(ValueError):
-        Attribute("d", ("x", "x"), np.zeros(1, np.int32))
-    with pytest.raises(ValueError):
-        Attribute("d", ("x",), np.ones(1, np.int32))

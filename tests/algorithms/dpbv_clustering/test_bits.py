@@ -71,18 +71,6 @@ def test_the_worked_example() -> None:
     assert noisy.flip_variance == pytest.approx(7.5)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "floor", "decoded"), [(1, 393.2239, 1.5865), (2, 209.9872, 16.3797)]
-)
-def test_decoding(epsilon: int, floor: float, decoded: float) -> None:
-    decoder = Decoder(1000, 100.0, 1 / (1 + math.exp(epsilon)))
-    assert decoder.floor == pytest.approx(floor, abs=1e-4)
-    assert decoder.decode(400) == pytest.approx(decoded, abs=1e-4)
-    e = math.exp(epsilon)  # the source's form, equation 11
-    printed = 50 / 1000 * ((e + 1) / (e - 1)) ** 2 * 400 - 100 * e / (e - 1) ** 2
-    assert decoder.decode(400) == pytest.approx(printed)
-
-
 @pytest.mark.parametrize("epsilon", [1, 4])
 def test_decoding_is_unbiased_and_varies_as_said(epsilon: int) -> None:
     """1500 fresh sets of points. Mean within 4 standard errors: a false alarm in 1 of 16,000 for

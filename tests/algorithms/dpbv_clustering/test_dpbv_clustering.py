@@ -72,9 +72,6 @@ def seeded(seed: int) -> SequentialContext:
     return SequentialContext(test_seed=seed)
 
 
-# --------------------------------------------------------------------------------- check 8: kernels
-
-
 @given(st.integers(1, 60), st.integers(8, 130), st.integers(1, 4), st.integers(0, 10**6))
 @examples(30)
 def test_sums_without_a_matrix_equal_those_with_one(
@@ -111,9 +108,6 @@ def test_blocks_make_the_matrix_and_dbscan_agrees() -> None:
     assert (dbscan_blocks(blocks, 1100, 4.0, 8) == dbscan(held, 4.0, 8)).all()
 
 
-# ----------------------------------------------------------------------------- check 9: consistency
-
-
 def test_points_that_no_sum_reaches_keep_their_distance() -> None:
     code = make_codes(((0, 50),), (3.0,), 1000, "uniform", 1)[0]
     values = np.array([0.0, 1.0, 2.0, 45.0, 46.0])
@@ -133,9 +127,6 @@ def test_too_much_noise_leaves_nothing_local() -> None:
     with pytest.raises(BadParameter, match="three standard deviations") as refused:
         run(table, params, "paper", seeded(1))
     assert refused.value.name == "noise_too_large_for_local_view"
-
-
-# ------------------------------------------------------------------------------ check 10: kCluster
 
 
 def held(values: Any) -> MatrixDistances:
@@ -188,9 +179,6 @@ def test_an_emptied_cluster_is_seeded_again() -> None:
     assert np.bincount(found.labels, minlength=2).min() >= 1
 
 
-# ----------------------------------------------------------------------------- check 11: the grids
-
-
 def score(outcome: Outcome) -> float:
     assert outcome.evaluation is not None
     return float(outcome.evaluation["nmi"])
@@ -212,9 +200,6 @@ def test_estimated_counts_are_unbiased() -> None:
     found = unary_counts(ones, 10_000, float(flip.probability))
     deviation = 10_000 * 2 * math.exp(0.5) / ((math.e - 1) * 100)  # section 3.9 (b)
     assert np.abs(found - [6000, 3000, 1000, 0]).max() < 5 * deviation
-
-
-# ------------------------------------------------------------------------------------- the stances
 
 
 def test_paper_finds_groups_and_states_what_holds() -> None:
@@ -312,29 +297,6 @@ def test_dpbv_exact_holds_its_budget_and_warns() -> None:
         )
         found = preview(alone, "sound").error or {}
         assert found["predicted_sd_distance"] == pytest.approx(deviation, rel=2e-3)
-
-
-def test_dpbv_exact_finds_the_groups_with_a_large_budget() -> None:
-    common = {"method": "dpbv-exact", "s": 16, "epsilon": Fraction(64), "evaluate": True}
-    for changes in (
-        {"clusterer": "dbscan", "dbscan_radius": 6.0, "min_samples": 5, "k": None},
-        {"consistency": "none"},
-    ):
-        outcome = run(blobs(300), asked(**common, **changes), "sound", seeded(3))
-        assert score(outcome) > 0.5
-
-
-def test_noisy_points_find_groups_with_a_large_budget() -> None:
-    params = asked(method="laplace-points", epsilon=Fraction(64), evaluate=True)
-    outcome = run(blobs(), params, "sound", seeded(1))
-    assert score(outcome) > 0.95
-    assert outcome.evaluation is not None
-    assert outcome.evaluation["own_rows"]["nmi"] > 0.98
-    centres = np.array(sorted(outcome.result["centres"]))
-    assert centres == pytest.approx(np.array([[10, 10], [25, 40], [40, 15]]), abs=1.0)
-
-
-# --------------------------------------------------------------- check 12: what comes out, and not
 
 
 def leaves(value: Any) -> list[Any]:
@@ -452,9 +414,6 @@ def test_grid_core_states_both_relations_only_where_both_hold() -> None:
     assert derived.neighbouring == "replace"
 
 
-# ------------------------------------------------------------------------------------ empirically
-
-
 def audited(one: Ints, other: Ints, levels: np.ndarray, runs: int, delta: float) -> float:
     """What half-lines of a statistic prove of epsilon, but for a chance of 10^-6."""
     names = [f"at least {level}" for level in levels.tolist()]
@@ -502,9 +461,6 @@ def test_an_audit_of_the_grids() -> None:
     one, other = (each[:, 0].astype(int) - each[:, 1] for each in reports)
     proof = audited(one, other, np.array([0, 1]), runs, 0.0)
     assert 0.8 < proof <= 1.0
-
-
-# ---------------------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(

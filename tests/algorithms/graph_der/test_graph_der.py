@@ -142,11 +142,6 @@ def law(cells: int, ones: int, asked: int, log_odds: float) -> np.ndarray:
     return found / found.sum()
 
 
-def test_how_many_true_ones_are_kept() -> None:
-    found = law(4, 2, 2, 2.0)
-    assert found == pytest.approx([0.011743, 0.347090, 0.641167], abs=5e-7)
-
-
 @pytest.mark.parametrize("numbers", [(50, 7, 12), (9, 0, 4), (9, 9, 9)])
 @pytest.mark.parametrize("log_odds", [0.0, 3.0, 40.0])
 def test_the_law_is_fishers(numbers: tuple[int, int, int], log_odds: float) -> None:

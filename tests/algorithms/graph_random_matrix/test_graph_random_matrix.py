@@ -209,12 +209,6 @@ def test_paper_noise_is_literal() -> None:
     assert cells.std() == pytest.approx(3.5, rel=5 / math.sqrt(2 * cells.size))
 
 
-def test_wide_numbers_where_narrow_ones_could_overflow() -> None:
-    projection = Projection("rademacher", 1_000, 200, 1)
-    assert Release.of(projection, Fraction(10**6), "sound").cell_type() == np.int32
-    assert Release.of(projection, Fraction(10**7), "sound").cell_type() == np.int64
-
-
 def test_singular_vectors_from_the_gram_matrix() -> None:
     generator = np.random.default_rng(1)
     matrix = np.rint(generator.normal(size=(300, 12)) * 50).astype(np.int32)

@@ -57,14 +57,6 @@ def test_many_dimensions_take_a_projection() -> None:
     assert plan.queries == 5
 
 
-def test_a_packing_is_planned_by_its_records_for_each_cluster() -> None:
-    def rounds(size: int) -> int:
-        asked = {"dimension": 2, "clusters": 15, "epsilon": Fraction(1), "mode": "packing+zone"}
-        return make_plan(size=size, **asked).rounds  # type: ignore[arg-type]
-
-    assert (rounds(14_999), rounds(15_000)) == (3, 5)
-
-
 asked_plans = st.fixed_dictionaries(
     {
         "size": st.integers(1, 10**9),

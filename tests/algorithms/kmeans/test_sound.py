@@ -52,9 +52,6 @@ def sound(points: Floats, plan: Plan, seed: int) -> Floats:
     return grid.raw(release(state).centres)
 
 
-# ------------------------------------------------------------------- a round without noise, by hand
-
-
 def test_a_round_without_noise() -> None:
     box = Grid((0.0, 0.0), (10.0, 10.0))
     records = box.quantise(np.array([(1, 1), (2, 1), (1, 3), (8, 9), (9, 7), (10, 12)], float))
@@ -154,9 +151,6 @@ def test_a_packing_keeps_its_distances() -> None:
         assert (start.radii == 0.4 * dimension).all()
 
 
-# ------------------------------------------------------------------------------- central, federated
-
-
 def federated(
     points: Floats, plan: Plan, seed: int, curators: int, parties: int, noisy: bool
 ) -> Floats:
@@ -201,9 +195,6 @@ def test_federated_and_central_are_equal_bit_by_bit_without_noise(
     state = run_central(Rows(points), grid, plan, 7, SequentialContext())
     there = federated(points, plan, 7, 500, 3, noisy=False)
     assert np.array_equal(release(state).centres, there)
-
-
-# ------------------------------------------------------------------------------------------ privacy
 
 
 @dataclass(frozen=True)
@@ -378,9 +369,6 @@ def test_an_early_end_gives_the_rest_back() -> None:
     assert 0 < whole < 20
 
 
-# ----------------------------------------------------------------------------------- curators' rows
-
-
 def test_at_most_so_many_records_of_a_curator_count() -> None:
     curators = np.random.default_rng(1).integers(0, 200, 3000)
     kept = chosen_records(curators, 6, SeededRandom(2))
@@ -403,8 +391,6 @@ def test_a_unit_without_owners_is_refused() -> None:
     with pytest.raises(DataShape):
         run(narrow, params, "sound", SequentialContext())
 
-
-# --------------------------------------------------------------------------------------- robustness
 
 TWO = ((0.0, 1.0), (0.0, 1.0))
 
@@ -484,10 +470,6 @@ def test_centres_are_drawn_whatever_the_columns(columns: int, start: str) -> Non
     asked = Parameters(k=3, bounds=((0.0, 1.0),) * columns, n_hint=2_000, epsilon="8", start=start)
     plots = run(table, asked, "sound", SequentialContext()).plots
     assert [plot.name for plot in plots] == ["centres", "budget", "steps"]
-
-
-# ------------------------------------------------------------------------------------------ quality
-# Means of 20 runs with fixed seeds: they repeat exactly, so there is no false alarm to state.
 
 
 def test_a_truncated_run_releases_its_last_centres() -> None:

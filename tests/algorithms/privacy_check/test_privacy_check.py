@@ -17,8 +17,7 @@ from algorithms.datasets.texts import Texts
 from algorithms.privacy_check import ALGORITHM
 from algorithms.privacy_check.closeness import closeness, ordered, transport
 from algorithms.privacy_check.groups import counted, grouped
-from algorithms.privacy_check.measures import distinct, entropy_diversity
-from algorithms.privacy_check.parameters import EqualDistance, Parameters
+from algorithms.privacy_check.parameters import Parameters
 from algorithms.privacy_check.problems import (
     BadDistance,
     EmptyTable,
@@ -155,23 +154,6 @@ def random_table(seed: int, rows: int = 60) -> Table:
         ("a", "b", "s"),
         (Texts.of(cells[:, 0]), Texts.of(f"v{each}" for each in cells[:, 1]), Texts.of(sensitive)),
     )
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_merging_groups_never_hurts(seed: int) -> None:
-    table = random_table(seed)
-    column = table.column("s")
-    fine = grouped([table.column("a"), table.column("b")], table.rows)
-    coarse = grouped([table.column("a")], table.rows)
-    one, other = counted(fine, column), counted(coarse, column)
-    assert one.sizes.min() <= other.sizes.min()
-    equal = EqualDistance()
-    assert closeness(other, column, equal).max() <= closeness(one, column, equal).max() + 1e-12
-    for counts in (one, other):
-        assert (distinct(counts) >= np.ceil(entropy_diversity(counts) - 1e-9)).all()
-        assert counts.sizes.min() >= distinct(counts).min()
-    whole = counted(grouped([], table.rows), column)
-    assert closeness(whole, column, equal).tolist() == pytest.approx([0], abs=1e-12)
 
 
 def test_groups_by_brute_force() -> None:

@@ -78,17 +78,6 @@ def test_budgets_of_example_6_4_2() -> None:
     assert next_expansion(tree) is None
 
 
-def test_uniform_budget_and_a_tree_that_is_too_large() -> None:
-    chosen = settings(budget="uniform", threshold=lambda _budget: 1.0)
-    tree = exact_tree(TABLE_6_2, chosen)
-    assert set(budgets_of(tree).values()) == {Fraction(1, 5)}
-    assert tree.depth == 5
-    with pytest.raises(TreeTooLarge):
-        exact_tree(TABLE_6_2, settings(max_nodes=12))
-    with pytest.raises(TreeTooLarge):
-        exact_tree(TABLE_6_2, settings(max_nodes=3))
-
-
 @given(rows=ROWS, l_max=st.integers(1, 9), block=st.integers(1, 20), n_max=st.integers(1, 5))
 @examples(60)
 def test_the_tree_is_what_counting_gram_by_gram_gives(

@@ -21,9 +21,6 @@ from algorithms.sequential_prefix_tree import (
     run,
 )
 from algorithms.sequential_prefix_tree.algorithm import RESULT
-from algorithms.sequential_prefix_tree.evaluation import (
-    Answers,
-)
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.patterns import frequent
 from algorithms.sequential_prefix_tree.problems import (
@@ -294,11 +291,3 @@ def test_frequent_patterns_with_gaps() -> None:
     weights = np.array([lists.count(each) for each in distinct])
     assert frequent(Sequences.of("1234", distinct), weights, 60) == found
     assert frequent(nobody(), None, 5) == []
-
-
-def test_count_queries() -> None:
-    lists = ["123", "12", "321", "124", "", "1111", "44"]
-    answers = Answers(Sequences.of("1234", lists), None, context())
-    assert answers.of([(0,), (0, 1), (3,), (0, 2), (2, 3)]).tolist() == [5, 4, 2, 2, 0]
-    weighted = Answers(Sequences.of("1234", ["121", "3"]), np.array([5, 2]), context())
-    assert weighted.of([(0, 1), (2,), (3,)]).tolist() == [5, 2, 0]

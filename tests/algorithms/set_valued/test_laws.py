@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from algorithms.contract import SequentialContext
 from algorithms.set_valued.histogram import (
     clipped,
-    exact_histogram,
     noisy_histogram,
     rows_of,
     superset_sums,
 )
 from algorithms.set_valued.laws import PaperLaw, SoundLaw, floating_test, integer_test
-from algorithms.set_valued.records import itemsets
 from tacit.randomness import SecureRandom, SeededRandom
-from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 from tests.property_examples import examples
 
 HALF = Fraction(1, 2)
@@ -110,23 +107,6 @@ def test_floating_noise_takes_no_secret_stream() -> None:
         test.noisy(np.zeros(1, np.int64), secret)
     assert isinstance(PaperLaw(1, 2).source(secret), SeededRandom)
     assert SoundLaw(HALF, HALF).source(secret) is secret
-
-
-def test_a_histogram_of_table_4_1() -> None:
-    cells = exact_histogram(itemsets(TABLE_4_1, ITEMS, SequentialContext()), 4)
-    assert {mask: int(cells[mask]) for mask in np.flatnonzero(cells)} == {
-        0b1111: 2,
-        0b1010: 1,
-        0b0010: 2,
-        0b0011: 1,
-        0b0001: 1,
-        0b1110: 1,
-    }
-    sums = superset_sums(cells)
-    assert sums[0b0001] == 4
-    assert sums[0b0010] == 7
-    assert sums[0b0101] == 2
-    assert rows_of(cells)[:2] == (((0,), 1), ((1,), 2))
 
 
 @examples(30)

@@ -292,7 +292,7 @@ def survived(
 
 def test_empty_ones_rise_with_their_chance() -> None:
     """Spec: set-valued, section 8, check 6: 15 cells, of which 1, 5, 7 are occupied, chance 0.2."""
-    taxonomy, count = Taxonomy(16, 4), 6_000
+    taxonomy, count = Taxonomy(16, 4), 3_000
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
     assert split.cells == 15
     _, ((masks, counts), (leaves, _)) = survived(
@@ -303,7 +303,7 @@ def test_empty_ones_rise_with_their_chance() -> None:
     assert (seen[[0, 1, 5, 7]] == 0).all()
     free = np.delete(np.arange(16), [0, 1, 5, 7])
     # 12 cells, five and a half standard deviations each: false alarm below 1e-6
-    assert np.abs(seen[free] / count - 0.2).max() < 0.0284
+    assert np.abs(seen[free] / count - 0.2).max() < 0.0402
 
 
 def test_no_coin_where_all_are_occupied() -> None:

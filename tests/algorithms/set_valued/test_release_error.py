@@ -96,15 +96,6 @@ def test_the_stated_errors_hold_for_the_file(name: str, epsilon: str) -> None:
     holds(*released(data, epsilon), data)
 
 
-def test_a_common_item_is_as_common_in_the_file() -> None:
-    """Drawn in proportion to its count it would lack a third: a record holds an item once."""
-    data = CASES["common item"]
-    _, counts = released(data, "4")
-    true = np.bincount(data.values, minlength=counts.size)
-    assert true[0] > 0.4 * 8_000
-    assert counts[0] == pytest.approx(true[0], rel=0.05)
-
-
 def test_more_noise_in_a_sum_is_stated_as_more() -> None:
     """Over curators a sum holds several draws; the statement is a function of the noisy counts."""
     lengths = np.zeros(64, np.int64)

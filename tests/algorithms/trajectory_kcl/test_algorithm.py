@@ -80,13 +80,6 @@ def test_the_published_table_is_shuffled_and_satisfies_the_model() -> None:
         assert set(json.loads(line)) == {"path", "sensitive"}
 
 
-def test_the_published_part_holds_no_table_of_what_was_suppressed() -> None:
-    outcome = run()
-    text = json.dumps(outcome.result) + outcome.report.model_dump_json()
-    assert "suppressed_pairs" not in text
-    assert "mfs_before" not in text
-
-
 def test_empty_paths_are_kept_or_dropped() -> None:
     few = read('{"path": [["a", 1]]}\n{"path": [["b", 1]]}\n')
     params = Parameters(K=2, sensitive_values=())

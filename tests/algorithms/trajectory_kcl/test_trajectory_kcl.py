@@ -240,7 +240,7 @@ def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_generated_routes_come_out_clean() -> None:
-    routes = city(4_000, noise=0.03)
+    routes = city(1_000, noise=0.03)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table
     model = Model(10, Fraction(3, 5), 3)
     local = anonymise(table, model, CONTEXT)
@@ -261,7 +261,7 @@ def test_progress_is_told_and_cancels() -> None:
         if share > 0.3:
             raise Stop
 
-    routes = city(2_000)
+    routes = city(1_000)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table
     with pytest.raises(Stop):
         anonymise(table, Model(10, Fraction(3, 5), 3), SequentialContext(on_progress=tell))
