@@ -6,9 +6,8 @@ import pytest
 
 from simulation.experiments import sequential_ngram, sequential_ngram_mining
 from simulation.experiments.experiment import Effort, Run
-from simulation.experiments.sequential_ngram_data import clicks_like, msnbc, stm_like
+from simulation.experiments.sequential_ngram_data import clicks_like, stm_like
 from simulation.experiments.sequential_ngram_study import Study
-from simulation.populations import shared_data
 from tests.simulation.runs import ran
 
 SMALL = Effort("small", 100)
@@ -25,13 +24,3 @@ def test_an_experiment_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sequential_ngram_mining, "study_of", small)
     outcome = ran(name, SMALL)
     assert {row.basis for row in outcome.rows} <= {"trend", "quoted"}
-
-
-def test_clicks_with_and_without_the_file() -> None:
-    assert not msnbc(None).real
-    folder = shared_data()
-    if folder is None or not (folder / "msnbc990928.seq.gz").exists():
-        pytest.skip("the shared data are not beside this clone")
-    found = msnbc(folder)
-    assert found.real
-    assert found.dataset.count == 989_818
