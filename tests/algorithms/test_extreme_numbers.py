@@ -166,6 +166,7 @@ def test_every_algorithm_that_takes_numbers_is_tried() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("values", [TAKEN, [1e100, -1e100], [1e-100, -1e-100, 0.0]], ids=str)
 @pytest.mark.parametrize(("name", "stance", "params"), CASES)

@@ -39,17 +39,6 @@ def test_an_experiment_runs(name: str) -> None:
     ran(name, SMALL)
 
 
-def test_the_stand_in_is_as_stated() -> None:
-    study = stations()
-    degrees = study.graph.degrees()
-    assert (study.vertices, study.graph.edges, degrees.max()) == (1_012, 7_860, 321)
-    assert study.graph.declared
-    part = study.sample(0.25, np.random.default_rng(1))
-    assert part.vertices == 253
-    assert 0 < part.graph.edges < 7_860
-    assert study.release("sound", seed=3)[0].tolist() == study.release("sound", seed=3)[0].tolist()
-
-
 def test_the_sources_graphs() -> None:
     folder = shared_data()
     if folder is None:

@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.datasets.texts import Texts
-from algorithms.dpbv_clustering.consistency import hop_mean, line, literal, local_cut
 from algorithms.dpbv_clustering.distances import (
     Combination,
     decoded,
@@ -29,7 +28,6 @@ from algorithms.dpbv_clustering.distances import (
     point_distances,
 )
 from algorithms.dpbv_clustering.grid import unary_counts
-from algorithms.dpbv_clustering.hamming import matrix
 from algorithms.dpbv_clustering.kcluster import (
     BitDistances,
     MatrixDistances,
@@ -106,17 +104,6 @@ def test_blocks_make_the_matrix_and_dbscan_agrees() -> None:
     assert np.abs(held - by_hand).max() < 2e-2
     blocks = distance_blocks(words, codes, flip, combination)
     assert (dbscan_blocks(blocks, 1100, 4.0, 8) == dbscan(held, 4.0, 8)).all()
-
-
-def test_points_that_no_sum_reaches_keep_their_distance() -> None:
-    code = make_codes(((0, 50),), (3.0,), 1000, "uniform", 1)[0]
-    values = np.array([0.0, 1.0, 2.0, 45.0, 46.0])
-    words = encode(values[:, None], (code,), Flip(0), SeededRandom(1))[:, 0]
-    found = decoded(words, code, Flip(0))
-    cut = local_cut(code, Flip(0), random_points=True)
-    for closed in (line(found, cut), hop_mean(found, cut), literal(matrix(words, 1000), found)):
-        assert closed.unreached == 6
-        assert closed.distances[0, 3] == found[0, 3]
 
 
 def test_too_much_noise_leaves_nothing_local() -> None:

@@ -16,10 +16,6 @@ from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.clustering import clusters
-from algorithms.graph_random_matrix.forecast import (
-    automatic_columns,
-    squared_cosine,
-)
 from algorithms.graph_random_matrix.product import dense_product, product
 from algorithms.graph_random_matrix.publication import Release, publish
 from algorithms.graph_random_matrix.reference import dense, eigenpairs, reference_spectrum
@@ -286,15 +282,6 @@ def test_clusters_of_blobs() -> None:
     assert normalised_mutual_information(truth, found) == pytest.approx(1)
     alike = clusters(np.ones((10, 2)), 3, np.random.default_rng(2))
     assert set(alike.tolist()) <= {0, 1, 2}
-
-
-def test_columns_by_the_noise() -> None:
-    assert automatic_columns(8, 1.793, 20) == 26
-    assert automatic_columns(2, 1.0, 20) == 80
-    assert automatic_columns(2, 0.1, 20) == 200
-    assert automatic_columns(64, 6.4, 20) == 138
-    assert automatic_columns(8, 0.1, 20, most=99) == 99
-    assert squared_cosine(10, 100, 5, 0.0, 0.0) == 1
 
 
 @examples(10)
