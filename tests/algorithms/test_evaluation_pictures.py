@@ -115,10 +115,13 @@ def outcome(name: str, *, evaluate: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("name", JOBS)
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.slow
 def test_an_evaluation_is_drawn_from_its_own_document(name: str) -> None:
+    """And the pictures that are published are the same without one."""
     assert can_draw()
     done = outcome(name, evaluate=True)
+    assert done.plots == outcome(name, evaluate=False).plots
     evaluation, summary = json.loads(json.dumps([done.evaluation, done.result], default=float))
     found = catalogue.find(JOBS[name][0])
     drawn = found.evaluation_pictures(evaluation, summary)

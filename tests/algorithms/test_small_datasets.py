@@ -43,6 +43,7 @@ def test_every_algorithm_is_tried() -> None:
     assert set(CASES) | NOT_BY_ROWS == set(catalogue.NAMES)
 
 
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("name", CASES)
 def test_few_rows_are_answered(name: str, rows: int) -> None:

@@ -43,12 +43,7 @@ HELD: Final[dict[int, tuple[str, ...]]] = {
         f"{AUDITS}::test_what_is_proved",
         f"{AUDITS}::test_no_release_tells_more_than_epsilon",
         f"{BLOCKS}::test_a_release_has_the_noise_of_its_scales",
-        f"{BLOCKS}::test_an_audit_of_an_isolated_edge_at_two_hubs",
-        f"{FLIP}::test_an_audit_of_the_edge_bit",
-        f"{LEVELS}::test_an_audit_of_a_record_alone_in_its_cell",
         f"{REST}::test_a_release_has_the_noise_of_its_scales",
-        f"{REST}::test_an_audit_of_a_record_of_exactly_l_items",
-        f"{WINDOW}::test_an_audit_of_both_ends",
     ),
     4: (
         f"{BLOCKS}::test_planted_faults_are_found",

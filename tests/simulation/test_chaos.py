@@ -146,13 +146,6 @@ def test_a_check_without_a_case_has_not_passed() -> None:
     assert not any(item.passed for item in found if not item.name.startswith("the coordinator"))
 
 
-def test_readings_are_powers_of_two() -> None:
-    assert SITE.values() == {"a": 1, "b": 2, "c": 4, "d": 8}
-    crowd = tuple(f"meter-{place}" for place in range(25))
-    with pytest.raises(ValueError, match="at most 24"):
-        Site(NOWHERE, {"x": NOWHERE}, {"x": crowd}, 3).values()
-
-
 def test_the_soaks_queries_are_queries() -> None:
     crowd = tuple(f"meter-{place}" for place in range(24))
     site = Site(NOWHERE, {"x": NOWHERE}, {"x": crowd}, 5)

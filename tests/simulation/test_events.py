@@ -36,15 +36,6 @@ def test_nothing_happens_without_rates() -> None:
             assert np.array_equal(getattr(event, name), getattr(expected, name)), name
 
 
-def test_a_seed_repeats_the_stream() -> None:
-    rates = Rates(outside=0.1, join=0.2, leave=0.1, refresh=0.1, dropout=0.1, straggler=0.1)
-    for one, two in zip(first(rates, 4), first(rates, 4), strict=True):
-        for name in vars(one):
-            assert np.array_equal(getattr(one, name), getattr(two, name)), name
-    other = first(rates, 1, seed=2)[0]
-    assert not np.array_equal(other.enrolled, first(rates, 1)[0].enrolled)
-
-
 def test_events_are_as_frequent_as_their_rates() -> None:
     rates = Rates(
         outside=0.3,
@@ -70,14 +61,6 @@ def test_events_are_as_frequent_as_their_rates() -> None:
     assert about(int(event.non_compliant.sum()), sending, 0.03)
     late = event.late_s[event.late_s > 0]
     assert abs(late.mean() - 7.0) <= DEVIATIONS * 7.0 / np.sqrt(late.size)
-
-
-def test_a_refreshed_curator_holds_other_readings_from_then_on() -> None:
-    _, one, two = first(Rates(refresh=0.5), 3, curators=1000)
-    assert np.array_equal(one.readings_of[~one.refreshed], np.arange(1000)[~one.refreshed])
-    kept = ~two.refreshed
-    assert np.array_equal(two.readings_of[kept], one.readings_of[kept])
-    assert (two.readings_of != np.arange(1000)).sum() > 500
 
 
 RATE = st.floats(0, 1)

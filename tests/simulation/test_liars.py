@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from simulation import liars
-from simulation.liars import KINDS, Lie, LiedRound, claims, compare, comparison, liar_count, plot
-from simulation.plots import can_draw, draw
+from simulation.liars import KINDS, Lie, LiedRound, compare
 from simulation.populations import Population
-from tacit.crypto.sharing import RING, centred
 from tacit.query.query import Query
 from tacit.validity.prio3 import Decision, Prio3, Verification
 
@@ -101,12 +98,6 @@ def test_what_lies_outside_is_named_and_nobody_else(noise: dict[str, Any]) -> No
         assert row.honest_named == 0
 
 
-def test_noise_of_curators_widens_what_passes() -> None:
-    narrow, wide = claims(query(**NOISY["aggregator"])), claims(query(**NOISY["both"]))
-    assert narrow[Lie.WITHIN] == 6000 < wide[Lie.WITHIN]
-    assert wide[Lie.OUTSIDE] == wide[Lie.WITHIN] + 1
-
-
 def test_without_the_check_a_proved_sum_is_the_declared_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,82 +111,3 @@ def test_without_the_check_a_proved_sum_is_the_declared_one(
         (row,) = run(query(**noise), 20, Fraction(1, 2))
         assert row.named == 0
         assert row.proved == row.declared
-
-
-def test_a_contribution_of_a_single_bit() -> None:
-    asked = query(bounds=["0", "1"], resolution="1", max_readings=1, aggregators=2)
-    (row,) = run(asked, 12, Fraction(1, 3))
-    assert [each.named for each in row.lies] == [1, 1, 1, 0]
-    assert (row.true, row.proved) == ("18", "9")  # 12 readings of 1.5, which clamping makes 1
-    assert Fraction(row.declared) == 8 + 10**12 - 1000 + 2 + 1
-
-
-def test_a_declared_sum_wraps_where_a_lie_is_larger_than_the_ring() -> None:
-    asked = query(resolution="0.00000001", max_readings=1)
-    (row,) = run(asked, 8, Fraction(1, 8))
-    units = centred(10**12 * 10**8 + 7 * 150_000_000, RING)
-    assert Fraction(row.declared) == Fraction(units, 10**8)
-    assert row.proved is not None
-    assert Fraction(row.proved) == READING * 7
-
-
-def test_too_few_honest_contributions_release_nothing() -> None:
-    (row,) = run(query(), 3, Fraction(1))
-    assert (row.told, row.named, row.proved, row.proved_error) == (3, 3, None, None)
-    found = comparison(query(), people(3), Fraction(1), 7, (row,))
-    assert found.figures()["mean_absolute_proved_error"] is None
-    assert plot(found).panels[0].lines[1].y == ()
-
-
-def test_a_seed_repeats_and_the_figures_count() -> None:
-    asked = query(**NOISY["both"])
-    one, two = (run(asked, 40, Fraction(1, 10), rounds=2) for _ in range(2))
-    assert one == two
-    assert run(asked, 40, Fraction(1, 10), rounds=2, seed=8) != one
-    found = comparison(asked, people(40), Fraction(1, 10), 7, tuple(one)).figures()
-    assert (found["told"], found["named"], found["passed"], found["honest_named"]) == (8, 6, 2, 0)
-    assert found["mean_absolute_declared_error"] > 10**11
-
-
-@pytest.mark.parametrize(
-    ("curators", "share", "count"),
-    [(100, Fraction(1, 20), 5), (10, Fraction(1, 1000), 1), (7, Fraction(1), 7)],
-)
-def test_how_many_lie(curators: int, share: Fraction, count: int) -> None:
-    assert liar_count(curators, share) == count
-
-
-@pytest.mark.parametrize(
-    ("changes", "share", "words"),
-    [
-        ({"function": "mean"}, Fraction(1, 2), "function sum"),
-        ({"validity": "declared"}, Fraction(1, 2), "proved query"),
-        ({"n_max": 9}, Fraction(1, 2), "n_max"),
-        ({"unit": "1", "register": "other"}, Fraction(1, 2), "over readings"),
-        ({}, Fraction(0), "share of liars"),
-        ({}, Fraction(3, 2), "share of liars"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(
-    changes: dict[str, Any], share: Fraction, words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        compare(query(**changes), people(10), share, 1, 7)
-
-
-def test_a_range_that_holds_even_the_largest_lie_is_refused() -> None:
-    wide = {"unit": "1", "register": "other", "bounds": ["0", "1000000000"]}
-    with pytest.raises(ValueError, match="even 10"):
-        claims(query(**wide, resolution="1000000", max_readings=1500))
-
-
-def test_a_round_without_a_lie_that_passes_is_drawn(tmp_path: Path) -> None:
-    assert can_draw()
-    rows = tuple(run(query(), 20, Fraction(1, 20)))
-    found = comparison(query(), people(20), Fraction(1, 20), 7, rows)
-    assert found.figures()["passed"] == 0
-    svg, png = draw(plot(found), tmp_path)
-    text = svg.read_text("utf-8")
-    for words in ("1 of 20 curators lie", "declared", "proved", "named", "kWh"):
-        assert f"<!-- {words} -->" in text
-    assert png.stat().st_size > 0

@@ -29,16 +29,3 @@ def load() -> np.ndarray:
 def test_cells(load: np.ndarray, statistic: object, published: float) -> None:
     # Within a fifth, or 0.04 kWh: a model for demonstrations, not a forecast.
     assert statistic(load) == pytest.approx(published, rel=0.2, abs=0.04)  # type: ignore[operator]
-
-
-@pytest.mark.parametrize(("lag", "published"), [(1, 0.637), (96, 0.438)])
-def test_autocorrelation_of_the_median_meter(load: np.ndarray, lag: int, published: float) -> None:
-    found = np.median([np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in load])
-    assert found == pytest.approx(published, rel=0.2)
-
-
-def test_the_seed_fixes_it_and_no_value_is_negative() -> None:
-    again = household_load(3, 1, SeededRandom(5))
-    assert np.array_equal(again, household_load(3, 1, SeededRandom(5)))
-    assert again.min() >= 0
-    assert again.max() <= 120

@@ -7,6 +7,7 @@ in a million (five standard deviations).
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -17,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from common.web.client import with_retries
+from simulation import network as network_model
 from simulation.network import PERFECT, Faults, Network, Traffic, arrivals
 from tacit.randomness import SeededRandom
 
@@ -27,12 +29,6 @@ DEVIATIONS = 5
 def arrive(network: Network) -> tuple[np.ndarray, Traffic]:
     traffic = Traffic()
     return arrivals(network, np.zeros(MANY), SeededRandom(3), traffic), traffic
-
-
-def test_a_perfect_network_changes_nothing() -> None:
-    arrived, traffic = arrive(PERFECT)
-    assert not arrived.any()
-    assert traffic == Traffic(messages=MANY)
 
 
 def test_delays_are_exponential() -> None:
@@ -59,12 +55,6 @@ def test_a_held_message_is_overtaken() -> None:
     assert set(np.unique(arrived)) == {0.0, 5.0}
     assert traffic.held == int((arrived == 5).sum())
     assert abs(traffic.held / MANY - 0.25) <= DEVIATIONS * np.sqrt(0.25 * 0.75 / MANY)
-
-
-def test_repeated_messages_are_counted_only() -> None:
-    arrived, traffic = arrive(Network(duplicate=0.1))
-    assert not arrived.any()
-    assert abs(traffic.duplicates / MANY - 0.1) <= DEVIATIONS * np.sqrt(0.09 / MANY)
 
 
 @pytest.mark.parametrize("wrong", [{"loss": 1.0}, {"loss": -0.1}, {"delay_s": -1}, {"reorder": 2}])
@@ -111,12 +101,6 @@ async def send(network: Network, count: int, *, together: bool = False) -> tuple
     return service, traffic
 
 
-async def test_requests_pass_a_perfect_network() -> None:
-    service, traffic = await send(PERFECT, 20)
-    assert service.seen == [str(number) for number in range(20)]
-    assert traffic == Traffic(messages=20)
-
-
 async def test_requests_are_lost_and_answered_in_the_end() -> None:
     service, traffic = await send(Network(loss=0.5), 200)
     assert traffic.lost > 0
@@ -133,8 +117,14 @@ async def test_requests_arrive_twice() -> None:
     assert len(service.seen) == 100 + traffic.duplicates
 
 
-async def test_requests_overtake_each_other() -> None:
-    service, traffic = await send(Network(reorder=0.5, hold_s=0.05), 20, together=True)
+async def test_requests_overtake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def turns(seconds: float) -> None:
+        """Time in turns of the loop, so that no slow machine matters."""
+        for _ in range(int(1000 * seconds)):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(network_model, "asyncio", SimpleNamespace(sleep=turns))
+    service, traffic = await send(Network(reorder=0.5, hold_s=1.0), 20, together=True)
     assert 0 < traffic.held < 20
     assert service.seen != sorted(service.seen, key=int)
     assert sorted(service.seen, key=int) == [str(number) for number in range(20)]

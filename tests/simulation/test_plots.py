@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from simulation.plots import Line, Mark, Panel, Plot, can_draw, draw
 
 X = (1.0, 10.0, 100.0)
@@ -39,29 +37,8 @@ def test_both_files_are_written_with_title_labels_and_one_legend(tmp_path: Path)
     text = words(svg)
     for word in ("A title", "epsilon", "MAE (kWh)", "MRE (share)", "floor", "another"):
         assert f"<!-- {word} -->" in text
+    (tmp_path / "again").mkdir()
+    assert draw(PLOT, tmp_path / "again")[0].read_bytes() == svg.read_bytes()
     # One legend for both panels, and one entry for marks of one name.
     for word in ("theirs", "ours", "from here"):
         assert text.count(f"<!-- {word} -->") == 1
-
-
-def test_the_same_plot_gives_the_same_svg(tmp_path: Path) -> None:
-    drawn = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        drawn.append(draw(PLOT, tmp_path / name)[0].read_bytes())
-    assert drawn[0] == drawn[1]
-
-
-def test_a_plot_of_a_single_panel(tmp_path: Path) -> None:
-    svg, _ = draw(Plot("one", "A title", PLOT.panels[1:]), tmp_path)
-    assert svg.name == "one.svg"
-
-
-@pytest.mark.parametrize(
-    ("y", "expected"), [((1.0,), None), ((1.0, 2.0, 3.0), (1.0, 2.0))], ids=["points", "expected"]
-)
-def test_a_line_has_a_value_at_every_place(
-    y: tuple[float, ...], expected: tuple[float, ...] | None
-) -> None:
-    with pytest.raises(ValueError, match="as many values"):
-        Line("x", X, y, expected)

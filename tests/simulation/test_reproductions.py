@@ -13,7 +13,6 @@ from tests.simulation.wrong_variants import WRONG
 IDS = tuple(each.id for each in experiments())
 
 
-@pytest.mark.slow
 def test_every_id_has_a_wrong_variant() -> None:
     assert set(WRONG) == set(IDS)
 

@@ -23,9 +23,7 @@ NGRAMS, TREES = "sequential-ngram", "sequential-prefix-tree"
 STATED = {NGRAMS: "items", TREES: "first_items"}
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "2"])
-@pytest.mark.parametrize("data", [metro, bus])
-@pytest.mark.parametrize("name", STATED)
+@pytest.mark.parametrize(("name", "data", "epsilon"), [(NGRAMS, metro, "0.5"), (TREES, bus, "2")])
 def test_the_stated_errors_hold_for_the_file(name: str, data: Any, epsilon: str) -> None:
     held = data(8_000).dataset
     algorithm = catalogue.find(name)

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from algorithms.counts.forecast import Asking, cells_at_most, forecast, mean_absolute_error
+from algorithms.counts.forecast import Asking, forecast, mean_absolute_error
 from algorithms.sequential_ngram import Parameters, federated
 from algorithms.sequential_ngram.counts import ask
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters
@@ -49,14 +49,6 @@ def test_the_error_is_that_of_drawn_noise() -> None:
     assert abs(errors.mean() - expected) < 5 * errors.std() / 10**2.5
 
 
-def test_few_records_fill_few_cells() -> None:
-    few = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 2, 100, 3600, 100))  # type: ignore[misc]
-    everything = federated.ROUNDS.forecast(MSNBC, Asking(Fraction(3), 3, 2, 100, 3600))  # type: ignore[misc]
-    assert [step["words_expected_at_most"] for step in few["steps"]] == [17, 108, 108, 108, 108]
-    assert "smallest_share_that_shows" not in everything
-    assert everything["words_expected_at_most"] > few["words_expected_at_most"]
-
-
 @pytest.mark.parametrize(
     "more", [{}, {"n_max": 1}, {"l_max": "auto"}, {"max_cells": 40}, {"epsilon": Fraction(1, 10)}]
 )
@@ -85,9 +77,3 @@ def test_trees_are_asked_as_planned() -> None:
     assert [each.most for each in planned] == [3, 6, 18, 36, 108, 216]
     found = forecast(planned, ASKING)
     assert found["rounds"] == tree.planned(params) == 6
-
-
-def test_a_question_may_be_smaller_than_any_group_before_it() -> None:
-    (*_, last) = federated.planned_questions(MSNBC, Fraction(3))
-    assert cells_at_most(last, None, 10) == last.most
-    assert cells_at_most(last, 387, 10) == last.group

@@ -60,35 +60,24 @@ SETS = "set-valued"
 CASES: list[tuple[str, str, Stance, dict[str, Any]]] = [
     (NGRAMS, "metro", SOUND, {"epsilon": "1"}),
     (NGRAMS, "metro", SOUND, {"epsilon": "20", "root": "all", "fill": "ratio", "l_max": 6}),
-    (NGRAMS, "metro", SOUND, {"epsilon": "30", "budget": "uniform", "n_max": 4}),
     (NGRAMS, "metro", SOUND, {"epsilon": "10", "budget": "uniform", "n_max": 1, "fill": "none"}),
-    (NGRAMS, "metro", SOUND, {"epsilon": "25", "l_max": "auto", "generation": "cap"}),
     (NGRAMS, "metro", SOUND, {"epsilon": "15/2", "l_max": "auto", "length_cap": 5, "n_max": 3}),
     (NGRAMS, "bus", SOUND, {"epsilon": "100", "l_max": 8, "n_max": 3, "root": "threshold"}),
     (NGRAMS, "table 6.2", SOUND, {"epsilon": "100", "l_max": 5, "generation": "skip"}),
     (NGRAMS, "empty sequences", SOUND, {"epsilon": "1", "root": "threshold"}),
-    (NGRAMS, "metro", PAPER, {"epsilon": "20", "generation": "literal"}),
     (NGRAMS, "metro", PAPER, {"epsilon": "20", "budget": "uniform", "l_max": "auto", "n_max": 3}),
     (NGRAMS, "table 6.2", PAPER, {"epsilon": "100", "l_max": 5, "fill": "leftover"}),
-    (TREES, "metro", SOUND, {"epsilon": "1", "form": "simple"}),
     (TREES, "metro", SOUND, {"epsilon": "8", "form": "simple", "height": 5, "expanded": True}),
-    (TREES, "metro", SOUND, {"epsilon": "4", "fan_out": 17}),
     (TREES, "metro", SOUND, {"epsilon": "10", "fan_out": 5, "split": "1/3", "height": 4}),
     (TREES, "metro", SOUND, {"epsilon": "10", "fan_out": 4, "theta_group": "3", "theta_item": "2"}),
-    (TREES, "bus", SOUND, {"epsilon": "20", "fan_out": 20, "height": 6}),
     (TREES, "table 6.1", SOUND, {"epsilon": "100", "form": "simple", "height": 4, "time_bins": 1}),
     (TREES, "table 6.1 rising", SOUND, {"epsilon": "90", "height": 3, "time_bins": 2}),
     (TREES, "table 6.1 rising", SOUND, {"epsilon": "90", "fan_out": 2, "time_bins": 2}),
     (TREES, "empty sequences", SOUND, {"epsilon": "1", "form": "simple"}),
-    (TREES, "metro", PAPER, {"epsilon": "8", "fan_out": 17, "height": 5}),
     (TREES, "metro", PAPER, {"epsilon": "30", "form": "simple", "theta_item": "6", "height": 4}),
     (TREES, "table 6.1", PAPER, {"epsilon": "100", "form": "simple", "height": 4}),
-    (SETS, "baskets", SOUND, {"epsilon": "1"}),
-    (SETS, "baskets", SOUND, {"epsilon": "1/2", "fanout": 3, "method": "diffpart"}),
     (SETS, "baskets", SOUND, {"epsilon": "2", "fanout": 16, "eta": "0.25", "eta_leaf": "0.75"}),
     (SETS, "baskets", SOUND, {"epsilon": "1", "method": "diffpart+rest", "evaluate": True}),
-    (SETS, "baskets", SOUND, {"epsilon": "3", "method": "diffpart", "evaluate": True}),
-    (SETS, "wide baskets", SOUND, {"epsilon": "5"}),
     (SETS, "wide baskets", SOUND, {"epsilon": "5", "fanout": 7, "method": "diffpart"}),
     (SETS, "few baskets", SOUND, {"epsilon": "1", "method": "basic"}),
     (SETS, "table 4.1", SOUND, {"epsilon": "20", "fanout": 2, "method": "diffpart"}),
@@ -128,11 +117,10 @@ def found(case: tuple[str, str, Stance, dict[str, Any]], context: Context) -> Ou
 
 
 def contexts() -> dict[str, Context]:
-    """A secret stream, and two seeds of tests."""
+    """A secret stream, and a seed of tests."""
     return {
         "secret": SequentialContext(bytes(range(32))),
         "seed 1": SequentialContext(test_seed=1),
-        "seed 2": SequentialContext(test_seed=2),
     }
 
 
@@ -141,17 +129,10 @@ def title(case: tuple[str, str, Stance, dict[str, Any]]) -> str:
     return f"{name}, {sample}, {stance}, {json.dumps(changes)}"
 
 
-def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("sequential_ngram", "sequential_prefix_tree", "set_valued"):
-        path = f"algorithms.{module}.algorithm.pictures"
-        monkeypatch.setattr(path, lambda *_args, **_named: ())
-
-
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_a_seeded_central_result_is_byte_identical(
-    case: tuple[str, str, Stance, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    case: tuple[str, str, Stance, dict[str, Any]],
 ) -> None:
-    without_pictures(monkeypatch)
     expected = json.loads(DIGESTS.read_text())[title(case)]
     assert {name: digest(found(case, context)) for name, context in contexts().items()} == expected
 
@@ -159,15 +140,13 @@ def test_a_seeded_central_result_is_byte_identical(
 def test_every_digest_belongs_to_a_case_and_seeds_matter() -> None:
     stored = json.loads(DIGESTS.read_text())
     assert set(stored) == {title(case) for case in CASES}
-    differing = sum(len(set(each.values())) == 3 for each in stored.values())
+    differing = sum(len(set(each.values())) == 2 for each in stored.values())
     assert differing > len(stored) * 3 // 4
 
 
 if __name__ == "__main__":
-    with pytest.MonkeyPatch.context() as patch:
-        without_pictures(patch)
-        made = {
-            title(case): {name: digest(found(case, each)) for name, each in contexts().items()}
-            for case in CASES
-        }
+    made = {
+        title(case): {name: digest(found(case, each)) for name, each in contexts().items()}
+        for case in CASES
+    }
     DIGESTS.write_text(json.dumps(made, indent=1) + "\n")

@@ -158,15 +158,8 @@ def same_outcome(one: Any, other: Any) -> None:
     assert one.files == other.files
 
 
-# --------------------------------------------------------------------------------------- n-grams
-
-
-@pytest.mark.parametrize("curators", [1, 7, 100])
-@pytest.mark.parametrize("l_max", [12, "auto"])
-def test_n_grams_over_curators_are_those_of_one_keeper(
-    monkeypatch: pytest.MonkeyPatch, curators: int, l_max: Any
-) -> None:
-    monkeypatch.setattr("algorithms.sequential_ngram.algorithm.pictures", lambda *_: ())
+@pytest.mark.parametrize(("curators", "l_max"), [(7, 12), (100, "auto")])
+def test_n_grams_over_curators_are_those_of_one_keeper(curators: int, l_max: Any) -> None:
     params = NgramParameters(
         universe=SAMPLE.dataset.universe,
         epsilon="60",
@@ -188,13 +181,12 @@ def test_n_grams_over_curators_are_those_of_one_keeper(
     same_outcome(ngrams.release(params, run.state), ngrams.release(params, state))
 
 
-@pytest.mark.parametrize("curators", [1, 7, 100])
-def test_adaptive_n_grams_too(curators: int) -> None:
+def test_adaptive_n_grams_too() -> None:
     """Several rates in a question: blocks by rate."""
     params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", l_max=12)
     first = first_state(params, "sound", 68, DRAWS)
     counter = sequential_ngram_counts.COUNTER
-    parts = split(SAMPLE.dataset.lists, curators)
+    parts = split(SAMPLE.dataset.lists, 7)
     source = Curators(counter, parts, sequential_ngram_counts.read)
     found = drive(NGRAM_COUNTING, first, source).tree
     expected = central(NGRAM_COUNTING, first, counter, SAMPLE.dataset.lists).tree
@@ -202,17 +194,6 @@ def test_adaptive_n_grams_too(curators: int) -> None:
     np.testing.assert_array_equal(found.noisy, expected.noisy)
 
 
-def test_thresholds_are_those_of_the_noise() -> None:
-    params = NgramParameters(universe=17, epsilon="1", budget="uniform")
-    found = ngrams.first(params, DRAWS).expansion
-    assert found is not None
-    assert [spend.threshold for spend in found.spends] == [387]
-
-
-# ------------------------------------------------------------------------------------------ trees
-
-
-@pytest.mark.parametrize("curators", [1, 7, 100])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -223,16 +204,13 @@ def test_thresholds_are_those_of_the_noise() -> None:
         {"fan_out": 5, "time_bins": 4},
     ],
 )
-def test_trees_over_curators_are_those_of_one_keeper(
-    monkeypatch: pytest.MonkeyPatch, curators: int, changes: dict[str, Any]
-) -> None:
-    monkeypatch.setattr("algorithms.sequential_prefix_tree.algorithm.pictures", lambda *_: ())
+def test_trees_over_curators_are_those_of_one_keeper(changes: dict[str, Any]) -> None:
     data = SAMPLE.dataset.lists
     if "time_bins" in changes:
         data = lists_of([sorted(row) for row in rows_of(data)])
     params = TreeParameters(universe=SAMPLE.dataset.universe, epsilon="60", height=5, **changes)
     counter = sequential_prefix_tree_counts.COUNTER
-    source = Curators(counter, split(data, curators), sequential_prefix_tree_counts.read)
+    source = Curators(counter, split(data, 7), sequential_prefix_tree_counts.read)
     run = over_curators(trees.ROUNDS, params, source)
     state = central(tree_counts.COUNTING, trees.first(params, DRAWS), counter, data)
     assert len(state.levels) == 5
@@ -243,57 +221,8 @@ def test_trees_over_curators_are_those_of_one_keeper(
     same_outcome(trees.release(params, run.state), trees.release(params, state))
 
 
-def test_a_limit_of_cells_holds_in_every_question() -> None:
-    params = TreeParameters(universe=68, epsilon="60", height=5, fan_out=5, max_cells=300)
-    state, sizes = trees.first(params, DRAWS), []
-    source = ExactKeeper(
-        SequentialContext(), sequential_prefix_tree_counts.COUNTER, [SAMPLE.dataset.lists]
-    )
-    while (question := tree_counts.ask(state)) is not None:
-        sizes.append(int(question.sizes.sum()))
-        state = tree_counts.absorb(state, question, source.answer(question))
-    assert max(sizes) > 200
-    assert max(sizes) <= 300
-
-
-@pytest.mark.parametrize("max_cells", [1, 67])
-@pytest.mark.parametrize("rounds", ["tree", "grams"])
-def test_a_limit_that_leaves_no_cell_ends_after_the_first_question(
-    max_cells: int, rounds: str
-) -> None:
-    values: dict[str, Any] = {"universe": 68, "epsilon": "60", "max_cells": max_cells}
-    contract, params, counter = trees.ROUNDS, TreeParameters(**values), None
-    counter = sequential_prefix_tree_counts.COUNTER
-    if rounds == "grams":
-        contract, counter = ngrams.ROUNDS, sequential_ngram_counts.COUNTER
-        params = NgramParameters(**values, budget="uniform")  # type: ignore[assignment]
-    run = over_curators(contract, params, Curators(counter, [SAMPLE.dataset.lists]))
-    assert len(run.steps) == 1
-
-
-def test_no_item_is_left_in_the_last_bin() -> None:
-    """Groups of the first bin below a node of the second have no cells to ask for."""
-    groups = {"1": "early", "2": "early", "3": "late", "4": "late"}
-    params = TreeParameters(universe=4, epsilon="90", height=2, time_bins=2, taxonomy=groups)
-    data = lists_of([[2, 0]] * 50)  # a time that falls: a curator counts its group all the same
-    source = Curators(sequential_prefix_tree_counts.COUNTER, [data])
-    run = over_curators(trees.ROUNDS, params, source)
-    assert [step["asks"] for step in run.steps] == [
-        "groups of level 1",
-        "items of level 1",
-        "groups of level 2",
-    ]
-    assert trees.ROUNDS.release(run).result["sequences"] == 50
-
-
-# ------------------------------------------------------------------------------------------- sets
-
-
-@pytest.mark.parametrize("curators", [1, 7, 100])
-@pytest.mark.parametrize(("items", "fanout"), [(16, 4), (11, 10), (17, 5)])
-def test_diffpart_over_curators_is_that_of_one_keeper(
-    curators: int, items: int, fanout: int
-) -> None:
+@pytest.mark.parametrize(("items", "fanout"), [(16, 4), (17, 5)])
+def test_diffpart_over_curators_is_that_of_one_keeper(items: int, fanout: int) -> None:
     """Even and uneven taxonomies."""
     data = msnbc_like(3_000, items, 4).dataset
     lists = Lists(data.values, data.offsets)
@@ -301,7 +230,7 @@ def test_diffpart_over_curators_is_that_of_one_keeper(
     parts = DiffPart(Taxonomy(items, fanout), SetSettings(Fraction(4), law))
     counting = AdaptiveCounting(parts.ask, parts.absorb)
     counter = set_valued_counts.COUNTER
-    source = Curators(counter, split(lists, curators))
+    source = Curators(counter, split(lists, 7))
     source.epsilon = Fraction(4)
     found = drive(counting, parts.first(), source)
     assert source.paths.most == 4
@@ -310,15 +239,14 @@ def test_diffpart_over_curators_is_that_of_one_keeper(
     assert found.rows == expected.rows
 
 
-@pytest.mark.parametrize("curators", [1, 7, 100])
 @pytest.mark.parametrize("items", [2, 9, 16])
-def test_a_histogram_of_sets_over_curators_is_that_of_one_keeper(curators: int, items: int) -> None:
+def test_a_histogram_of_sets_over_curators_is_that_of_one_keeper(items: int) -> None:
     """`basic`, without noise: each itemset's cell, in one question that costs all of epsilon."""
     universe = tuple(f"i{number}" for number in range(items))
     params = SetParameters(universe=universe, epsilon="2", method="basic", max_rows=100_000)
     data = msnbc_like(2_000, items, 4).dataset
     lists = Lists(data.values, data.offsets)
-    source = Curators(set_valued_counts.COUNTER, split(lists, curators), set_valued_counts.read)
+    source = Curators(set_valued_counts.COUNTER, split(lists, 7), set_valued_counts.read)
     run = over_curators(sets.ROUNDS, params, source)
     found = sets.ROUNDS.release(run)
     exact = [0] * (1 << items)
@@ -357,9 +285,7 @@ def test_a_question_of_130_000_cells_is_the_same_in_parts(monkeypatch: pytest.Mo
     assert found.sum() == sum(len(row) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("grams", "parts"), [(64, 1), (65, 2), (4_096, 64), (4_097, None)], ids=str
-)
+@pytest.mark.parametrize(("grams", "parts"), [(65, 2), (4_096, 64), (4_097, None)], ids=str)
 def test_a_question_has_64_parts_at_most(grams: int, parts: int | None) -> None:
     """With 1,023 items a gram has 1,024 cells: 65,536 are one part, and one gram more is two."""
     first = Level(np.zeros(1_023, np.int64), np.arange(1_023))
@@ -379,11 +305,10 @@ def test_a_question_has_64_parts_at_most(grams: int, parts: int | None) -> None:
     assert len(read.parts) == parts
 
 
-@pytest.mark.parametrize("words", [65_536, 40])
-def test_a_job_over_sets_also_in_parts(monkeypatch: pytest.MonkeyPatch, words: int) -> None:
+def test_a_job_over_sets_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole job by its documents; parts of few words each open the same cells."""
-    if words < 65_536:
-        monkeypatch.setattr(count_sums, "MAX_DIMENSION", words)
+    words = 40
+    monkeypatch.setattr(count_sums, "MAX_DIMENSION", words)
     universe = tuple(f"i{number}" for number in range(9))
     params = SetParameters(universe=universe, epsilon="20", fanout=3)
     data = msnbc_like(3_000, 9, 4).dataset
@@ -478,15 +403,10 @@ SETS = {
     [
         {"items": 1},
         {"fanout": 17},
-        {"fanout": 2.0},
         {"generations": []},
-        {"generations": [{}]},
         {"parents": [1]},
-        {"parents": [0, 0]},
         {"masks": [1]},
         {"places": [-1]},
-        {"places": [0.5]},
-        {"children": [0]},
         {"children": [1 << 16]},
     ],
 )
@@ -500,7 +420,7 @@ def test_a_malformed_question_about_sets_is_refused(change: dict[str, Any]) -> N
         sums.read("set-valued", document)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2, 3, 65_535])
+@pytest.mark.parametrize("place", [0, 3, 65_535])
 def test_a_lying_question_reads_nothing_of_another_record(place: int) -> None:
     """A record's cells are the same, whatever the others are; no place makes a curator fail."""
     document = json.loads(json.dumps(SETS))
@@ -519,9 +439,6 @@ def test_a_lying_question_reads_nothing_of_another_record(place: int) -> None:
     alone = [asked.total(lists_of([row])) for row in rows]
     np.testing.assert_array_equal(asked.total(lists_of(rows)), np.sum(alone, axis=0))
     assert asked.moved(lists_of(rows)).max() <= 1
-
-
-# ------------------------------------------------------------------------- aborted, refused, lies
 
 
 def test_an_aborted_round_leaves_the_shallower_tree() -> None:
@@ -547,15 +464,11 @@ def test_an_aborted_round_leaves_the_shallower_tree() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "pointer"),
-    [({"evaluate": True}, "evaluate"), ({"evaluate": {"queries": 5}}, "evaluate")],
-)
-def test_what_curators_cannot_answer_is_refused(changes: dict[str, Any], pointer: str) -> None:
-    params = NgramParameters(**({"universe": 5, "epsilon": "1", "budget": "uniform"} | changes))
+def test_what_curators_cannot_answer_is_refused() -> None:
+    params = NgramParameters(universe=5, epsilon="1", budget="uniform", evaluate=True)
     with pytest.raises(NotOverCurators) as refused:
         ngrams.ROUNDS.first(params, ("sequences",), DRAWS)
-    assert refused.value.pointer == f"/params/{pointer}"
+    assert refused.value.pointer == "/params/evaluate"
 
 
 GOOD = {
@@ -570,34 +483,18 @@ GOOD = {
     "change",
     [
         {"reach": 0},
-        {"reach": 10**9},
         {"reach": True},
-        {"rates": []},
         {"rates": ["0"]},
-        {"rates": ["-1"]},
         {"rates": ["1/3", "1/3"]},
-        {"rates": ["1/3", "1/2"]},
         {"rates": ["1/3", "1/2"], "rate_of": [0]},
         {"rates": ["1/3", "1/2"], "rate_of": [0, 2]},
-        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 0], "items": [2, 0]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 0], "items": [0, 0]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0, 1], "items": [0, 0]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [3]}]}},
-        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [-1]}]}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [0], "items": [0.5]}]}},
-        {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}]}},
         {"asked": {"items": 64 * 65_536 + 1, "l_max": 5, "levels": []}},
         {"asked": {"items": 3, "l_max": 0, "levels": []}},
-        {"asked": {"items": 3, "cap": 0}},
         {"asked": {"items": 3, "l_max": 5, "levels": [{"parents": [], "items": []}] * 65}},
-        {
-            "asked": {
-                "items": 3_000_000,
-                "l_max": 5,
-                "levels": [{"parents": [0, 0], "items": [0, 2]}],
-            }
-        },
-        {"asked": {}},
         {"asked": None},
     ],
     ids=str,
@@ -627,20 +524,13 @@ TREE = {
     "change",
     [
         {"bins": 3},
-        {"bins": 0},
-        {"groups": [0, 1, 0]},
         {"groups": [0, 2, 0, 2]},
-        {"groups": [0, 1, 0, -1]},
-        {"pairs": [3, 0]},
         {"pairs": [0, 0]},
         {"pairs": [0, 4]},
-        {"pairs": []},
         {"pairs": None, "asked": [2]},
-        {"pairs": None, "asked": []},
         {"items": 65_536, "bins": 65_536, "groups": list(range(65_536)), "levels": []},
         {"items": 64 * 65_536 + 1, "groups": None},
         {"levels": [{"parents": [0], "items": [4]}]},
-        {"levels": None},
     ],
     ids=lambda change: str(change)[:60],
 )
@@ -679,9 +569,6 @@ def test_what_passes_the_reach_is_dropped_last_ones_first() -> None:
     )
     assert asked.total(lists_of([[0, 1, 2, 2, 2]])).tolist() == [1, 1, 0]
     assert asked.total(lists_of([[2, 2, 2], [1, 2, 0], []])).tolist() == [0, 1, 3]
-
-
-# ---------------------------------------------------------------- section 4: what a record can move
 
 
 @pytest.mark.parametrize(
@@ -778,7 +665,7 @@ class AllPass:
         return Opened(question, np.full(int(question.sizes.sum()), 10**6))
 
 
-@pytest.mark.parametrize(("items", "fanout"), [(2, 2), (4, 2), (5, 2), (7, 3), (9, 4), (5, 4)])
+@pytest.mark.parametrize(("items", "fanout"), [(2, 2), (5, 2), (9, 4)])
 def test_every_record_spends_epsilon_along_its_chain_of_diffpart(items: int, fanout: int) -> None:
     """All records over the universe, in exact fractions; one cell of each question at most."""
     epsilon = Fraction(3, 7)
@@ -802,9 +689,6 @@ def test_every_record_spends_epsilon_along_its_chain_of_diffpart(items: int, fan
     assert set(spent) == {epsilon}
     assert last[0] == everyone.count
     assert len(state.rows) == everyone.count
-
-
-# ------------------------------------------------------------------------------ worked example A
 
 
 def test_worked_example_a() -> None:
@@ -849,9 +733,6 @@ def test_worked_example_a() -> None:
     assert sum(spends) == Fraction(13, 15)
 
 
-# ------------------------------------------------------------------------------ worked example B
-
-
 def test_worked_example_b() -> None:
     """DiffPart on the eight records, fan-out 2, I34 split first: blocks, shares and scales."""
     lists = Lists(TABLE_4_1.values, TABLE_4_1.offsets)
@@ -880,19 +761,13 @@ def test_worked_example_b() -> None:
     assert sum(max(rates) for rates, *_ in steps) == Fraction(5, 3)
 
 
-# -------------------------------------------------------------------------------- on the wire
-
-
-@pytest.mark.parametrize(("collusion", "draws"), [(None, 3), (1, Fraction(3, 2))])
-def test_a_question_is_a_query_with_the_noise_that_it_asks_for(
-    collusion: int | None, draws: Fraction
-) -> None:
+def test_a_question_is_a_query_with_the_noise_that_it_asks_for() -> None:
     """Adaptive n-grams: several blocks, and A / e is the scale of each."""
     params = NgramParameters(universe=SAMPLE.dataset.universe, epsilon="60", l_max=12)
     counter = sequential_ngram_counts.COUNTER
     state = first_state(params, "sound", 68, DRAWS)
     source = ExactKeeper(SequentialContext(), counter, [SAMPLE.dataset.lists])
-    assumed = None if collusion is None else Collusion(curators=0, aggregators=collusion)
+    assumed = Collusion(curators=0, aggregators=1)
     federation = Federation(collect="rounds", columns=("sequences",), n_max=100, collusion=assumed)
     job = "0198c2d0-7c1a-7000-8000-000000000000"
     plan = JobPlan(job, "sequential-ngram", bytes(32), federation)
@@ -902,7 +777,7 @@ def test_a_question_is_a_query_with_the_noise_that_it_asks_for(
         number += 1
         asked = sum_of(counter, question)
         _, query = step_of_sum(plan, number, asked, scope)
-        assert noise_share(query, scope) == draws
+        assert noise_share(query, scope) == Fraction(3, 2)
         assert query.every_record
         noise = aggregator_plan(query)
         assert noise is not None

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Ints, Question, drive
@@ -101,21 +100,6 @@ def test_central_without_noise_it_is_the_histogram_tree() -> None:
     for depth, level in enumerate(found, start=1):
         plain = np.bincount(data.items >> (DEPTH - depth))
         assert level == {place: n for place, n in enumerate(plain.tolist()) if n}
-
-
-def test_central_with_noise_it_has_the_laws_scale() -> None:
-    """Mean absolute error of 1,240 counts of empty cells: 5 within 5 deviations (false alarm below
-    1e-6)."""
-    params = {"epsilon": Fraction(1), "threshold": -1e9}
-    nobody = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
-    errors = []
-    for seed in range(20):
-        context = SequentialContext(test_seed=seed)
-        source = KeeperSource(context, COUNTER, [nobody])
-        found = drive(TREE, first(params, Fraction(1)), source)
-        errors += [abs(count) for level in found.levels for count in level.values()]
-    assert len(errors) == 20 * 62
-    assert np.mean(errors) == pytest.approx(5, abs=5 * 5 / np.sqrt(len(errors)))
 
 
 def test_over_curators_it_is_the_same() -> None:

@@ -48,9 +48,6 @@ def over_curators(task: Parameters, readings: np.ndarray, seed: int = 1) -> Outc
     return REPORTS.aggregate(task, "sound", collected, SequentialContext())
 
 
-# --- the price -----------------------------------------------------------------------------------
-
-
 def test_a_curator_pays_what_the_mechanism_proves() -> None:
     """k coordinates at epsilon / k each; all rounds of a user add up, or less with a delta."""
     three = encoder(params(epsilon="2", sensor=sensor(3)))
@@ -68,47 +65,21 @@ def test_a_curator_pays_what_the_mechanism_proves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "report"),
-    [
-        (params(epsilon="2"), "window"),
-        (params(**HIST, epsilon="2"), "subset"),
-        (params(epsilon="2", report="laplace"), None),
-        (params(epsilon="2", privacy_unit="level"), None),
-        (params(epsilon="2", components=["Y", "L"]), None),
-    ],
-)
-def test_auto_chooses_for_curators_as_for_stored_rows(task: Parameters, report: str) -> None:
-    assert REPORTS.encoding(task, "sound").get("report") == report
-    assert "report" not in REPORTS.encoding(task.model_copy(update={"report": None}), "paper")
-    preview = REPORTS.preview(task, "sound")
-    assert preview.charged is not None
-    assert (preview.charged.ledger, preview.charged.epsilon) == ("curators", "2")
-    assert preview.details["method"]["chosen"] == (report or "laplace")
-
-
-@pytest.mark.parametrize(
     ("task", "change"),
     [
         (params(epsilon="2"), {"epsilon": "0"}),
-        (params(epsilon="2"), {"epsilon": "-1"}),
         (params(epsilon="2"), {"epsilon": "65"}),
         (params(epsilon="2"), {"epsilon": "0.0000000000001"}),
         (params(epsilon="2"), {"reach": -1}),
         (params(epsilon="2"), {"reach": 2047}),
-        (params(epsilon="2"), {"reach": 7.5}),
         (params(epsilon="2"), {"mixed": (1 << 32) + 1}),
         (params(epsilon="2"), {"report": "gaussian"}),
-        (params(epsilon="2"), {"report": "laplace"}),
         (params(epsilon="2"), {"odds": 1 << 60}),
         (params(epsilon="2"), {"stance": "paper"}),
-        (params(epsilon="2"), {"classes": [0, 1]}),
-        (params(epsilon="2"), {"steps": 0}),
         (params(epsilon="2"), {"steps": "9"}),
         (params(**HIST, epsilon="2"), {"size": 0}),
         (params(**HIST, epsilon="2"), {"size": 20}),
-        (params(**HIST, epsilon="2"), {"edges": ["0", "2", "1"]}),
         (params(**HIST, epsilon="2"), {"edges": ["nan", "1", "2"]}),
-        (params(**HIST, epsilon="2"), {"edges": ["50", "150"]}),
         (params(**HIST, epsilon="2"), {"lower": ["0", "0"], "upper": ["1", "1"]}),
     ],
 )
@@ -140,9 +111,6 @@ def test_a_lying_coordinator_cannot_change_the_odds() -> None:
         own = found.mechanism.law.own
         assert own / size / ((1 - own) / (20 - size)) == most
         assert found.cost == Cost(Fraction(1), Fraction(0))
-
-
-# --- the reports ---------------------------------------------------------------------------------
 
 
 def test_reports_that_are_refused() -> None:
@@ -181,8 +149,7 @@ def test_a_bucket_is_that_of_the_clamped_reading() -> None:
     assert [each.values for each in sent] == [(1,), (1,), (2,), (3,)]
 
 
-@pytest.mark.parametrize("epsilon", ["1/2", "1", "4"])
-@pytest.mark.parametrize("place", [50.0, 80.0, 150.0])
+@pytest.mark.parametrize(("epsilon", "place"), [("1/2", 50.0), ("1", 80.0), ("4", 150.0)])
 def test_what_is_read_of_reports_has_no_bias(epsilon: str, place: float) -> None:
     """Windows and points together, as they travel: 60,000 readings within 5 standard errors, and
     their deviation that of the law."""
@@ -213,25 +180,3 @@ def test_over_curators_as_over_stored_rows(changes: dict[str, Any]) -> None:
     assert {line.scenario for line in found.report.verified} == {
         "coordinator and all other curators"
     }
-
-
-def test_what_comes_out_is_nearer_than_laplace() -> None:
-    """A mean within 5 standard errors, which are those of the law; shares twice as near."""
-    readings = np.random.default_rng(2).normal(90, 8, (2_000, 1, 1))
-    found = over_curators(params(epsilon="3", n=2_000), readings)
-    laplace = over_curators(params(epsilon="3", n=2_000, report="laplace"), readings)
-    average = found.result["average"]["rate"]
-    assert abs(average["estimate"] - readings.mean()) < 5 * average["standard_error"]
-    assert average["standard_error"] < 0.7 * laplace.result["average"]["rate"]["standard_error"]
-    edges = np.arange(50, 151, 5)
-    true = np.histogram(readings, edges)[0] / 2_000
-    errors = [
-        np.abs(
-            over_curators(params(**HIST, epsilon="2", **change), readings).result["histogram"][
-                "shares"
-            ]
-            - true
-        ).sum()
-        for change in ({}, {"report": "laplace"})
-    ]
-    assert errors[0] < errors[1] / 2

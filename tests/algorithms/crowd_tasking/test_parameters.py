@@ -23,71 +23,33 @@ def one_coordinate(**changes: Any) -> dict[str, Any]:
     ("changes", "field"),
     [
         ({}, "epsilon"),
-        ({"epsilon": "1", "max_error": 3}, "epsilon"),
-        ({"epsilon": "0"}, "epsilon"),
-        ({"epsilon": "-1"}, "epsilon"),
         ({"epsilon": "64.001"}, "epsilon"),
         ({"epsilon": 1.0}, "epsilon"),
-        ({"epsilon": "nan"}, "epsilon"),
         ({"max_error": 0}, "max_error"),
-        ({"max_error": -1}, "max_error"),
-        ({"epsilon": "1", "n": 0}, "n"),
-        ({"epsilon": "1", "n": 1_000_001}, "n"),
-        ({"epsilon": "1", "T": 0}, "T"),
-        ({"epsilon": "1", "T": 100_001}, "T"),
-        ({"epsilon": "1", "p": "1.1"}, "p"),
-        ({"epsilon": "1", "p": "-0.1"}, "p"),
         ({"epsilon": "1", "delta": "0.2"}, "delta"),
-        ({"epsilon": "1", "delta": "1e-16"}, "delta"),
-        ({"epsilon": "1", "components": []}, "components"),
-        ({"epsilon": "1", "components": ["Y", "Y"]}, "components"),
-        ({"epsilon": "1", "components": ["Z"]}, "components"),
-        ({"epsilon": "1", "privacy_unit": "record"}, "privacy_unit"),
-        ({"epsilon": "1", "sensitivity": "l2"}, "sensitivity"),
         (
             {"epsilon": "1", "privacy_unit": "user", "sensitivity": "per-coordinate"},
             "sensitivity",
         ),
         ({"epsilon": "1", "sensor": one_coordinate(upper=50)}, "upper"),
-        ({"epsilon": "1", "sensor": one_coordinate(lower=151)}, "lower"),
         ({"epsilon": "1", "sensor": one_coordinate(upper=50 + 1e-12)}, "bounds"),
-        ({"epsilon": "1", "sensor": one_coordinate(upper="150")}, "upper"),
-        ({"epsilon": "1", "sensor": {**HEART, "steps": 255}}, "steps"),
         ({"epsilon": "1", "sensor": {**HEART, "steps": (1 << 24) + 1}}, "steps"),
-        ({"epsilon": "1", "sensor": {**HEART, "coordinates": []}}, "coordinates"),
-        ({"epsilon": "1", "sensor": sensor(65)}, "coordinates"),
         (
             {"epsilon": "1", "sensor": {**HEART, "coordinates": HEART["coordinates"] * 2}},
             "coordinates",
         ),
         ({**HIST, "buckets": None}, "buckets"),
-        ({**HIST, "buckets": {}}, "buckets"),
         ({**HIST, "buckets": {"width": 10, "edges": [50, 100, 150]}}, "buckets"),
-        ({**HIST, "buckets": {"width": 0}}, "width"),
         ({**HIST, "buckets": {"width": 100}}, "buckets.width"),
-        ({**HIST, "buckets": {"width": 0.1}}, "buckets.width"),
-        ({**HIST, "buckets": {"edges": [50, 100, 140]}}, "buckets.edges"),
         ({**HIST, "buckets": {"edges": [60, 100, 150]}}, "buckets.edges"),
-        ({**HIST, "buckets": {"edges": [50, 100, 100, 150]}}, "edges"),
         ({**HIST, "buckets": {"width": 10, "coordinate": "other"}}, "buckets.coordinate"),
-        ({**HIST, "reference": [0.5, 0.5]}, "reference"),
         ({**HIST, "reference": [0.2] * 10}, "reference"),
-        ({**HIST, "estimator": "magic"}, "estimator"),
         ({"aggregate": "HIST", "buckets": {"width": 10}, "max_error": 1}, "max_error"),
         ({"epsilon": "1", "buckets": {"width": 10}}, "buckets"),
         ({**CLS, "classes": None}, "classes"),
-        ({**CLS, "classes": [1]}, "classes"),
-        ({**CLS, "classes": [1, 1]}, "classes"),
-        ({**CLS, "classifier": "forest"}, "classifier"),
-        ({**CLS, "neighbours": 0}, "neighbours"),
-        ({**CLS, "label_epsilon": "0"}, "label_epsilon"),
         ({**CLS, "label_epsilon": "1", "labels_are_public": True}, "label_epsilon"),
         ({**CLS, "label_epsilon": "1", "privacy_unit": "user"}, "label_epsilon"),
         ({"aggregate": "CLS", "classes": [0, 1], "max_error": 0.5}, "d_avg"),
-        ({**CLS, "d_avg": 0}, "d_avg"),
-        ({"epsilon": "1", "epsilon_limits": {"1": "0"}}, "epsilon_limits"),
-        ({"epsilon": "1", "prediction_seed": -1}, "prediction_seed"),
-        ({"epsilon": "1", "stance": "paper"}, "stance"),
     ],
 )
 def test_what_is_refused_names_its_field(changes: dict[str, Any], field: str) -> None:
@@ -102,7 +64,6 @@ def test_what_is_refused_names_its_field(changes: dict[str, Any], field: str) ->
         ({**CLS}, "labels_are_public"),
         ({"epsilon": "0.001"}, "epsilon"),
         ({"max_error": 0.001}, "max_error"),
-        ({"max_error": 0.001, "report": "laplace"}, "max_error"),
         ({"epsilon": "1", "report": "subset"}, "report"),
         ({"epsilon": "1", "report": "window", "components": ["Y", "G"]}, "report"),
         ({"epsilon": "1", "report": "window", "privacy_unit": "level"}, "report"),
@@ -116,13 +77,6 @@ def test_what_a_sound_task_refuses(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(BadTask) as refused:
         task(**changes)
     assert refused.value.field == field
-
-
-def test_an_error_out_of_reach_names_the_users_needed() -> None:
-    with pytest.raises(BadTask, match="users are needed") as refused:
-        task(max_error=0.1, report="laplace")
-    needed = int(refused.value.reason.split("about ")[1].split()[0])
-    assert task(max_error=0.1, n=needed, report="laplace").epsilon <= 64
 
 
 def test_defaults_follow_the_stance() -> None:
@@ -142,19 +96,6 @@ def test_the_budget_of_a_tolerated_error(stance: Any, observed: float, expected:
     assert found.predicted(20).mean <= 3
 
 
-def test_the_budget_of_a_tolerated_histogram_and_shift() -> None:
-    found = task("paper", aggregate="HIST", buckets={"width": 10}, max_error=0.2, n=1000)
-    assert found.predicted(1000).mean <= 0.2
-    assert 2 < found.epsilon < 20
-    shifted = task(
-        "paper", aggregate="CLS", classes=[0, 1], d_avg=50, max_error=0.5, sensor=sensor(3, 100)
-    )
-    assert float(shifted.epsilon) == pytest.approx(3.814 * 100 / 25, rel=1e-3)
-
-
-# ------------------------------------------------------------------------------- what it costs
-
-
 def test_the_budget_of_one_round_for_a_user() -> None:
     found = task(epsilon="5", T=100, privacy_unit="user")
     assert float(found.epsilon) == pytest.approx(0.10436, rel=1e-4)
@@ -165,25 +106,12 @@ def test_the_budget_of_one_round_for_a_user() -> None:
     assert (pure.epsilon, pure.user.epsilon, pure.user.delta) == (Fraction(1, 20), 5, 0)
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 8, 13, 40])
-@pytest.mark.parametrize("total", ["1/10", "1", "5", "20"])
+@pytest.mark.parametrize("rounds", [1, 5, 40])
+@pytest.mark.parametrize("total", ["1/10", "20"])
 def test_a_user_never_pays_more_than_asked(rounds: int, total: str) -> None:
     found = task(epsilon=total, T=rounds, privacy_unit="user").cost
     assert found.epsilon is not None
     assert Fraction(total) * Fraction(98, 100) < found.epsilon <= Fraction(total)
-
-
-def test_five_per_reading_over_a_hundred_rounds_is_five_hundred() -> None:
-    found = task(epsilon="5", T=100)
-    assert (found.reading.epsilon, found.user_pure.epsilon) == (5, 500)
-
-
-def test_thirteen_coordinates() -> None:
-    wide = {"epsilon": "1", "sensor": sensor(13), "report": "laplace"}
-    whole, each = task(**wide), task(sensitivity="per-coordinate", **wide)
-    assert (whole.reading.epsilon, each.reading.epsilon) == (1, 13)
-    assert whole.perturbation.scale == 13 * each.perturbation.scale
-    assert whole.scales == pytest.approx(13 * each.scales)
 
 
 @pytest.mark.parametrize(

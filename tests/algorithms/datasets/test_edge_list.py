@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.datasets import edge_list, edge_list_files
+from algorithms.datasets import edge_list_files
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.datasets.edge_list_files import read_snap
 from algorithms.datasets.kinds import KINDS, read, written
-from simulation.populations import shared_data
 from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
 from tacit.records.transactions_files import BadUniverse
 
@@ -29,24 +28,6 @@ def loaded(content: bytes, universe: Sequence[str] | None = None) -> EdgeList:
 def pairs(graph: EdgeList) -> list[tuple[Any, Any]]:
     ids = graph.vertices.tolist()
     return [(ids[a], ids[b]) for a, b in zip(graph.first, graph.second, strict=True)]
-
-
-def test_directions_repetitions_and_loops() -> None:
-    graph = loaded(b"# a comment\n30 4\n\n  4\t30 \r\n4 4\n7 30\n 4 7\n30 4")
-    assert graph.vertices.tolist() == [4, 7, 30]
-    assert graph.vertices.dtype == np.int64
-    assert pairs(graph) == [(4, 7), (4, 30), (7, 30)]
-    assert graph.appearance.tolist() == [2, 0, 1]
-    assert (graph.count, graph.edges, graph.loops, graph.duplicates) == (3, 3, 1, 2)
-    assert not graph.declared
-    assert graph.degrees().tolist() == [2, 2, 2]
-
-
-def test_texts_are_sorted_as_texts() -> None:
-    graph = loaded("b 10\n10 9\nä 9\n".encode())
-    assert graph.vertices.tolist() == ["10", "9", "b", "ä"]
-    assert pairs(graph) == [("10", "9"), ("10", "b"), ("9", "ä")]
-    assert graph.appearance.tolist() == [2, 0, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -194,49 +175,3 @@ def test_a_graph_survives_its_way_to_a_worker() -> None:
     assert EdgeList.of([("a", "b"), ("c", "b")]).second.tolist() == [1, 2]
     assert EdgeList.of([]).count == 0
     assert EdgeList.of([(1, 0)], [2, 1, 0]).first.tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"vertices": np.array([1, 1, 2])},
-        {"first": np.array([1, 0], np.int32)},
-        {"second": np.array([0, 2], np.int32)},
-        {"second": np.array([1, 3], np.int32)},
-        {"second": np.array([1], np.int32)},
-        {"first": np.array([0, 0], np.int32), "second": np.array([1, 1], np.int32)},
-        {"appearance": np.array([0], np.int32)},
-    ],
-    ids=["ids", "order", "direction", "range", "shape", "twice", "appearance"],
-)
-def test_arrays_that_do_not_fit(changed: dict[str, Any]) -> None:
-    fitting: dict[str, Any] = {
-        "vertices": np.array([5, 6, 7]),
-        "first": np.array([0, 1], np.int32),
-        "second": np.array([1, 2], np.int32),
-        "declared": True,
-        "appearance": np.arange(3, dtype=np.int32),
-    }
-    assert EdgeList(**fitting).edges == 2
-    with pytest.raises(ValueError):
-        EdgeList(**{**fitting, **changed})
-
-
-SNAP = {
-    "ca-GrQc": (5_242, 14_484, 12),
-    "ca-HepTh": (9_877, 25_973, 25),
-    "wiki-Vote": (7_115, 100_762, 0),
-    "facebook_combined": (4_039, 88_234, 0),
-    "email-Eu-core": (1_005, 16_064, 642),
-}
-
-
-@pytest.mark.parametrize("name", SNAP)
-def test_public_graphs(name: str) -> None:
-    folder = shared_data()
-    if folder is None:
-        pytest.skip("the public graphs are not beside this clone")
-    with (folder / f"{name}.txt").open("rb") as stream:
-        graph = read_snap(stream)
-    assert (graph.count, graph.edges, graph.loops) == SNAP[name]
-    assert edge_list.MAX_EDGES == 10**8

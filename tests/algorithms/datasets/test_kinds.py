@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from algorithms.datasets import columnar
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
-from algorithms.datasets.kinds import KINDS, BadRows, WrongKind, kind_of, read, written
+from algorithms.datasets.kinds import BadRows, WrongKind, kind_of, read, written
 from algorithms.datasets.parts import joined, split
 from algorithms.datasets.table import Table
 from algorithms.datasets.texts import Texts
@@ -205,11 +205,6 @@ def test_cells_of_parquet_have_one_text_each(values: Any, texts: list[str] | Non
     assert len(set(found)) == 2
 
 
-def test_instants_of_parquet_keep_their_nanoseconds() -> None:
-    column = pa.array([1700000000000000001, 1700000000000000002], pa.timestamp("ns"))
-    assert len(set(loaded(packed({"x": column}), "table", "parquet").column("x").tolist())) == 2
-
-
 @pytest.mark.parametrize("values", [[1.0, 2.0**54], [1.0, float("nan")], [1.0, None], [[1], [2]]])
 def test_cells_of_parquet_that_have_no_text_are_refused(values: Any) -> None:
     with pytest.raises(MalformedRow) as error:
@@ -253,14 +248,6 @@ def test_what_a_kind_does_not_have() -> None:
         read(reference, io.BytesIO(b"a\n"))
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_has_readers_that_are_there(kind: str) -> None:
-    from importlib import import_module
-
-    for form in KINDS[kind].formats.values():
-        assert callable(getattr(import_module(form.module), form.function))
-
-
 def test_limits_of_rows_and_columns() -> None:
     from algorithms.datasets import numeric_table_files
 
@@ -269,9 +256,6 @@ def test_limits_of_rows_and_columns() -> None:
     with pytest.raises(TooManyRows):
         numeric_table_files.read_parquet(io.BytesIO(packed({"x": [1, 2, 3]})), max_rows=2)
     assert numeric_table_files.read_csv(io.BytesIO(b"x\n1\n2\n"), max_rows=2).rows == 2
-
-
-# --- parts, inline rows, compression -------------------------------------------------------------
 
 
 def test_parts_are_joined_and_split() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 import json
 
-import numpy as np
 import pytest
 
 from algorithms.datasets import trajectories_files
-from algorithms.datasets.trajectories import ABSENT, Attribute, Trajectories
+from algorithms.datasets.trajectories import ABSENT, Trajectories
 from algorithms.datasets.trajectories_files import TimesNotIncreasing, read_csv, read_ndjson
 from tacit.records.reading import MalformedRow, TooManyRows
 
@@ -65,26 +64,19 @@ def test_no_records_and_one_are_legal() -> None:
     ("line", "reason"),
     [
         ("{", "JSON"),
-        ("[1]", "fields"),
         ('{"path": [], "id": 5}', "fields"),
         ('{"sensitive": {}}', "list of points"),
         ('{"path": [["a", 1], ["b"]]}', "point"),
         ('{"path": [["a", "1"]]}', "number"),
-        ('{"path": [["a", true]]}', "number"),
-        ('{"path": [["a", NaN]]}', "JSON"),
         ('{"path": [["a", 1e999]]}', "between"),
-        ('{"path": [["a", 9007199254740994]]}', "between"),
         ('{"path": [["a", %s]]}' % ("9" * 400), "between"),
         ('{"path": [["a", %s]]}' % ("9" * 5000), "JSON"),
-        ('{"path": [[null, 1]]}', "location"),
         ('{"path": [[[1], 1]]}', "position"),
-        ('{"path": [[[1, null], 1]]}', "number"),
         ('{"path": [["a", 1], [[1, 2], 2]]}', "one file"),
-        ('{"path": [], "sensitive": []}', "object"),
         ('{"path": [], "sensitive": {"d": null}}', "text"),
         ("[" * 100_000, "JSON"),
     ],
-    ids=range(19),
+    ids=range(12),
 )
 def test_malformed_lines_are_named(line: str, reason: str) -> None:
     with pytest.raises(MalformedRow, match=reason) as raised:
@@ -129,13 +121,10 @@ def test_csv_of_points_alone() -> None:
     ("points", "sensitive", "row", "reason"),
     [
         ("", None, 1, "columns"),
-        ("a,b\n", None, 1, "columns"),
         ("record,location,time\nr,a\n", None, 2, "fields"),
         ("record,location,time\nr,a,x\n", None, 2, "number"),
-        ("record,location,time\nr,a,nan\n", None, 2, "not a number"),
         ("record,location,time\nr,a,1_0\n", None, 2, "not a number"),
         ("record,location,time\nr,a,1\ns,b,1\n", "record,d\nr,x\n", 3, "sensitive part"),
-        ("record,location,time\n", "id,d\n", 1, "columns"),
         ("record,location,time\n", "record,d,d\n", 1, "columns"),
         ("record,location,time\n", "record,d\nr,x\nr,y\n", 3, "one row"),
         ('record,location,time\nr,"a,1\n', None, 2, "quotes are not closed"),
@@ -155,42 +144,3 @@ def test_too_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
         parts("record,location,time\nr,a,1\ns,a,1\n")
     with pytest.raises(TooManyRows):
         parts("record,location,time\n", "record\nr\ns\n")
-
-
-def made(**changed: object) -> Trajectories:
-    fields: dict[str, object] = {
-        "offsets": np.array([0, 1, 2]),
-        "times": np.array([1.0, 1.0]),
-        "places": np.array([0, 0], np.int32),
-        "locations": ("a",),
-    }
-    return Trajectories(**(fields | changed))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"offsets": np.array([0, 1])},
-        {"offsets": np.array([0, 3, 2])},
-        {"offsets": np.array([0, 0, 2])},
-        {"times": np.array([1.0, np.nan])},
-        {"places": np.array([0, 1], np.int32)},
-        {"places": np.array([0], np.int32)},
-        {"locations": ("a", "a")},
-        {"coordinates": np.zeros((2, 2))},
-        {"attributes": (Attribute("d", ("x",), np.zeros(1, np.int32)),)},
-        {"attributes": (Attribute("d", (), np.full(2, ABSENT, np.int32)),) * 2},
-    ],
-    ids=range(10),
-)
-def test_arrays_that_do_not_fit_are_refused(changed: dict[str, object]) -> None:
-    assert made().records == 2
-    with pytest.raises(ValueError):
-        made(**changed)
-
-
-def test_codes_of_an_attribute() -> None:
-    with pytest.raises(ValueError):
-        Attribute("d", ("x", "x"), np.zeros(1, np.int32))
-    with pytest.raises(ValueError):
-        Attribute("d", ("x",), np.ones(1, np.int32))

@@ -18,8 +18,6 @@ from algorithms.dpbv_clustering.federated import ROUNDS, AdaptiveState
 from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.dpbv_clustering.problems import BadParameter
 from algorithms.dpbv_clustering.run import check, preview, run
-from algorithms.kmeans.baselines import cost
-from algorithms.kmeans.evaluation import best_cost
 from algorithms.kmeans.steps import absorb, first, next_query, release
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Grid, Zone
@@ -55,22 +53,6 @@ def test_what_is_spent_is_half_of_epsilon_for_a_record_that_joins() -> None:
         assert Fraction(line.epsilon or 0) >= Fraction(epsilon)
         split = outcome.result["plan"]["split"]
         assert sum(Fraction(each["epsilon"]) for each in split) == half
-
-
-@pytest.mark.slow
-def test_centres_are_better_than_those_of_the_fixed_grid() -> None:
-    """Mean inertia over ten runs on the same rows."""
-    points = table().values
-    best = best_cost(points, 4)
-    mean = {}
-    for grid in ("fixed", "adaptive"):
-        found = [
-            run(table(), asked(grid=grid), "sound", SequentialContext(test_seed=seed)).result
-            for seed in range(10)
-        ]
-        mean[grid] = np.mean([cost(points, np.array(each["centres"])) for each in found]) / best
-    assert mean["adaptive"] < mean["fixed"]
-    assert mean["adaptive"] < 1.2
 
 
 @pytest.mark.parametrize(
@@ -109,9 +91,6 @@ def test_an_evaluation_and_odd_tables() -> None:
         small = NumericTable(("a", "b"), np.full((rows, 2), 0.5))
         found = run(small, asked(), "sound", SequentialContext(bytes(32)))
         assert np.isfinite(found.result["centres"]).all()
-
-
-# -------------------------------------------------------------------------------- over curators
 
 
 def over_curators(rounds: FederatedRounds, params: Parameters, tables: list[np.ndarray]) -> Any:

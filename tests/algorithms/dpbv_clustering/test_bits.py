@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.dpbv_clustering.attack import attack, recovery_error
 from algorithms.dpbv_clustering.distances import Decoder
 from algorithms.dpbv_clustering.hamming import count, matrix, product
-from algorithms.dpbv_clustering.matched import recover
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
 from tacit.encoders.dpbv_clustering.cells import (
     POINT_STEPS,
@@ -44,7 +42,7 @@ from tacit.encoders.dpbv_clustering.loss import (
     most_differing,
     ratio_test_error,
 )
-from tacit.randomness import SecureRandom, SeededRandom
+from tacit.randomness import SeededRandom
 from tests.property_examples import examples
 
 MILLIONTH = Fraction(1, 10**6)
@@ -53,9 +51,6 @@ GRID = Code(np.arange(8) + 0.5, 2.0, 6.0, 2.0)
 
 def code(low: float, high: float, half: float, bits: int = 1000, seed: int = 1) -> Code:
     return make_codes(((low, high),), (half,), bits, "uniform", seed)[0]
-
-
-# ---------------------------------------------------------------------------- check 1: the example
 
 
 def test_the_worked_example() -> None:
@@ -76,35 +71,7 @@ def test_the_worked_example() -> None:
     assert noisy.flip_variance == pytest.approx(7.5)
 
 
-def test_a_value_on_the_edge_of_a_window_is_inside() -> None:
-    assert GRID.clean(np.array([2.5]))[0].tolist() == [True] * 5 + [False] * 3
-
-
-def test_without_the_extension_the_ends_would_have_half_the_ones() -> None:
-    ones = [
-        code(0, 10, 1.2, seed=seed).clean(np.array([0.0, 5.0, 10.0])).sum(axis=1)
-        for seed in range(40)
-    ]
-    # mean 2ts/mu = 193.5; standard error of the mean of 40: 2.0; false alarm below 1e-5
-    assert np.abs(np.mean(ones, axis=0) - 2 * 1.2 * 1000 / 12.4).max() < 9.5
-
-
-# ----------------------------------------------------------------------------- check 2, 3: decoding
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "floor", "decoded"), [(1, 393.2239, 1.5865), (2, 209.9872, 16.3797)]
-)
-def test_decoding(epsilon: int, floor: float, decoded: float) -> None:
-    decoder = Decoder(1000, 100.0, 1 / (1 + math.exp(epsilon)))
-    assert decoder.floor == pytest.approx(floor, abs=1e-4)
-    assert decoder.decode(400) == pytest.approx(decoded, abs=1e-4)
-    e = math.exp(epsilon)  # the source's form, equation 11
-    printed = 50 / 1000 * ((e + 1) / (e - 1)) ** 2 * 400 - 100 * e / (e - 1) ** 2
-    assert decoder.decode(400) == pytest.approx(printed)
-
-
-@pytest.mark.parametrize("epsilon", [1, 2, 4])
+@pytest.mark.parametrize("epsilon", [1, 4])
 def test_decoding_is_unbiased_and_varies_as_said(epsilon: int) -> None:
     """1500 fresh sets of points. Mean within 4 standard errors: a false alarm in 1 of 16,000 for
     each of 15 means; the deviation of 1500 draws has a standard error of 1.9 %."""
@@ -127,10 +94,7 @@ def test_decoding_is_unbiased_and_varies_as_said(epsilon: int) -> None:
     assert (np.abs(found.mean(axis=0) - distances) < 4 * deviations / math.sqrt(1500)).all()
     assert found.std(axis=0) == pytest.approx(deviations, rel=0.08)
     assert violated < 0.05 * found.size
-    assert deviations[0] == pytest.approx({1: 3.62, 2: 1.11, 4: 0.314}[epsilon], rel=0.01)
-
-
-# -------------------------------------------------------------------------------- check 4, 5: loss
+    assert deviations[0] == pytest.approx({1: 3.62, 4: 0.314}[epsilon], rel=0.01)
 
 
 def enumerated(differing: int, epsilon_bit: float, epsilon: float) -> float:
@@ -142,23 +106,6 @@ def enumerated(differing: int, epsilon_bit: float, epsilon: float) -> float:
         other = (1 - p) ** kept * p ** (differing - kept)
         total += max(0.0, one - math.exp(epsilon) * other)
     return total
-
-
-@pytest.mark.parametrize(
-    ("differing", "bit", "epsilon", "expected"),
-    [
-        (3, "1", "1", 0.33783471),
-        (5, "0.7", "1.2", 0.31609981),
-        (6, "2", "4", 0.83898816),
-        (10, "2", "2", 0.99349522),
-        (2, "2", "2", 0.671),
-    ],
-)
-def test_the_accountants_examples(differing: int, bit: str, epsilon: str, expected: float) -> None:
-    found = float(delta_of_responses(differing, Fraction(bit), Fraction(epsilon)))
-    assert found == pytest.approx(expected, rel=1e-3 if differing == 2 else 1e-6)
-    exact = enumerated(differing, float(Fraction(bit)), float(Fraction(epsilon)))
-    assert exact <= found * (1 + 1e-15) <= exact * (1 + 2e-7) + 1e-12
 
 
 @given(st.integers(1, 9), st.floats(0.05, 4), st.floats(0, 1.2))
@@ -179,9 +126,7 @@ def test_the_accountant_equals_enumeration(differing: int, bit: float, share: fl
     ("differing", "epsilon", "expected"),
     [
         (1000, 8, 0.048534),
-        (1000, 4, 0.026541),
         (1000, 1, 0.007495),
-        (387, 4, 0.042795),
         (10, 1, 0.1001),
     ],
 )
@@ -239,42 +184,6 @@ def test_how_many_bits_can_differ(bits: int, half: float, radius: float, seed: i
     assert turned[near].max(initial=0) <= found
 
 
-def test_with_half_the_range_all_bits_can_differ() -> None:
-    assert [most_differing(code(0, 50, 25, seed=seed)) for seed in range(5)] == [1000] * 5
-    realised = [most_differing(code(0, 50, 10, seed=seed)) for seed in range(20)]
-    assert 571 < min(realised) <= max(realised) < 640
-    near = [most_differing(code(0, 50, 25, seed=seed), 1.0) for seed in range(20)]
-    assert 25 < min(near) <= max(near) < 45
-    assert most_differing(make_codes(((0, 50),), (25,), 1000, "grid", 0)[0], 1.0) in (20, 21, 22)
-
-
-# -------------------------------------------------------------------------------- check 7: attacks
-
-
-def test_the_likelihood_ratio_test_tells_the_sources_pair_apart() -> None:
-    each = code(0, 50, 25)
-    flip = Flip.of_epsilon(Fraction(1))
-    seen = attack(each, flip, 1.0, 0.0, 1)
-    assert seen.pair == (24.3, pytest.approx(26.2))
-    assert seen.error < 0.01
-    assert seen.floor == pytest.approx(0.269, abs=1e-3)
-    source = SeededRandom(7)
-    wrong = wrong_answers(each, flip, source, 2000)
-    assert wrong < 0.01 * 2000  # its mean is 2; a false alarm has probability below 1e-12
-    # k = s: safe for all points
-    exact = Flip.of_epsilon(response_epsilon(1000, Fraction(1), MILLIONTH))
-    assert wrong_answers(each, exact, source, 2000) > 0.45 * 2000  # mean 972, standard deviation 22
-
-
-def wrong_answers(each: Code, flip: Flip, source: SeededRandom, trials: int) -> int:
-    """How often the test errs, half of the trials from either value."""
-    values = np.repeat([24.3, 26.2], trials // 2)
-    clean = each.clean(np.array([24.3, 26.2]))
-    bits = unpack(encode(values[:, None], (each,), flip, source)[:, 0], each.bits)
-    agree = [(bits == row).sum(axis=1) for row in clean]
-    return int(((agree[1] > agree[0]) != (values == 26.2)).sum())
-
-
 def test_the_error_of_the_test_is_what_it_computes() -> None:
     for differing, bit in ((1, 1.0), (2, 1.0), (5, 0.5), (8, 2.0)):
         flip = 1 / (1 + math.exp(bit))
@@ -285,32 +194,6 @@ def test_the_error_of_the_test_is_what_it_computes() -> None:
         assert ratio_test_error(differing, flip) == pytest.approx(exact)
     assert ratio_test_error(0, 0.3) == 0.5
     assert ratio_test_error(3, 0.0) == 0.0
-
-
-@pytest.mark.parametrize(("epsilon", "expected"), [("2", 0.053), ("1", 0.152), ("0.5", 0.515)])
-def test_a_value_is_recovered_from_its_own_bits(epsilon: str, expected: float) -> None:
-    errors = [
-        recovery_error(
-            code(0, 50, 25, seed=seed), Flip.of_epsilon(Fraction(epsilon)), 400, SeededRandom(seed)
-        )
-        for seed in range(5)
-    ]
-    assert np.mean(errors) == pytest.approx(expected, rel=0.25)
-
-
-def test_the_matched_decoder_equals_the_definition() -> None:
-    each = code(0, 10, 2, 100)
-    words = encode(
-        np.linspace(0, 10, 30)[:, None], (each,), Flip.of_epsilon(Fraction(1)), SeededRandom(3)
-    )[:, 0]
-    grid = np.linspace(0, 10, 41)
-    inside = each.clean(grid).astype(int)
-    scores = (2 * unpack(words, 100).astype(int) - 1) @ inside.T
-    expected = [grid[row == row.max()].mean() for row in scores]
-    assert recover(words, each, 41).tolist() == pytest.approx(expected)
-
-
-# ------------------------------------------------------------------------------- coins and wires
 
 
 def test_the_coin_is_rounded_up_and_accounted_as_thrown() -> None:
@@ -331,18 +214,6 @@ def test_coins_fall_as_often_as_said() -> None:
     q = float(flip.probability)
     assert len(drawn) == 1_000_001
     assert abs(drawn.mean() - q) < 5 * math.sqrt(q * (1 - q) / len(drawn))  # 1 in 1.7 million
-
-
-def test_the_same_seed_gives_the_same_bits_and_another_stream_others() -> None:
-    each, flip = (code(0, 50, 25),), Flip.of_epsilon(Fraction(1))
-    values = np.linspace(0, 50, 20)[:, None]
-
-    def encoded(stream: str) -> bytes:
-        source = SecureRandom.from_secret_seed(bytes(32), stream)
-        return to_wire(encode(values, each, flip, source))
-
-    assert encoded("flips/0") == encoded("flips/0")
-    assert encoded("flips/0") != encoded("flips/1")
 
 
 @given(st.integers(8, 200), st.integers(1, 4), st.integers(0, 2**32))
@@ -373,20 +244,7 @@ def test_the_kernels_agree(left: int, right: int, bits: int, seed: int) -> None:
         assert (kernel(pack(one), pack(other), bits) == expected).all()
 
 
-def test_the_compiled_kernel_agrees() -> None:
-    pytest.importorskip("numba")
-    from algorithms.dpbv_clustering.compiled import hamming
-
-    generator = SeededRandom(1).generator
-    for left, right, bits in ((1, 1, 8), (70, 33, 1000), (65, 130, 64), (5, 7, 65)):
-        one, other = (
-            pack(generator.random((left, bits)) < 0.5),
-            pack(generator.random((right, bits)) < 0.5),
-        )
-        assert (hamming(one, other, bits) == product(one, other, bits)).all()
-
-
-@pytest.mark.parametrize(("rows", "bits"), [(1, 8), (256, 64), (257, 1000), (530, 130)])
+@pytest.mark.parametrize(("rows", "bits"), [(1, 8), (257, 1000), (530, 130)])
 def test_the_compiled_matrix_agrees(rows: int, bits: int) -> None:
     """Tiles of 256 records, whole and cut, on and above the diagonal."""
     pytest.importorskip("numba")
@@ -395,9 +253,6 @@ def test_the_compiled_matrix_agrees(rows: int, bits: int) -> None:
     words = pack(SeededRandom(rows).generator.random((rows, bits)) < 0.5)
     assert (hamming_matrix(words) == count(words, words, bits)).all()
     assert (matrix(words, bits) == matrix(words, bits, product)).all()
-
-
-# ----------------------------------------------------------------------- boxes, cells, points
 
 
 def test_boxes_map_and_clip() -> None:

@@ -69,19 +69,6 @@ def test_it_stops_in_the_middle_of_the_first_round(
         kcluster(FORMS[form](), CLUSTERS, SeededRandom(3).generator, beat=stop)
 
 
-def test_blocks_stay_small_however_many_records_and_clusters_there_are() -> None:
-    """What lies between two beats is bounded by constants: some 10^8 multiplications."""
-    for rows in (100_000, 1_000_000):
-        words = np.zeros((rows, 1, 16), np.uint64)
-        (first, *_) = BitDistances(words, CODES, FLIP)._blocks(1000, 256)
-        assert 1 <= first.stop * 1000 <= module._BITS
-        assert first.stop * 1000 * 256 <= module._PRODUCTS
-    for clusters in (2, 256):
-        (first, *_) = MatrixDistances(np.empty((20_000, 20_000), np.float32))._blocks(clusters)
-        assert 1 <= first.stop * 20_000 <= module._ENTRIES
-        assert first.stop * 20_000 * clusters <= module._PRODUCTS
-
-
 def test_wide_values_are_taken_a_run_of_bits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs hold all bits once, and the sums over a run stay small for 256 clusters."""
     codes = make_codes(((0.0, 50.0), (0.0, 50.0)), (25.0, 25.0), 65_500, "grid", 1)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
-import pytest
 
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
 from algorithms.graph_der.geometry import Grid, Table
-from simulation.populations import shared_data
 
 G8 = EdgeList.of(
     [(1, 6), (1, 7), (1, 8), (2, 6), (2, 7), (2, 8), (3, 6), (3, 7), (3, 4), (4, 5)],
@@ -35,13 +30,3 @@ def random_graph_of(vertices: int, chance: float, seed: int) -> EdgeList:
     there = generator.random(rows.size) < np.where(dense, min(1.0, 5 * chance), chance)
     ends = rows[there].astype(np.int32), columns[there].astype(np.int32)
     return EdgeList.from_pairs(np.arange(vertices), *ends)
-
-
-@lru_cache(maxsize=4)
-def snap(name: str) -> EdgeList:
-    """A public graph; the test is skipped where it is not here."""
-    folder = shared_data()
-    if folder is None:
-        pytest.skip("the public graphs are not beside this clone")
-    with (folder / f"{name}.txt").open("rb") as stream:
-        return read_snap(stream)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,8 +11,7 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome
-from algorithms.graph_der import ALGORITHM, Parameters, federated
-from algorithms.graph_der.block_graph import vertex_weights
+from algorithms.graph_der import Parameters, federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.problems import NotOverCurators
 from simulation.graph_stand_in import power_law
@@ -114,10 +112,9 @@ def test_rows_that_are_no_edge_add_nothing() -> None:
         assert vectors[-1].sum() == {"size": 1, "coarse": 1, "fine": 3}[query.kind]
 
 
-@pytest.mark.parametrize("share", [1, 3])
-def test_what_is_released_is_near_the_graph(share: int) -> None:
-    """With the noise of one or three aggregators at epsilon 4."""
-    outcome, measured, _ = run_rounds(asked(epsilon="4"), ROWS, share, SeededRandom(share))
+def test_what_is_released_is_near_the_graph() -> None:
+    """With the noise of three aggregators at epsilon 4."""
+    outcome, measured, _ = run_rounds(asked(epsilon="4"), ROWS, 3, SeededRandom(3))
     assert outcome.result["edges"] == pytest.approx(GRAPH.edges, rel=0.1)
     ends = np.array(outcome.files[0].content.split(), np.int64).reshape(-1, 2)
     true, found = (((pairs < 100).all(axis=1)).sum() for pairs in (ROWS, np.sort(ends, axis=1)))
@@ -126,23 +123,6 @@ def test_what_is_released_is_near_the_graph(share: int) -> None:
     report = outcome.report
     assert report.details["method"]["chosen"] == "blocks"
     assert not any("coordinator keeps the graph" in each for each in report.assumptions)
-
-
-def test_more_noise_asks_for_a_coarser_grid() -> None:
-    one, nine = (federated.plan_of(asked(), Fraction(share)) for share in (1, 9))
-    assert nine.ranges(50_000) < one.ranges(50_000)
-    assert nine.expected_cells(50_000) < one.expected_cells(50_000)
-
-
-def test_degrees_under_more_noise_are_drawn_nearer_to_their_mean() -> None:
-    """Three times the deviation, as of three aggregators of which one is honest, or k = 3."""
-    degrees = np.array([60] * 100 + [20] * 200)
-    spread = [
-        np.ptp(vertex_weights(degrees, replace(federated.plan_of(asked(), Fraction(share)), k=k)))
-        for share, k in ((1, 1), (9, 1), (1, 3))
-    ]
-    assert spread[1] < 0.8 * spread[0]
-    assert spread[1] == pytest.approx(spread[2], rel=0.01)
 
 
 def test_an_empty_graph_and_one_edge_succeed() -> None:
@@ -177,19 +157,12 @@ def test_what_rounds_cannot_answer(changes: dict[str, Any], pointer: str) -> Non
     "change",
     [
         {"kind": "all"},
-        {"vertices": 1},
         {"vertices": 10**9},
-        {"vertices": 5.0},
-        {"ranges": 0},
         {"ranges": 400},
-        {"sides": [1]},
         {"sides": [0] + [1] * 9},
         {"sides": [41] + [1] * 9},
-        {"sides": [4.0] + [1] * 9},
-        {"degrees": 1},
         {"degrees": False},
         {"epsilons": ["1/2", "0"]},
-        {"epsilons": ["1/2"]},
         {"vertices": 70_000},
         {"noise": 0},
     ],
@@ -201,8 +174,3 @@ def test_a_document_that_a_curator_does_not_take(change: dict[str, Any]) -> None
     assert read("graph-der", document).document() == document
     with pytest.raises(SumRefused):
         read("graph-der", {**document, **change})
-
-
-def test_the_catalogue_says_so() -> None:
-    assert ALGORITHM.federated is not None
-    assert "blocks" in ALGORITHM.federated["rounds"]

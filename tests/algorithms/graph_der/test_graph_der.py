@@ -13,57 +13,23 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.graph_der.arrangement import Leaves, Space, arrange
-from algorithms.graph_der.baselines import (
-    cell_of,
-    flip_chance,
-    laplace_graph,
-    random_graph,
-    uniform_places,
-)
 from algorithms.graph_der.budget import Budget, tree_height
-from algorithms.graph_der.exploration import combination
 from algorithms.graph_der.geometry import Grid, children, counts
 from algorithms.graph_der.hypergeometric import CUT_MASS, draw, mode, support, weights, window
 from algorithms.graph_der.kernel import Matrix
 from algorithms.graph_der.metrics import (
     Cuts,
-    assortativity,
-    clustering,
     cut,
     degree_divergence,
     degree_shares,
-    degrees,
-    mean_distance,
-    relative_error,
 )
-from algorithms.graph_der.settings import default_step
 from algorithms.graph_der.splitting import scores, splitting_points
-from simulation.populations import shared_data
-from tacit.randomness import SecureRandom, SeededRandom
-from tests.algorithms.graph_der.examples import G8, random_graph_of, snap, table_of
+from tacit.randomness import SeededRandom
+from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 
 SHARES = (Fraction(1, 2), Fraction(1, 10), Fraction(2, 5))
 ENDS = (G8.first, G8.second)
 EMPTY = (G8.first[:0], G8.second[:0])
-
-
-# ------------------------------------------------------------------------ check 1, 2: the graph G8
-
-
-def test_figures_of_the_source_on_the_whole_matrix() -> None:
-    grid = Grid(8, 1, False)
-    table = table_of(G8, grid)
-    share = np.bincount(degrees(ENDS, 8), minlength=8) / 8
-    assert share[1:5].tolist() == [0.125, 0.25, 0.625, 0]
-    assert counts(table, grid.whole())[0] / 64 == 0.3125
-    assert counts(table, np.array([[0, 3, 5, 8]]))[0] == 8
-    assert cut(ENDS, [0, 1], [5, 6, 7], 8) == 6
-    parts = children(grid.whole(), np.array([[3, 5]]))[0]
-    density = [Fraction(int(one), int(all_)) for one, all_ in zip(
-        counts(table, parts), grid.cells(parts), strict=True)]  # fmt: skip
-    assert density == [Fraction(1, 15), Fraction(8, 9), Fraction(11, 25), 0]
-    score = scores(Matrix.of(table, grid), grid.whole()[0], 3, 1, 0.0)[0, 4]
-    assert score == pytest.approx(0.8889, abs=5e-5)
 
 
 def test_splits_of_the_triangle() -> None:
@@ -88,10 +54,10 @@ def test_splits_of_the_triangle() -> None:
 
 
 def test_points_are_drawn_with_these_chances() -> None:
-    """Chi-square over 30 points, 40,000 draws; alarm once in a million (29 degrees: 83.5)."""
+    """Chi-square over 30 points, 10,000 draws; alarm once in a million (29 degrees: 83.5)."""
     grid = Grid(8, 1, True)
     matrix = Matrix.of(table_of(G8, grid), grid)
-    draws = 40_000
+    draws = 10_000
     regions = np.repeat(grid.whole(), draws, axis=0)
     points = splitting_points(matrix, regions, np.full(draws, 0.875), 1.75, SeededRandom(5))
     found = np.bincount((points[:, 0] - 1) * 7 + points[:, 1] - 1, minlength=49).reshape(7, 7)
@@ -100,9 +66,6 @@ def test_points_are_drawn_with_these_chances() -> None:
     assert (found[law == 0] == 0).all()
     there = law > 0
     assert ((found - expected)[there] ** 2 / expected[there]).sum() < 83.5
-
-
-# ----------------------------------------------------------------------- check 3, 4: budget, height
 
 
 def test_geometric_budget() -> None:
@@ -116,17 +79,6 @@ def test_geometric_budget() -> None:
     assert float(budget.left(1)) == pytest.approx(0.135737, abs=1e-6)
     assert [float(budget.left(depth)) for depth in (2, 3)] == pytest.approx([0, 0], abs=1e-9)
     assert budget.levels[0] + budget.leaf + budget.left(1) == Fraction(1, 2)
-
-
-def test_variances_of_two_counts() -> None:
-    budget = Budget.of(Fraction(1), SHARES, 3)
-    first, second = (2 / float(each) ** 2 for each in (budget.level(1), budget.leaf))
-    assert first == pytest.approx(172.31, abs=0.01)
-    assert second == pytest.approx(30.39, abs=0.01)
-    for printed, expected in ((True, 28.74), (False, 25.84)):
-        one, other = combination(budget.level(1), budget.leaf, printed)
-        assert one + other == pytest.approx(1)
-        assert one**2 * first + other**2 * second == pytest.approx(expected, abs=0.01)
 
 
 @given(
@@ -153,11 +105,8 @@ def test_no_path_spends_more_than_epsilon(
     ("vertices", "counting", "k", "height"),
     [
         (5_242, "1/2", 1, 9),
-        (5_000, "1/2", 1, 9),
-        (7_115, "1/2", 1, 9),
         (1_012, "1/2", 1, 7),
         (5_242, "1/10", 1, 8),
-        (5_242, "1/2", 5, 8),
         (5_242, "1/2", 25, 7),
         (2, "1/2", 1, 0),
     ],
@@ -166,24 +115,6 @@ def test_heights(vertices: int, counting: str, k: int, height: int) -> None:
     budget = Fraction(counting)
     assert tree_height(vertices**2, budget, 2 * k) == height
     assert tree_height(vertices * (vertices - 1) // 2, budget, k) == height
-
-
-def test_heights_of_large_graphs_and_their_meaning() -> None:
-    assert tree_height(200_000 * 199_999 // 2, Fraction(1, 2), 1) == 14
-    # an average leaf has twice the standard deviation of its count, at the height and not above
-    cells, counting = 5_242 * 5_241 // 2, Fraction(1, 2)
-    for height, holds in ((9, True), (10, False)):
-        leaf = 2 ** (height / 3) * (2 ** (1 / 3) - 1) * 0.5 / (2 ** ((height + 1) / 3) - 1)
-        assert (cells / 4**height >= 2 * math.sqrt(2) / leaf) == holds
-    assert tree_height(cells, counting, 1) == 9
-
-
-def test_the_default_step_has_few_lines() -> None:
-    for vertices in (2, 2_047, 2_048, 200_000, 10**7):
-        step = default_step(vertices, "sound")
-        assert -(-vertices // step) + 1 <= 2_048
-        assert step == 1 or -(-vertices // (step - 1)) + 1 > 2_048
-        assert default_step(vertices, "paper") == 1
 
 
 @given(st.integers(2, 40), st.integers(1, 20), st.data())
@@ -203,9 +134,6 @@ def test_cells_of_regions(vertices: int, step: int, data: st.DataObject) -> None
     assert grid.lines[-1] == vertices
 
 
-# --------------------------------------------------------------------- check 5, 6: the arrangement
-
-
 def law(cells: int, ones: int, asked: int, log_odds: float) -> np.ndarray:
     """P(w) over the whole support."""
     low, high = support(*(np.array([each]) for each in (cells, ones, asked)))
@@ -214,13 +142,8 @@ def law(cells: int, ones: int, asked: int, log_odds: float) -> np.ndarray:
     return found / found.sum()
 
 
-def test_how_many_true_ones_are_kept() -> None:
-    found = law(4, 2, 2, 2.0)
-    assert found == pytest.approx([0.011743, 0.347090, 0.641167], abs=5e-7)
-
-
-@pytest.mark.parametrize("numbers", [(4, 2, 2), (50, 7, 12), (30, 20, 25), (9, 0, 4), (9, 9, 9)])
-@pytest.mark.parametrize("log_odds", [0.0, 0.4, 3.0, 40.0])
+@pytest.mark.parametrize("numbers", [(50, 7, 12), (9, 0, 4), (9, 9, 9)])
+@pytest.mark.parametrize("log_odds", [0.0, 3.0, 40.0])
 def test_the_law_is_fishers(numbers: tuple[int, int, int], log_odds: float) -> None:
     stats = pytest.importorskip("scipy.stats")
     cells, ones, asked = numbers
@@ -265,8 +188,6 @@ def test_privacy_of_the_arrangement_by_brute_force(cells: int, largest: float) -
     [
         (10**12, 10**7, 9 * 10**6, 0.4),
         (10**6, 500, 700, 0.4),
-        (2_000, 1_500, 1_700, 3.0),
-        (10**5, 3, 40_000, -2.0),
         (10**9, 10**5, 10**5, 14.0),
     ],
 )
@@ -299,8 +220,9 @@ def test_kept_numbers_follow_the_law() -> None:
     assert ((found - expected) ** 2 / expected).sum() < 27.6
 
 
-@pytest.mark.parametrize("asked", [2, 9], ids=["tried", "listed"])
-@pytest.mark.parametrize("triangle", [True, False], ids=["triangle", "whole"])
+@pytest.mark.parametrize(
+    ("asked", "triangle"), [(2, True), (9, False)], ids=["tried-triangle", "listed-whole"]
+)
 def test_arrangements_of_a_kind_are_alike(asked: int, triangle: bool) -> None:
     """One leaf, two true cells, no preference: each free cell comes up as often. Chi-square with
     up to 29 degrees, 1,000 runs; alarm below once in a million."""
@@ -330,9 +252,6 @@ def test_arrangements_of_a_kind_are_alike(asked: int, triangle: bool) -> None:
     assert statistic < 85
 
 
-# ---------------------------------------------------------------------- check 10, 11: metrics, data
-
-
 def test_divergence_of_degrees() -> None:
     without = np.arange(10) != np.flatnonzero((G8.first == 3) & (G8.second == 4))[0]
     assert degree_divergence(ENDS, ENDS, 8) == 0
@@ -340,27 +259,6 @@ def test_divergence_of_degrees() -> None:
     less = (G8.first[without], G8.second[without])
     assert degree_divergence(ENDS, less, 8) == pytest.approx(0.11965, abs=5e-6)
     assert degree_shares(ENDS, 8).sum() == pytest.approx(1)
-
-
-def test_divergence_of_a_public_graph_from_an_empty_one() -> None:
-    graph = snap("ca-GrQc")
-    ends = (graph.first, graph.second)
-    empty = (graph.first[:0], graph.second[:0])
-    assert degree_divergence(ends, empty, graph.count) == pytest.approx(14.646, abs=5e-4)
-
-
-def test_the_subset_that_the_source_takes() -> None:
-    """ca-HepTh, the first 5,000 ids in order of appearance: 17,138 edges with loops."""
-    graph = snap("ca-HepTh")
-    held = np.zeros(graph.count, np.bool_)
-    held[graph.appearance[:5_000]] = True
-    assert int((held[graph.first] & held[graph.second]).sum()) == 17_120
-    folder = shared_data()
-    assert folder is not None
-    lines = (folder / "ca-HepTh.txt").read_text().splitlines()
-    loops = {a for a, b in (line.split() for line in lines if line[0] != "#") if a == b}
-    ids = set(graph.vertices[held].tolist())
-    assert sum(int(each) in ids for each in loops) == 17_138 - 17_120
 
 
 @given(st.integers(2, 30), st.integers(0, 100))
@@ -380,76 +278,3 @@ def test_cut_queries_by_definition(vertices: int, seed: int) -> None:
     assert cut(ends, np.flatnonzero(one).tolist(), np.flatnonzero(other).tolist(), vertices) == (
         expected
     )
-
-
-def test_sets_of_cut_queries() -> None:
-    """All labels together: every edge; sizes from 1 to the largest."""
-    cuts = Cuts.of(8, 3, 400, "random", 1)
-    assert (cuts.sizes.min(), cuts.sizes.max()) == (1, 3)
-    whole = Cuts(8, np.full(3, 8), "random", 1)
-    assert whole.answers([ENDS])[0].tolist() == [10] * 3
-    single = Cuts(8, np.full(500, 1), "range", 1).answers([ENDS])[0]
-    assert set(single.tolist()) == {0, 1}
-    # a pair of different vertices is an edge with 10/28; 7/8 of pairs differ
-    assert abs(single.mean() - 7 / 8 * 10 / 28) < 5 * (0.3125 * 0.6875 / 500) ** 0.5
-    assert relative_error(np.array([0, 10]), np.array([1, 5]), 1_000) == pytest.approx(0.75)
-
-
-def test_structure_of_known_graphs() -> None:
-    path = (np.arange(9, dtype=np.int32), np.arange(1, 10, dtype=np.int32))
-    assert clustering(path, 10) == 0
-    assert assortativity(path, 10) == pytest.approx(-0.125)
-    rows, columns = (each.astype(np.int32) for each in np.triu_indices(6, 1))
-    assert clustering((rows, columns), 6) == 1
-    assert assortativity((rows, columns), 6) is None
-    assert mean_distance((rows, columns), 6, 0) == 1
-    assert mean_distance(EMPTY, 8, 0) is None
-    kite = (np.array([0, 0, 1, 2], np.int32), np.array([1, 2, 2, 3], np.int32))
-    assert clustering(kite, 4) == pytest.approx((1 + 1 + 1 / 3) / 4)
-    assert 3 < (mean_distance(path, 10, 1) or 0) < 4.4
-
-
-# ------------------------------------------------------------------------------- section 6: others
-
-
-@given(st.integers(2, 60))
-def test_cells_are_numbered_row_after_row(vertices: int) -> None:
-    pairs = vertices * (vertices - 1) // 2
-    found = np.stack(cell_of(np.arange(pairs), vertices))
-    assert (found == np.stack(np.triu_indices(vertices, 1))).all()
-
-
-def test_cells_of_the_largest_graphs() -> None:
-    vertices = 10**7
-    pairs = vertices * (vertices - 1) // 2
-    places = np.array([0, vertices - 2, vertices - 1, pairs // 2, pairs - 2, pairs - 1])
-    row, column = cell_of(places, vertices)
-    assert (row * vertices - row * (row + 1) // 2 + column - row - 1 == places).all()
-    assert ((row >= 0) & (row < column) & (column < vertices)).all()
-
-
-def test_random_graphs() -> None:
-    assert uniform_places(10, 10, SecureRandom()).tolist() == list(range(10))
-    assert uniform_places(10, 0, SecureRandom()).size == 0
-    with pytest.raises(ValueError):
-        uniform_places(3, 4, SecureRandom())
-    row, column = random_graph(G8, Fraction(1), "paper", SecureRandom())
-    assert row.size == 10
-    assert (row < column).all()
-    noisy = [
-        random_graph(G8, Fraction(1), "sound", SeededRandom(seed))[0].size for seed in range(60)
-    ]
-    assert len(set(noisy)) > 3
-
-
-def test_noise_on_every_cell_is_randomised_response() -> None:
-    """Flips are binomial; five standard deviations, alarm once in a million."""
-    assert float(flip_chance(Fraction(1))) == pytest.approx(0.3033, abs=5e-5)
-    graph = random_graph_of(400, 0.05, 1)
-    row, column = laplace_graph(graph, Fraction(1), SeededRandom(9))
-    pairs, chance = 400 * 399 // 2, float(flip_chance(Fraction(1)))
-    true = set(zip(graph.first.tolist(), graph.second.tolist(), strict=True))
-    found = set(zip(row.tolist(), column.tolist(), strict=True))
-    assert len(found) == row.size
-    for size, flipped in ((len(true), len(true - found)), (pairs - len(true), len(found - true))):
-        assert abs(flipped - size * chance) < 5 * (size * chance * (1 - chance)) ** 0.5

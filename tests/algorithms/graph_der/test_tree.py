@@ -15,18 +15,16 @@ from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der import Parameters, arrangement, splitting
 from algorithms.graph_der.consistency import consistent, nearest, rounded
-from algorithms.graph_der.evaluation import random_ends
 from algorithms.graph_der.exploration import Tree, explore, noisy_counts
 from algorithms.graph_der.geometry import Grid, children, counts, leaf_map
 from algorithms.graph_der.kernel import Matrix
 from algorithms.graph_der.labelling import labelled, neighbours_adjacent, order_of
-from algorithms.graph_der.metrics import Cuts, degree_divergence, relative_error
 from algorithms.graph_der.parameters import Labelling, plan_of
 from algorithms.graph_der.publication import Release, publish
 from algorithms.graph_der.settings import Plan
 from algorithms.graph_der.splitting import PlainKernel, kernel, splitting_points
 from tacit.randomness import SecureRandom, SeededRandom
-from tests.algorithms.graph_der.examples import G8, random_graph_of, snap, table_of
+from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 from tests.property_examples import examples
 
 
@@ -44,9 +42,6 @@ def released(
 ) -> Release:
     plan = plan_for(graph.count, stance, **changes)
     return publish(graph, plan, labelling, 0, SequentialContext(test_seed=seed))
-
-
-# ---------------------------------------------------------------------------- splitting in kernels
 
 
 @given(
@@ -103,9 +98,6 @@ def test_regions_without_a_point() -> None:
     assert splitting_points(matrix, regions[:0], np.ones(0), 5.0, SeededRandom(1)).shape == (0, 2)
 
 
-# -------------------------------------------------------------------- check 7: one path for an edge
-
-
 @given(st.integers(12, 60), st.integers(1, 4), st.integers(0, 200), st.booleans())
 @examples(60)
 def test_an_edge_is_in_one_region_of_each_level(
@@ -145,50 +137,6 @@ def _flipped(graph: EdgeList, low: int, high: int) -> EdgeList:
     return EdgeList.from_pairs(graph.vertices, first, second)
 
 
-def test_stopped_regions_are_dense_sparse_or_cannot_be_split() -> None:
-    graph = random_graph_of(200, 0.05, 2)
-    plan = plan_for(200, epsilon="5")
-    tree = explore(table_of(graph, plan.grid), plan, SequentialContext())
-    assert plan.height > 2
-    inner = ~tree.leaf
-    inner[0] = False
-    assert (tree.estimate[inner] < plan.dense * tree.cells[inner]).all()
-    assert (tree.estimate[inner] >= plan.few).all()
-    assert tree.depth.max() <= plan.height
-
-
-# ----------------------------------------------------------------- check 8: audit of parallel paths
-
-
-def test_an_edge_is_charged_twice_on_the_whole_matrix() -> None:
-    """Empty graph against the edge (1, n), first split in the middle: both mirrored counts at least
-    1. The claim for this event is e^1; it is e^2. Standard error of the ratio: 2 %."""
-    runs, n = 100_000, 100
-    plan = plan_for(n, "paper", epsilon="1")
-    mirrored = np.array([[0, 50, 50, 100], [50, 100, 0, 50]])
-    chances = []
-    for number, edges in enumerate(([], [(0, n - 1)])):
-        graph = EdgeList.of(edges, list(range(n)))
-        true = counts(table_of(graph, plan.grid), mirrored)
-        ones, bounds = np.tile(true, runs), np.tile(mirrored, (runs, 1))
-        noisy, _ = noisy_counts(ones, bounds, Fraction(1), plan, SeededRandom(number))
-        chances.append(float((noisy.reshape(runs, 2) >= 1).all(axis=1).mean()))
-    assert 6.6 < chances[1] / chances[0] < 8.2
-    # in the triangle the second region has no cell
-    assert Grid(n, 1, True).cells(mirrored).tolist() == [2500, 0]
-
-
-def test_printed_sensitivities() -> None:
-    plan = plan_for(100, "paper", epsilon="1", k=3)
-    regions = np.array([[0, 50, 50, 100], [0, 50, 0, 50], [0, 1, 1, 3], [0, 2, 0, 2]])
-    assert plan.sensitivity(regions).tolist() == [3, 6, 2, 4]
-    assert plan_for(100, k=3).sensitivity(regions).tolist() == [3, 3, 3, 3]
-    rates = plan.rate(regions, 0)
-    assert rates[0] == pytest.approx(2 * rates[1])
-    assert plan.held(plan.height) == 0
-    assert plan_for(100).held(plan_for(100).height) > 0
-
-
 def test_noise_of_counts_is_exact_integers() -> None:
     """Mean and variance of discrete Laplace, 20,000 draws; five standard errors."""
     plan = plan_for(100, epsilon="1")
@@ -201,9 +149,6 @@ def test_noise_of_counts_is_exact_integers() -> None:
     true = 2 * decay / (1 - decay) ** 2
     assert abs(noisy.mean() - 7) < 5 * (true / 20_000) ** 0.5
     assert abs(noisy.var() / true - 1) < 5 * (5 / 20_000) ** 0.5
-
-
-# ------------------------------------------------------------------------------------- consistency
 
 
 @given(st.integers(20, 60), st.integers(0, 100))
@@ -250,9 +195,6 @@ def test_whole_numbers() -> None:
     assert nearest(np.array([-3.0, 2.4, 12.0]), np.array([9, 9, 9])).tolist() == [0, 2, 9]
 
 
-# ---------------------------------------------------------------------------- check 9: whole runs
-
-
 @given(st.integers(2, 50), st.integers(1, 6), st.integers(0, 99), st.sampled_from(["1", "30"]))
 @examples(60)
 def test_a_release_is_a_simple_graph(vertices: int, step: int, seed: int, epsilon: str) -> None:
@@ -281,15 +223,6 @@ def test_at_a_large_epsilon_the_graph_comes_back() -> None:
     assert (np.sort(made.low * 40 + made.high) == np.sort(graph.first * 40 + graph.second)).all()
 
 
-def test_an_empty_graph_and_a_full_one() -> None:
-    vertices = list(range(30))
-    empty = released(EdgeList.of([], vertices), epsilon="50")
-    assert empty.edges < 10
-    full = EdgeList.of([(a, b) for a in vertices for b in vertices if a < b], vertices)
-    made = released(full, epsilon="50")
-    assert made.edges > 420
-
-
 def test_blocks_change_nothing_but_their_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph_of(120, 0.1, 1)
     whole = released(graph, epsilon="5")
@@ -315,60 +248,6 @@ def test_labels() -> None:
     assert neighbours_adjacent(graph, order_of(graph, "id", 0)) == (1 / 3, 1 / 3)
 
 
-# -------------------------------------------------------------------- check 12: a collaboration net
-
-
-@pytest.mark.parametrize(
-    ("name", "share", "base"),
-    [("ca-GrQc", 0.328, 0.00105), ("wiki-Vote", 0.059, 0.00398)],
-)
-def test_first_appearance_gives_edges_away(name: str, share: float, base: float) -> None:
-    graph = snap(name)
-    found = neighbours_adjacent(graph, graph.appearance)
-    assert found == pytest.approx((share, base), abs=6e-4)
-
-
-def _errors(graph: EdgeList, made: list[Release], drawn: Any) -> tuple[float, float]:
-    """Mean cut error at 0.4 of the vertices: of releases, of a random graph."""
-    true = labelled(graph, made[0].order)
-    others = [(each.low, each.high) for each in made]
-    random = random_ends(graph.count, graph.edges, 1)
-    cuts = Cuts.of(graph.count, round(0.4 * graph.count), 1_000, drawn, 3)
-    answers = cuts.answers([true, random, *others])
-    errors = [relative_error(answers[0], each, graph.edges) for each in answers[1:]]
-    return float(np.mean(errors[1:])), errors[0]
-
-
-def test_utility_by_first_appearance() -> None:
-    """Spec: graph-der, section 8, check 12; five runs of each stance."""
-    graph = snap("ca-GrQc")
-    sound, paper = (
-        [
-            released(graph, stance, "first_appearance", seed, epsilon="1", step=4)
-            for seed in range(5)
-        ]
-        for stance in ("sound", "paper")
-    )
-    ours, random = _errors(graph, sound, "range")
-    assert ours <= 0.30
-    assert random >= 1.0
-    true = labelled(graph, graph.appearance)
-    divergence = [degree_divergence(true, (each.low, each.high), graph.count) for each in sound]
-    assert np.mean(divergence) <= 0.5
-    assert 0.97 <= np.mean([each.edges for each in sound]) / graph.edges <= 1.03
-    assert 1.01 <= np.mean([each.edges for each in paper]) / graph.edges <= 1.10
-
-
-def test_a_random_labelling_makes_a_random_graph() -> None:
-    graph = snap("ca-GrQc")
-    made = [released(graph, "sound", "random", seed, epsilon="1", step=4) for seed in range(3)]
-    ours, random = _errors(graph, made, "random")
-    assert 1 / 1.5 < ours / random < 1.5
-
-
-# ------------------------------------------------------------------------------ check 13: cancelled
-
-
 def test_cancelled_in_the_choice_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each look at the clock; and there is one for every piece of the points."""
     monkeypatch.setattr(splitting, "CHUNK_POINTS", 500)
@@ -391,12 +270,3 @@ def test_cancelled_in_the_choice_of_points(monkeypatch: pytest.MonkeyPatch) -> N
     for limit in (0, 3, every - 1):
         with pytest.raises(Cancelled):
             looks(limit)
-
-
-def test_progress_rises() -> None:
-    told: list[float] = []
-    context = SequentialContext(on_progress=lambda fraction, _stage: told.append(fraction))
-    publish(random_graph_of(300, 0.1, 1), plan_for(300), "given", 0, context)
-    assert told == sorted(told)
-    assert told[0] == 0
-    assert told[-1] < 0.9

@@ -6,28 +6,21 @@ import csv
 import io
 import json
 import math
-import re
 from fractions import Fraction
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Cancelled, Outcome, SequentialContext, Stance
+from algorithms.contract import Outcome, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import (
-    ALGORITHM,
     Parameters,
     check,
     pictures,
     preview,
     run,
-)
-from algorithms.graph_random_matrix import (
-    outcome as outcomes,
 )
 from algorithms.graph_random_matrix.algorithm import RESULT
 from algorithms.graph_random_matrix.problems import (
@@ -38,26 +31,19 @@ from algorithms.graph_random_matrix.problems import (
     BadSigma,
     GraphTooSmall,
 )
-from algorithms.graph_random_matrix.publication import STAGE
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
 from algorithms.problems import MethodNeedsSound
-from simulation.graph_stand_in import blocks, power_law
+from simulation.graph_stand_in import blocks
 from tacit.accounting.gaussian import zcdp_delta
 from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
-from tacit.randomness import NoiseSource, SeededRandom
+from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 
 GRAPH = blocks((40,) * 4, 0.5, 0.02, 1)
 STANCES: tuple[Stance, ...] = ("sound", "paper")
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(outcomes, "pictures", lambda *_args: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -77,27 +63,17 @@ def matrix(outcome: Outcome) -> np.ndarray:
     return found
 
 
-# ------------------------------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
-        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1", "sigma": "1"}, BadEpsilon, "epsilon"),
         ({"delta": "0.0011"}, BadDelta, "delta"),
-        ({"sigma": "0"}, BadSigma, "sigma"),
-        ({"sigma": "-1"}, BadSigma, "sigma"),
         ({"sigma": "1000001"}, BadSigma, "sigma"),
-        ({"k": 0}, BadEigenvectors, "k"),
         ({"k": 65}, BadEigenvectors, "k"),
         ({"m": 7}, BadEigenvectors, "k"),
         ({"m": 1}, BadColumns, "m"),
-        ({"m": 1001}, BadColumns, "m"),
-        ({"nonzeros": 0}, BadColumns, "nonzeros"),
         ({"m": 20, "projection": "sparse", "nonzeros": 21}, BadColumns, "nonzeros"),
-        ({"projection_seed": -1}, Invalid, "projection_seed"),
         ({"projection_seed": 1 << 64}, Invalid, "projection_seed"),
         ({"mean_degree": "-1"}, Invalid, "mean_degree"),
     ],
@@ -120,31 +96,12 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointe
         ({"delta": "0"}, "paper", BadDelta, "delta"),
         ({"delta": "0", "estimator": "subspace"}, "sound", BadDelta, "delta"),
         ({"delta": "0", "sigma": "1"}, "sound", BadDelta, "delta"),
-        ({"sigma": "1", "estimator": "flip"}, "sound", BadEpsilon, "sigma"),
         ({"epsilon": "1e-25", "estimator": "flip"}, "sound", BadEpsilon, "epsilon"),
-        ({"estimator": "flip"}, "paper", MethodNeedsSound, "estimator"),
-        ({"estimator": "auto"}, "paper", MethodNeedsSound, "estimator"),
         ({"estimator": "subspace"}, "paper", MethodNeedsSound, "estimator"),
         ({"epsilon": "0.0000001", "delta": "1e-9"}, "sound", BadEpsilon, "epsilon"),
-        ({"sigma": "0.01"}, "sound", BadSigma, "sigma"),
         ({"sigma": "201", "projection": "gaussian"}, "sound", BadSigma, "sigma"),
         ({"epsilon": "0.01", "projection": "gaussian"}, "sound", BadSigma, "epsilon"),
         ({"projection": "sparse", "nonzeros": 500}, "sound", BadColumns, "nonzeros"),
-    ],
-    ids=[
-        "delta",
-        "delta-subspace",
-        "delta-sigma",
-        "flip-sigma",
-        "flip-epsilon",
-        "flip",
-        "auto",
-        "estimator",
-        "epsilon",
-        "sigma",
-        "grid",
-        "grid-epsilon",
-        "sparse",
     ],
 )
 def test_what_one_stance_refuses(
@@ -155,24 +112,10 @@ def test_what_one_stance_refuses(
     assert wrong.value.pointer == f"/params/{pointer}"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"mode": "other"},
-        {"m": "all"},
-        {"projection": "fourier"},
-        {"seed": 1},
-        {"epsilon": "x"},
-        {"vertices": ["a"]},
-        {"iterations": 0},
-        {"evaluate": {"clusterings": 0}},
-    ],
-    ids=["mode", "m", "projection", "seed", "epsilon", "vertices", "iterations", "evaluate"],
-)
-def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
-    """Acceptance 11: a seed of the noise is no parameter."""
-    with pytest.raises(ValidationError):
-        params(**changes)
+def test_a_seed_of_the_noise_is_no_parameter() -> None:
+    """Acceptance 11."""
+    with pytest.raises(ValidationError, match="seed"):
+        params(seed=1)
 
 
 def test_graphs_that_do_not_fit() -> None:
@@ -197,40 +140,14 @@ def test_graphs_that_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("mode", ["publish", "spectral", "pcc"])
-@pytest.mark.parametrize("edges", [[], [(1, 2)], [(1, 2), (2, 3), (1, 3)]], ids=len)
-@pytest.mark.parametrize("stance", STANCES)
-def test_small_graphs_are_legal(mode: str, edges: list[Any], stance: Stance) -> None:
+@pytest.mark.parametrize("edges", [[], [(1, 2), (2, 3), (1, 3)]], ids=len)
+def test_small_graphs_are_legal(mode: str, edges: list[Any]) -> None:
+    """In `paper` too; those of `sound`: `test_small_datasets`."""
     graph = EdgeList.of(edges, [1, 2, 3])
     asked = params(mode=mode, k=1, m="auto", evaluate={"clusterings": 2})
-    outcome = run(graph, asked, stance, context())
+    outcome = run(graph, asked, "paper", context())
     json.dumps(outcome.result, allow_nan=False)
     json.dumps(outcome.evaluation, allow_nan=False)
-
-
-def test_defaults_by_stance_and_mode() -> None:
-    asked = {mode: params(mode=mode) for mode in ("publish", "spectral", "pcc")}
-    assert [each.estimator_of("sound") for each in asked.values()] == [
-        "range",
-        "auto",
-        "auto",
-    ]
-    assert {each.estimator_of("paper") for each in asked.values()} == {"range"}
-    assert (params().projection_of("sound"), params().projection_of("paper")) == (
-        "rademacher",
-        "gaussian",
-    )
-    assert settings_of(params(), "paper", 1_000).columns == 200
-    assert settings_of(params(), "paper", 100).columns == 99
-    assert settings_of(params(epsilon="4"), "sound").columns == 25
-    assert settings_of(params(epsilon="4", mean_degree="0"), "sound").columns == 18
-    text = '{"mode": "pcc", "m": 20, "epsilon": "1/2", "delta": "0.0001", "evaluate": true}'
-    found = Parameters.model_validate_json(text)
-    assert (found.epsilon, found.metrics is not None) == (Fraction(1, 2), True)
-    schema = Parameters.model_json_schema()["properties"]
-    assert (schema["m"]["maximum"], schema["k"]["maximum"]) == (1000, 64)
-
-
-# ----------------------------------------------------------------------------------------- privacy
 
 
 @pytest.mark.parametrize(("epsilon", "sigma"), [("1", 6.4076), ("4", 1.7930), ("0.1", 55.810)])
@@ -248,25 +165,12 @@ def test_noise_by_epsilon(epsilon: str, sigma: float) -> None:
         assert float(found.rho) == pytest.approx(0.311, abs=5e-4)
 
 
-@pytest.mark.parametrize("sigma", ["0.1", "0.5", "1", "6.41", "1000"])
+@pytest.mark.parametrize("sigma", ["0.1", "1000"])
 def test_epsilon_by_noise(sigma: str) -> None:
     found = privacy_of(params(sigma=sigma))
     assert found.sigma == Fraction(sigma)
     assert zcdp_delta(float(found.rho), float(found.epsilon)) + float(found.sampler_delta) <= 1e-6
     assert zcdp_delta(float(found.rho), float(found.epsilon) * 0.999) > 1e-6 * (1 - 1e-6)
-
-
-@pytest.mark.parametrize("epsilon", ["0.001", "30", "100"])
-@pytest.mark.parametrize("delta", ["0.001", "1e-20"])
-def test_the_whole_range(epsilon: str, delta: str) -> None:
-    """Also where e^epsilon times what draws err by is not small by itself."""
-    found = privacy_of(params(epsilon=epsilon, delta=delta))
-    assert found.sampler_delta < Fraction(delta) / 10**9
-    line = preview(params(epsilon=epsilon, delta=delta), "sound").verified[0]
-    assert (Fraction(line.epsilon or 0), Fraction(line.delta or 0)) == (
-        Fraction(epsilon),
-        Fraction(delta),
-    )
 
 
 @pytest.mark.parametrize(("sigma", "expected"), [("1", 0.5205), ("6.4076", 0.0879)])
@@ -322,45 +226,6 @@ def test_rows_of_other_vertices_are_the_same_without_an_edge() -> None:
     assert np.square((one - other).astype(np.int64)).sum() == 40
 
 
-class Told:
-    """A context that is cancelled after so many beats, and remembers which streams were asked."""
-
-    def __init__(self, beats: int) -> None:
-        self.beats, self.asked = beats, list[tuple[str, int]]()
-        self._held = context()
-
-    def noise(self, stage: str, block: int = 0) -> NoiseSource:
-        self.asked.append((stage, block))
-        return self._held.noise(stage, block)
-
-    def progress(self, fraction: float, stage: str) -> None:
-        assert 0 <= fraction <= 1
-        assert stage
-        self.beats -= 1
-        if self.beats < 0:
-            raise Cancelled
-
-    def map_blocks(self, function: Any, blocks: Any) -> Any:
-        return [function(block) for block in blocks]
-
-
-def test_a_cancel_is_honoured_within_one_block() -> None:
-    """Acceptance 13: between two blocks there is a beat."""
-    graph = power_law(70_000, 100_000, 1)
-    asked = params(m=20, projection_seed=1)
-    seen = []
-    for beats in range(2, 8):
-        told = Told(beats)
-        with pytest.raises(Cancelled):
-            run(graph, asked, "sound", told)  # type: ignore[arg-type]
-        seen.append([block for stage, block in told.asked if stage == STAGE])
-    assert all(len(later) - len(earlier) <= 1 for earlier, later in pairwise(seen))
-    assert seen[-1] == [0, 1, 2]
-
-
-# ------------------------------------------------------------------------------------------ result
-
-
 @pytest.mark.parametrize("mode", ["publish", "spectral", "pcc"])
 @pytest.mark.parametrize("estimator", ["range", "subspace"])
 def test_a_release(mode: str, estimator: str) -> None:
@@ -398,27 +263,6 @@ def test_a_release(mode: str, estimator: str) -> None:
         assert (np.diff(scores[np.argsort(ranks)]) <= 0).all()
 
 
-def test_clusters_of_a_graph_that_shows_them() -> None:
-    """Little noise, the sound way: the four blocks come out."""
-    for estimator in ("range", "subspace"):
-        outcome = done(mode="spectral", estimator=estimator, sigma="0.3", m=100, evaluate=True)
-        assert outcome.evaluation is not None
-        rows = csv.DictReader(io.StringIO(outcome.files[1].content.decode()))
-        labels = np.array([int(row["cluster"]) for row in rows]).reshape(4, 40)
-        most = sum(int(np.bincount(each).max()) for each in labels)
-        assert most >= 150, estimator
-        assert outcome.evaluation["nmi"]["private"] > 0.8
-        assert not outcome.result["signal_below_noise"]
-
-
-def test_ids_that_are_texts() -> None:
-    names = [f'v {number}, "x"' for number in range(30)]
-    graph = EdgeList.of([(names[i], names[j]) for i in range(30) for j in range(i)], names)
-    outcome = run(graph, params(k=1, m=4, mode="pcc", estimator="subspace"), "sound", context())
-    rows = list(csv.DictReader(io.StringIO(outcome.files[1].content.decode())))
-    assert [row["vertex"] for row in rows] == names
-
-
 def test_signal_below_noise() -> None:
     """From public numbers and what is published."""
     drowned = done(m=20, epsilon="1/10")
@@ -447,21 +291,8 @@ def test_nothing_private_gets_out() -> None:
     assert not plain.report.evaluation_attached
 
 
-def test_the_evaluation() -> None:
-    outcome = done("paper", sigma="0.05", m=100, evaluate={"clusterings": 2})
-    found = outcome.evaluation
-    assert found is not None
-    json.dumps(found, allow_nan=False)
-    assert len(found["ev_cosine"]) == len(found["ev_ratio"]) == 4
-    assert found["subspace_share"] > 0.9
-    assert "guess" in found["ev_ratio_note"]
-    assert found["nmi"]["original"] > 0.9
-    assert found["n_mse"] < 0.3
-    assert found["squared_cosine_by_theory"][0] > 0.9
-
-
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    pytest.importorskip("matplotlib")
     from algorithms.graph_random_matrix.findings import Findings
 
     values = np.array([3.0, 2.0, 1.0])
@@ -469,9 +300,6 @@ def test_pictures_are_of_the_release() -> None:
     both = pictures.pictures(Findings(values, 2.5, labels=np.array([0, 1, 1])))
     assert [plot.name for plot in both] == ["singular-values", "clusters"]
     assert all(plot.png.startswith(b"\x89PNG") and b"<svg" in plot.svg for plot in both)
-
-
-# ------------------------------------------------------------------------------------------ report
 
 
 @pytest.mark.parametrize("projection", ["rademacher", "sparse", "gaussian"])
@@ -544,43 +372,6 @@ def test_the_paper_report_verifies_nothing(changes: dict[str, Any]) -> None:
     assert claimed == pytest.approx(1) if not changes else claimed > 100
 
 
-def test_a_large_delta_is_told() -> None:
-    """In the preview by its limit, afterwards where it is passed."""
-    planned = preview(params(delta="0.001"), "sound")
-    assert any("1000 vertices" in each for each in planned.caveats)
-    graph = power_law(1_001, 3_000, 1)
-    told = run(graph, params(delta="0.001", m=20), "sound", context()).report
-    assert any("above 1 / vertices" in each for each in told.caveats)
-    assert not any("1 / vertices" in each for each in done(delta="0.001", m=20).report.caveats)
-
-
-def test_vertices_that_were_not_declared_are_told() -> None:
-    taken = EdgeList(GRAPH.vertices, GRAPH.first, GRAPH.second, False, GRAPH.appearance)
-    told = run(taken, params(m=20), "sound", context()).report
-    assert any("taken from the edges" in each for each in told.caveats)
-    assert not any("taken from the edges" in each for each in done(m=20).report.caveats)
-    assert told.details["vertices_declared"] is False
-
-
-def test_the_entry() -> None:
-    assert ALGORITHM.dataset_kind == "edge-list"
-    assert ALGORITHM.federated is not None
-    assert ALGORITHM.rounds is None
-
-
-# -------------------------------------------------------------------------------------------- page
-
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "graph-random-matrix.md"
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    exec(compile(example, str(PAGE), "exec"), {})
-    sizes, below = re.fullmatch(r"\[(.*)\] (\w+)\n", capsys.readouterr().out).groups()  # type: ignore[union-attr]
-    assert sum(int(size) for size in sizes.split(",")) == 150
-    assert below == "False"
-
-
 def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
     """The largest sigma: the basis all but vanishes on the grid, and a run still ends."""
     asked = params(mode="pcc", k=1, m=4, sigma="1000000", iterations=32, estimator="subspace")
@@ -588,14 +379,3 @@ def test_noise_without_bound_is_drawn_on_a_coarser_grid() -> None:
     graph = EdgeList.of([(1, 2)], list(range(70_000)))
     outcome = run(graph, asked, "sound", context())
     assert outcome.result["signal_below_noise"]
-
-
-def test_directions_that_are_noise_are_told() -> None:
-    """Some singular values stand out and others that are used do not: the report says so."""
-    outcome = done(mode="spectral", estimator="subspace", epsilon="6", k=8, m=20)
-    above = outcome.result["values_above_noise"]
-    assert 0 < above < 8
-    told = [each for each in outcome.report.caveats if each.startswith("values_above_noise")]
-    assert [each.split(" of the ")[0][-1] for each in told] == [str(above)]
-    whole = done(mode="spectral", estimator="range", sigma="0.1", k=2, m=100)
-    assert not any("values_above_noise" in each for each in whole.report.caveats)

@@ -20,7 +20,7 @@ from algorithms.contract import Collected, Outcome, SequentialContext
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, run
-from algorithms.graph_random_matrix.collected import aggregate, encoded, encoding, preview
+from algorithms.graph_random_matrix.collected import aggregate, encoding, preview
 from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.product import product
 from tacit.encoders import reports
@@ -166,19 +166,13 @@ def test_what_an_edge_costs_is_worked_out_by_the_curator() -> None:
     [
         {"vertices": ["a", "a", "b"]},
         {"vertices": ["a", "b"]},
-        {"vertices": [1, 2, 3]},
         {"projection": "gaussian"},
-        {"m": 0},
         {"m": True},
-        {"m": "20"},
         {"nonzeros": 0},
-        {"seed": "-1"},
         {"seed": str(1 << 64)},
-        {"sigma": "0"},
         {"sigma": "1/1000"},
         {"epsilon": "101"},
         {"delta": "0"},
-        {"delta": "1"},
     ],
 )
 def test_documents_that_are_none_are_refused(change: Mapping[str, Any]) -> None:
@@ -229,16 +223,3 @@ def test_a_dataset_brings_its_own_vertices() -> None:
     assert refused.value.pointer == "/params/vertices"
     assert ALGORITHM.reports is not None
     assert run is ALGORITHM.run
-
-
-def test_the_form_is_that_of_the_central_release() -> None:
-    """Same parameters, same vertices: what a result lists is the same."""
-    params = parameters(vertices=None, estimator="range", projection_seed=0)
-    central = run(KEPT, params, "sound", SequentialContext())
-    own = encoded(parameters(projection_seed=0, estimator="range"))
-    sent = own.perturbed(SETS, SecureRandom())
-    found = aggregate(parameters(), "sound", collected(sent), SequentialContext())
-    assert found.result.keys() == central.result.keys()
-    for name in ("columns", "projection", "unit", "noise_deviation", "sigma"):
-        assert found.result[name] == central.result[name]
-    assert {each.name for each in found.files} == {each.name for each in central.files}

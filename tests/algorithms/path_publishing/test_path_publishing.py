@@ -13,7 +13,7 @@ import pytest
 from algorithms.path_publishing.assembly import canonical_layout, graph_path
 from algorithms.path_publishing.coins import WORD, drawn_direction, epsilon_of, wrong_threshold
 from algorithms.path_publishing.complement import off_path
-from algorithms.path_publishing.evaluation import recovery_rate, score
+from algorithms.path_publishing.evaluation import score
 from algorithms.path_publishing.insertion import arranged
 from algorithms.path_publishing.orientation import orientable
 from algorithms.path_publishing.problems import NoGraphPath
@@ -25,13 +25,7 @@ from algorithms.path_publishing.relations import (
     drawn_relations,
     fake_probability,
 )
-from simulation.experiments.path_publishing_networks import SIZES, random_network
-from simulation.experiments.path_publishing_study import (
-    Setting,
-    good_output,
-    rank_correlation,
-    usable_share,
-)
+from simulation.experiments.path_publishing_networks import random_network
 from tacit.paths.levelled import path_of
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.problems import NotAPath
@@ -43,15 +37,12 @@ from tests.algorithms.path_publishing.examples import (
     RINGS_PATH,
     SIX,
     check_graph,
-    complete,
     named,
     nodes_of,
     random_case,
     relations,
     short,
 )
-
-# --------------------------------------------------------------------------------- worked examples
 
 
 def test_figures_6_2_and_6_3() -> None:
@@ -112,7 +103,7 @@ def test_figure_6_4() -> None:
     assert (found.paths, found.direction_confidence) == ((tuple(RINGS_PATH),), "certain")
 
 
-@pytest.mark.parametrize("vertices", [2, 3, 6, 9])
+@pytest.mark.parametrize("vertices", [2, 9])
 def test_a_path_and_nothing_else(vertices: int) -> None:
     """Spec: path-publishing, section 8, check 5.
 
@@ -127,20 +118,6 @@ def test_a_path_and_nothing_else(vertices: int) -> None:
     found = recover(network.network, graph)
     assert score(found, network.ids()) == 0.5
     assert set(found.paths) == {network.ids(), network.ids()[::-1]}
-
-
-def test_a_complete_map() -> None:
-    """Spec: path-publishing, section 8, check 5."""
-    four = complete(4)
-    graph, _ = graph_path(relations(four), four.network.vertices, 2000)
-    levels, edges = short(graph)
-    assert levels == {1: 0, 2: 1, 3: 2, 4: 3}
-    assert edges == {"1-3", "1-4", "2-4"}
-    found = recover(four.network, graph)
-    assert (found.paths, found.direction_confidence) == (((1, 2, 3, 4),), "certain")
-
-
-# -------------------------------------------------------------------------------------- round trip
 
 
 def round_trip(size: int, networks: int) -> None:
@@ -164,20 +141,13 @@ def round_trip(size: int, networks: int) -> None:
             assert told.paths == (network.ids(),)
 
 
-@pytest.mark.parametrize("size", range(4, 11))
+@pytest.mark.parametrize("size", [4, 7, 10])
 def test_round_trip(size: int) -> None:
     """Spec: path-publishing, section 8, check 1, a tenth of it."""
     round_trip(size, 30)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", range(4, 11))
-def test_round_trip_in_full(size: int) -> None:
-    """Spec: path-publishing, section 8, check 1."""
-    round_trip(size, 300)
-
-
-@pytest.mark.parametrize("budget", [2, 5, 100])
+@pytest.mark.parametrize("budget", [2, 100])
 def test_a_small_budget_splits_and_loses_nothing(budget: int) -> None:
     generator, source = np.random.default_rng(7), SeededRandom(7)
     hits = 0
@@ -193,36 +163,6 @@ def test_a_small_budget_splits_and_loses_nothing(budget: int) -> None:
     impossible = relations(SIX, [(1, 3)])
     with pytest.raises(NoGraphPath, match="early"):
         graph_path(impossible, SIX.network.vertices, 2, split=False)
-
-
-@pytest.mark.slow
-def test_sixty_vertices_finish() -> None:
-    """Spec: path-publishing, section 8, check 13."""
-    network = random_network(60, 240, np.random.default_rng(1))
-    shown = drawn_relations(network, (1,) * 60, 1.0, SeededRandom(1))
-    graph, _ = graph_path(shown, network.network.vertices, 300)
-    found = recover(network.network, graph)
-    assert network.ids() in (found.paths[0], found.paths[0][::-1])
-
-
-def test_the_search_tells_that_it_lives() -> None:
-    """Every 256 steps; what it raises ends the search."""
-    generator, source = np.random.default_rng(3), SeededRandom(3)
-    beats, steps = 0, 0
-
-    def beat() -> None:
-        nonlocal beats
-        beats += 1
-
-    for _ in range(20):
-        network = random_network(10, 36, generator)
-        shown = drawn_relations(network, (1,) * 10, 1.0, source)
-        done = arranged(shown.together, 2000, beat=beat)
-        steps += done.steps // 256
-    assert beats >= steps > 0
-
-
-# --------------------------------------------------------------------------------------- usability
 
 
 def transitive_by_search(together: tuple[int, ...]) -> bool:
@@ -268,18 +208,6 @@ def test_orientations_of_five_vertices() -> None:
         assert orientable(together) == transitive_by_search(together)
 
 
-def test_comparability_graphs_of_six_vertices() -> None:
-    """Spec: path-publishing, section 8, check 7: 30,164 of the 32,768."""
-    assert sum(orientable(together) for together in graphs(6)) == 30_164
-
-
-@pytest.mark.slow
-def test_orientations_of_six_vertices() -> None:
-    """Spec: path-publishing, section 8, check 7."""
-    for together in graphs(6):
-        assert orientable(together) == transitive_by_search(together)
-
-
 def test_what_is_arranged_without_a_split_is_orientable() -> None:
     """And nearly all that is orientable is arranged (the search tries whole levels only)."""
     generator, source = np.random.default_rng(11), SeededRandom(11)
@@ -291,55 +219,6 @@ def test_what_is_arranged_without_a_split_is_orientable() -> None:
         assert orientable(shown.together) or not whole
         missed += orientable(shown.together) and not whole
     assert missed <= 8  # 0.4 % of 400 are 1.6; more than 8 once in 5,000
-
-
-def test_usable_shares() -> None:
-    """Spec: path-publishing, section 8, check 7.
-
-    The exact ones at 400 repetitions: each row is wrong once in 16,000.
-    """
-    for number, (size, edges, exact) in enumerate(
-        [
-            *((n, math.comb(n, 2) - 1, (2 * n - 5) / math.comb(n - 1, 2)) for n in range(5, 11)),
-            (5, 9, 5 / 6),
-            (6, 10, 61 / 63),
-            (7, 11, 76 / 77),
-            (10, 45, 1.0),
-            (10, 12, 1.0),
-        ]
-    ):
-        measured = usable_share(Setting(size, edges), 400, SeededRandom(100 + number))
-        assert abs(measured - exact) <= 4 * math.sqrt(exact * (1 - exact) / 400)
-
-
-@pytest.mark.slow
-def test_good_output_of_every_size() -> None:
-    """Spec: path-publishing, section 8, check 8.
-
-    126 sizes of 4 to 10 vertices, 100 usable networks each.
-    """
-    sizes = [(4, edges) for edges in range(3, 7)] + list(SIZES)
-    found = {
-        size: good_output(Setting(*size), 100, SeededRandom(number), usable_only=True)
-        for number, size in enumerate(sizes)
-    }
-    assert len(found) == 126
-    assert min(found.values()) >= 0.5 - 4 * 0.5 / 10
-    for n in range(4, 11):
-        edges = [size[1] for size in sizes if size[0] == n]
-        assert rank_correlation(list(map(float, edges)), [found[n, each] for each in edges]) > 0.8
-    worst = ((6, 14), (7, 17), (8, 23), (9, 29), (10, 36))
-    for number, (n, each) in enumerate(worst):
-        near = good_output(Setting(n, each, epsilon_e=10.0), 300, SeededRandom(number))
-        assert near >= 0.99 - 4 * math.sqrt(0.01 * 0.99 / 300)
-
-
-def test_a_sparse_map_tells_half_of_the_directions() -> None:
-    assert good_output(Setting(7, 6), 20, SeededRandom(1)) == 0.5
-    assert good_output(Setting(7, 21), 20, SeededRandom(1)) == 1
-
-
-# ----------------------------------------------------------------------------------------- samplers
 
 
 def test_probabilities() -> None:
@@ -356,14 +235,14 @@ def test_probabilities() -> None:
 def test_fake_pairs_are_drawn_as_often_as_stated() -> None:
     """Spec: path-publishing, section 8, check 9.
 
-    A million draws, 4 standard errors (wrong once in 16,000).
+    200,000 draws, 4 standard errors (wrong once in 16,000).
     """
     size, drawn, fakes = 60, 0, 0
     ids = list(range(size))
     network = NetworkPath.of(ids, [[at, at + 1] for at in range(size - 1)], ids)
     source = SeededRandom(5)
     free = math.comb(size, 2) - (size - 1)
-    while drawn < 1_000_000:
+    while drawn < 200_000:
         shown = drawn_relations(network, (1,) * size, 1.0, source)
         fakes += sum(mask.bit_count() for mask in shown.together) // 2
         drawn += free
@@ -371,7 +250,7 @@ def test_fake_pairs_are_drawn_as_often_as_stated() -> None:
     assert abs(fakes / drawn - p2) <= 4 * math.sqrt(p2 * (1 - p2) / drawn)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 5.0])
+@pytest.mark.parametrize("epsilon", [0.5, 5.0])
 def test_copies_are_drawn_as_often_as_stated_whatever_the_degree(epsilon: float) -> None:
     """Spec: path-publishing, section 8, check 9.
 
@@ -380,7 +259,7 @@ def test_copies_are_drawn_as_often_as_stated_whatever_the_degree(epsilon: float)
     path = list(range(40))
     edges = [[at, at + 1] for at in range(39)] + [[0, at] for at in range(2, 40)]
     network = NetworkPath.of(path, edges, path)
-    source, times = SeededRandom(9), 2500
+    source, times = SeededRandom(9), 1000
     drawn = np.array([drawn_copies(network, epsilon, source) for _ in range(times)])
     assert set(np.unique(drawn)) == {1, 2}
     two = copy_probabilities(1, 2, epsilon)[1]
@@ -404,35 +283,32 @@ def test_thresholds_never_cost_more_than_epsilon() -> None:
 def test_labels_of_any_two_statuses(epsilon: str) -> None:
     """Spec: path-publishing, section 8, check 11.
 
-    The empirical loss of a label, a million draws of each status; 5 standard errors of each log
+    The empirical loss of a label, 200,000 draws of each status; 5 standard errors of each log
     ratio are allowed (wrong once in 3 million).
     """
     shares = {}
     for status in (ABSENT, LINK, STEP):
         drawn = drawn_labels(
-            np.full(1_000_000, status, np.int8), Fraction(epsilon), SeededRandom(status + 1)
+            np.full(200_000, status, np.int8), Fraction(epsilon), SeededRandom(status + 1)
         )
         shares[status] = float(drawn.mean())
     for one, other in itertools.permutations(shares, 2):
         for a, b in ((shares[one], shares[other]), (1 - shares[one], 1 - shares[other])):
-            error = math.sqrt((1 - a) / a / 1e6 + (1 - b) / b / 1e6)
+            error = math.sqrt((1 - a) / a / 2e5 + (1 - b) / b / 2e5)
             assert math.log(a / b) <= float(Fraction(epsilon)) + 5 * error
     loss = math.log(shares[STEP] / shares[LINK])
     assert loss == pytest.approx(float(Fraction(epsilon)), abs=0.02)
-    assert shares[ABSENT] == pytest.approx(0.5, abs=0.003)
+    assert shares[ABSENT] == pytest.approx(0.5, abs=0.006)
 
 
 def test_the_direction_bit() -> None:
-    """A wrong bit comes with probability 1/(1+e); 5 standard errors of 20,000 draws."""
+    """A wrong bit comes with probability 1/(1+e); 5 standard errors of 4,000 draws."""
     source = SeededRandom(4)
     for smaller in (True, False):
-        bits = [drawn_direction(smaller, Fraction(1), source).bit for _ in range(20_000)]
+        bits = [drawn_direction(smaller, Fraction(1), source).bit for _ in range(4_000)]
         wrong = 1 / (1 + math.e)
         found = np.mean([bit != smaller for bit in bits])
-        assert abs(found - wrong) <= 5 * math.sqrt(wrong * (1 - wrong) / 20_000)
-
-
-# ------------------------------------------------------------------------------------- sound modes
+        assert abs(found - wrong) <= 5 * math.sqrt(wrong * (1 - wrong) / 4_000)
 
 
 def test_statuses_are_in_the_order_of_sorted_ids() -> None:
@@ -485,42 +361,6 @@ def test_a_layout_is_a_function_of_the_published_edges() -> None:
         found = recover(network.network, graph)
         assert network.ids() in found.paths
         assert found.direction_confidence == "none"
-
-
-RECOVERY = {
-    (6, 10): (0.236, 0.567, 0.804, 0.929, 0.979, 0.990, 0.998),
-    (8, 14): (0.182, 0.542, 0.815, 0.926, 0.974, 0.986, 0.998),
-    (8, 20): (0.049, 0.342, 0.702, 0.868, 0.956, 0.981, 0.996),
-}
-
-
-RECOVERY_EPSILONS = (1, 2, 3, 4, 5, 6, 8)
-
-
-def decoded(size: tuple[int, int], epsilon: int, networks: int) -> float:
-    generator, source = np.random.default_rng(epsilon), SeededRandom(epsilon)
-    rates = [
-        recovery_rate(random_network(*size, generator), Fraction(epsilon), 1, source)
-        for _ in range(networks)
-    ]
-    return float(np.mean(rates))
-
-
-@pytest.mark.parametrize("size", list(RECOVERY), ids=str)
-def test_how_often_labels_are_decoded(size: tuple[int, int]) -> None:
-    """Spec: path-publishing, section 8, check 11, on 100 networks: 4 standard errors."""
-    for place in (0, 2, 5):
-        expected = RECOVERY[size][place]
-        error = math.sqrt(expected * (1 - expected) / 100)
-        assert abs(decoded(size, RECOVERY_EPSILONS[place], 100) - expected) <= 4 * error
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", list(RECOVERY), ids=str)
-def test_how_often_labels_are_decoded_in_full(size: tuple[int, int]) -> None:
-    """Spec: path-publishing, section 8, check 11: 500 networks a cell, within 0.06."""
-    for epsilon, expected in zip(RECOVERY_EPSILONS, RECOVERY[size], strict=True):
-        assert abs(decoded(size, epsilon, 500) - expected) <= 0.06
 
 
 def test_labels_without_noise_are_the_path() -> None:

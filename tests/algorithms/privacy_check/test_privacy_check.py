@@ -17,8 +17,7 @@ from algorithms.datasets.texts import Texts
 from algorithms.privacy_check import ALGORITHM
 from algorithms.privacy_check.closeness import closeness, ordered, transport
 from algorithms.privacy_check.groups import counted, grouped
-from algorithms.privacy_check.measures import distinct, entropy_diversity
-from algorithms.privacy_check.parameters import EqualDistance, Parameters
+from algorithms.privacy_check.parameters import Parameters
 from algorithms.privacy_check.problems import (
     BadDistance,
     EmptyTable,
@@ -32,10 +31,8 @@ from simulation.experiments.privacy_check_data import (
     TABLE_22,
     TABLE_23,
     TABLE_24,
-    four_anonymous,
     similar,
     table_of,
-    three_diverse,
 )
 from tacit.report.words import plain_words
 from tests.property_examples import examples
@@ -110,33 +107,11 @@ def test_thresholds_and_violating_groups() -> None:
     assert (strict["satisfied"], strict["k"]) == (False, 3)
 
 
-def test_the_tables_of_seed_four() -> None:
-    found = values(four_anonymous(), '"qid": ["block"], "sensitive": ["Disease"]')
-    assert (found["k-anonymity"], found["distinct-l-diversity"]) == (4, 1)
-    assert found["entropy-l-diversity"] == pytest.approx(1)
-    assert found["t-closeness"] == pytest.approx(0.5)
-    found = values(three_diverse(), '"qid": ["block"], "sensitive": ["Disease"]')
-    assert (found["k-anonymity"], found["distinct-l-diversity"]) == (4, 3)
-    assert found["entropy-l-diversity"] == pytest.approx(2.8284, abs=5e-5)
-    assert found["t-closeness"] == pytest.approx(0, abs=1e-12)
-
-
-def test_skewness() -> None:
-    rows = [("x", "Flu"), ("x", "HIV")] + [("y", "Flu")] * 94 + [("y", "HIV")] * 4
-    table = table_of(("group", "Disease"), rows)
-    found = answer(
-        table, '"qid": ["group"], "sensitive": ["Disease"], "models": [{"model": "t-closeness"}]'
-    )
-    assert found[0]["value"] == pytest.approx(0.45)
-
-
 @pytest.mark.parametrize("kind", ["tree", "matrix"])
 @pytest.mark.parametrize(
     ("within", "first", "second"),
     [
         (0.25, (0.4444, 0.2778, 0.2778), (0.2222, 0.2778, 0.1667)),
-        (1 / 3, (0.4444, 0.2963, 0.2963), (0.2593, 0.2963, 0.1852)),
-        (0.5, (0.4444, 0.3333, 0.3333), (0.3333, 0.3333, 0.2222)),
         (1.0, (0.4444, 0.4444, 0.4444), (0.5556, 0.4444, 0.3333)),
     ],
 )
@@ -150,8 +125,6 @@ def test_table_2_4_of_lu(
         found = closeness(counts, column, distance)
         assert found.tolist() == pytest.approx(expected, abs=5e-5)
 
-
-# --------------------------------------------------------------------------------------- distances
 
 shares = st.lists(st.integers(0, 20), min_size=2, max_size=6).filter(sum)
 
@@ -181,23 +154,6 @@ def random_table(seed: int, rows: int = 60) -> Table:
         ("a", "b", "s"),
         (Texts.of(cells[:, 0]), Texts.of(f"v{each}" for each in cells[:, 1]), Texts.of(sensitive)),
     )
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_merging_groups_never_hurts(seed: int) -> None:
-    table = random_table(seed)
-    column = table.column("s")
-    fine = grouped([table.column("a"), table.column("b")], table.rows)
-    coarse = grouped([table.column("a")], table.rows)
-    one, other = counted(fine, column), counted(coarse, column)
-    assert one.sizes.min() <= other.sizes.min()
-    equal = EqualDistance()
-    assert closeness(other, column, equal).max() <= closeness(one, column, equal).max() + 1e-12
-    for counts in (one, other):
-        assert (distinct(counts) >= np.ceil(entropy_diversity(counts) - 1e-9)).all()
-        assert counts.sizes.min() >= distinct(counts).min()
-    whole = counted(grouped([], table.rows), column)
-    assert closeness(whole, column, equal).tolist() == pytest.approx([0], abs=1e-12)
 
 
 def test_groups_by_brute_force() -> None:
@@ -233,9 +189,6 @@ def test_ordered_numbers_and_texts() -> None:
     assert found["value"] == pytest.approx(0.25)
 
 
-# --------------------------------------------------------------------------------------- utility
-
-
 def test_utility_metrics() -> None:
     (found,) = answer(
         TABLE_23,
@@ -252,9 +205,6 @@ def test_utility_metrics() -> None:
         '{"domain": 4, "under": {"Professional": 2, "Artist": 2}}}',
     )
     assert (found["generalised_cells"], found["suppressed_cells"]) == (7, 0)
-
-
-# ---------------------------------------------------------------------------------------- refusals
 
 
 @pytest.mark.parametrize(
@@ -292,15 +242,11 @@ def test_what_does_not_fit_the_table(text: str, error: type[Exception]) -> None:
         '{"kind": "matrix", "values": ["a", "b"], "distances": [[0, 1], [2, 0]]}',
         '{"kind": "matrix", "values": ["a", "b"], "distances": [[0, -1], [-1, 0]]}',
         '{"kind": "matrix", "values": ["a", "b"], "distances": [[1, 1], [1, 0]]}',
-        '{"kind": "matrix", "values": ["a", "b"], "distances": [[0, 1]]}',
         '{"kind": "matrix", "values": ["a", "a"], "distances": [[0, 1], [1, 0]]}',
         '{"kind": "tree", "edges": [["a", "r", -1]]}',
         '{"kind": "tree", "edges": [["a", "b", 1], ["b", "a", 1]]}',
-        '{"kind": "tree", "edges": [["a", "a", 1]]}',
         '{"kind": "tree", "edges": [["a", "r", 1], ["a", "q", 1]]}',
-        '{"kind": "tree", "edges": [["a", "r", 1], ["b", "q", 1]]}',
     ],
-    ids=range(10),
 )
 def test_bad_distances(distance: str) -> None:
     with pytest.raises(BadDistance):
@@ -313,12 +259,9 @@ def test_bad_distances(distance: str) -> None:
         '"qid": ["a"], "sensitive": []',
         '"qid": ["a", "a"], "sensitive": ["s"]',
         JSQ + ', "models": [{"model": "k-anonymity", "k": 0}]',
-        JSQ + ', "models": [{"model": "t-closeness", "t": "-1"}]',
         JSQ + ', "models": [{"model": "alpha-k-anonymity", "alpha": "2", "k": 1}]',
-        JSQ + ', "models": [{"model": "m-invariance"}]',
         JSQ + ', "templates": [{"qid": ["Job"], "value": "x", "h": "1.1"}]',
     ],
-    ids=range(7),
 )
 def test_bad_parameters(text: str) -> None:
     with pytest.raises(ValidationError):
@@ -356,9 +299,9 @@ def test_the_published_part_says_nothing_about_the_table() -> None:
     assert outcomes[0].report.evaluation_attached
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_picture_of_an_evaluation() -> None:
     """A bar for each model that asked for a number; read from JSON, as the operator's tool does."""
-    pytest.importorskip("matplotlib")
     models = '[{"model": "k-anonymity", "k": 3}, {"model": "entropy-l-diversity", "l": "1.8"}]'
     found = answer(TABLE_22, f'{JSQ}, "models": {models}')
     evaluation = json.loads(json.dumps({"findings": found}))

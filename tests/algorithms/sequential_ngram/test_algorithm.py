@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import re
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.counts.keeper import adder
@@ -22,34 +19,24 @@ from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.sequential_ngram import (
     ALGORITHM,
     Parameters,
-    algorithm,
     check,
     pictures,
     preview,
     run,
 )
 from algorithms.sequential_ngram.algorithm import RESULT
-from algorithms.sequential_ngram.evaluation import (
-    pattern_figures,
-    relative_errors,
-    supports_of,
-    workload,
-)
 from algorithms.sequential_ngram.forecast import expected_pairs
 from algorithms.sequential_ngram.parameters import settings_of
-from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
 from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.publication import publish
 from tacit.errors import DomainError
 from tacit.randomness import SeededRandom
 from tacit.records.reading import UnknownItem
 from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
-MSNBC = Path(__file__).parents[4] / "shared" / "data" / "msnbc990928.seq.gz"
 ITEMS = tuple("abcdef")
 
 
@@ -63,12 +50,6 @@ def sample() -> Sequences:
     return Sequences.of(ITEMS, lists)
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda *_: ())
-
-
 def params(**changes: Any) -> Parameters:
     values: dict[str, Any] = {"epsilon": "1", "universe": ITEMS, "l_max": 10, "n_max": 4}
     return Parameters(**(values | changes))
@@ -78,25 +59,16 @@ def context(stance: Stance = "sound") -> SequentialContext:
     return SequentialContext(bytes(range(32)))
 
 
-# ------------------------------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
-        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "100.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1/100000000"}, BadEpsilon, "epsilon"),
-        ({"l_max": 0}, BadLength, "l_max"),
         ({"l_max": 1001}, BadLength, "l_max"),
-        ({"n_max": 0}, BadLength, "n_max"),
         ({"n_max": 11, "l_max": 20}, BadLength, "n_max"),
         ({"n_max": 4, "l_max": 3}, BadLength, "n_max"),
         ({"l_max": "auto", "length_cap": 1001}, BadLength, "length_cap"),
         ({"l_max": "auto", "epsilon_length": "1"}, BadEpsilon, "epsilon_length"),
-        ({"l_max": "auto", "epsilon_length": "0"}, BadEpsilon, "epsilon_length"),
-        ({"universe": ()}, BadUniverse, "universe"),
-        ({"universe": 0}, BadUniverse, "universe"),
         ({"universe": 10**6 + 1}, BadUniverse, "universe"),
         ({"universe": ("a", "b", "a")}, BadUniverse, "universe"),
         ({"max_nodes": 6}, TreeTooLarge, "max_nodes"),
@@ -121,42 +93,6 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[DomainError], po
         check(sample(), params(**changes), "sound")
 
 
-def test_two_items_are_too_few_for_the_paper_stance_alone() -> None:
-    with pytest.raises(BadUniverse):
-        preview(params(universe=2), "paper")
-    assert preview(params(universe=2), "sound").error is not None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"l_max": "some"},
-        {"budget": "other"},
-        {"fill": "x"},
-        {"generation": "x"},
-        {"max_nodes": 0},
-        {"epsilon": "x"},
-        {"universe": tuple(map(str, range(10_001)))},
-        {"unknown": 1},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        params(**changes)
-
-
-def test_names_on_the_wire() -> None:
-    text = '{"epsilon": "1/2", "universe": 17, "evaluate": {"top": [5], "queries": 0}}'
-    found = Parameters.model_validate_json(text)
-    assert (found.epsilon, found.l_max, found.n_max) == (Fraction(1, 2), 20, 5)
-    assert Parameters.model_validate_json(found.model_dump_json()) == found
-    assert (found.fill_of("sound"), found.fill_of("paper")) == ("leftover", "ratio")
-    schema = Parameters.model_json_schema()["properties"]
-    assert schema["n_max"]["maximum"] == 10
-    assert params(l_max="auto").length_budget == Fraction(1, 50)
-
-
 def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     referring = params(universe={"dataset": ID})
     assert preview(referring, "sound").error is None
@@ -167,9 +103,6 @@ def test_a_reference_has_to_be_replaced_by_its_list() -> None:
 def test_an_unknown_item_is_refused() -> None:
     with pytest.raises(UnknownItem):
         check(sample(), params(universe=ITEMS[:2]), "sound")
-
-
-# ----------------------------------------------------------------------------------------- result
 
 
 def test_a_release() -> None:
@@ -205,18 +138,11 @@ def test_a_release() -> None:
     assert ALGORITHM.federated == {"rounds": "stance sound"}
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    pytest.importorskip("matplotlib")
     chosen = settings_of(params(), "sound", 6, 10)
     release = publish(sample(), chosen, adder("sound"), context())
     assert [plot.name for plot in pictures.pictures(release)] == ["grams", "lengths"]
-
-
-def test_the_same_secret_gives_the_same_release() -> None:
-    one, again = (run(sample(), params(), "sound", context()) for _ in range(2))
-    assert published(one) == published(again)
-    other = run(sample(), params(), "sound", SequentialContext(bytes(32)))
-    assert published(one) != published(other)
 
 
 def test_what_is_cut_off_and_empty_sequences_leave_no_trace() -> None:
@@ -248,32 +174,22 @@ def test_the_order_of_the_universe_is_the_parameters() -> None:
     assert published(one) == published(two)
 
 
-@pytest.mark.parametrize("lists", [[], [["a"]], [[]]], ids=["none", "one", "empty"])
-@pytest.mark.parametrize("stance", ["sound", "paper"])
+@pytest.mark.parametrize("lists", [[], [["a"]]], ids=["none", "one"])
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
         {"n_max": 1, "l_max": 1},
-        {"n_max": 1},
         {"l_max": "auto"},
         {"budget": "uniform", "fill": "none", "generation": "cap"},
     ],
-    ids=["default", "one", "single-items", "auto", "other-rules"],
+    ids=["one", "auto", "other-rules"],
 )
-def test_few_sequences_are_legal(
-    lists: list[list[str]], stance: Stance, changes: dict[str, Any]
-) -> None:
+def test_few_sequences_are_legal(lists: list[list[str]], changes: dict[str, Any]) -> None:
+    """In `paper` too; those of `sound`: `test_small_datasets`."""
     asked = params(evaluate={"queries": 10, "top": (3,)}, epsilon="20", **changes)
-    outcome = run(Sequences.of(ITEMS, lists), asked, stance, context())
+    outcome = run(Sequences.of(ITEMS, lists), asked, "paper", context())
     assert outcome.evaluation is not None
     json.dumps(outcome.evaluation, allow_nan=False)
-
-
-def test_one_and_two_items() -> None:
-    for universe in (1, 2):
-        data = Sequences.of(["1", "2"][:universe], [["1"] * 3] * 50)
-        assert run(data, params(universe=universe), "sound", context()).result["l_max"] == 10
 
 
 def test_l_max_from_the_lengths() -> None:
@@ -293,15 +209,7 @@ def test_a_tree_that_is_too_large() -> None:
     assert wrong.value.name == "tree_too_large"
 
 
-@pytest.mark.slow
-def test_one_record_over_a_million_items() -> None:
-    """About half a million items have a count of noise, and hardly any two of them join."""
-    data = Sequences.of(("1", "2", "3"), [["1", "2", "3"]])
-    outcome = run(data, params(universe=10**6, root="all"), "sound", context())
-    assert 4 * 10**5 < outcome.result["grams"] < 6 * 10**5
-
-
-@pytest.mark.parametrize(("items", "scale"), [(2_000, 500), (2_000, 100), (300, 1_000)])
+@pytest.mark.parametrize(("items", "scale"), [(2_000, 100), (300, 1_000)])
 def test_pairs_of_noise_are_as_many_as_forecast(items: int, scale: int) -> None:
     """Within 10 %, the mean of 40 draws of a fixed seed: its own deviation is below 2 %."""
     generator = SeededRandom(1).generator
@@ -320,9 +228,6 @@ def test_cancelling() -> None:
 
     with pytest.raises(Cancelled):
         run(sample(), params(), "sound", SequentialContext(bytes(32), on_progress=stop))
-
-
-# ----------------------------------------------------------------------------------------- report
 
 
 def test_the_sound_report() -> None:
@@ -359,67 +264,3 @@ def test_the_paper_report_verifies_nothing() -> None:
     assert report.sampler_delta is None
     assert {each.sampler for each in report.noise} == {"float"}
     assert len(report.source_defects) == 6
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "algorithms" / "sequential-ngram.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(page), "exec"), {})
-    lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out.strip())))
-    assert [line["items"] for line in lines[:2]] == ["news sports", "sports weather"]
-
-
-# ------------------------------------------------------------------------------------- real data
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not MSNBC.exists(), reason="the MSNBC file is not beside the repository")
-def test_msnbc() -> None:
-    """Spec: sequential-ngram, section 8, checks 11 and 12.
-
-    On one seed; the experiments have more.
-    """
-    with gzip.open(MSNBC) as stream:
-        data = read_msnbc(stream)  # type: ignore[arg-type]
-    true = frequent(Text.of_data(data, 20), 100, 5)
-    named = [(tuple(item + 1 for item in run), count) for run, count in true]
-    assert named[:10] == [
-        ((1, 1), 360_337),
-        ((8, 8), 308_614),
-        ((8, 8, 8), 240_672),
-        ((14, 14), 224_967),
-        ((2, 2), 196_061),
-        ((1, 1, 1), 193_883),
-        ((8, 8, 8, 8), 190_005),
-        ((4, 4), 180_127),
-        ((14, 14, 14), 152_394),
-        ((8, 8, 8, 8, 8), 147_810),
-    ]
-    assert (named[19][1], named[99][1]) == (86_683, 10_890)
-    queries = workload(17, 20, 2000, 0)[0]
-    asked = answers(Text.of_data(data), queries)
-    printed = {"0.1": (1, 0.9, 0.93, 0.96, 0.94), "1": (1, 0.93, 0.97, 0.99, 0.97)}
-    for epsilon, stance, least, loss, error in (
-        ("1", "sound", 0.97, 0.02, 0.13),
-        ("0.1", "sound", 0.92, 0.12, 0.22),
-        ("1", "paper", None, 0.08, 0.13),
-        ("0.1", "paper", None, 0.25, 0.23),
-    ):
-        wanted = Parameters(epsilon=epsilon, universe=17)
-        chosen = settings_of(wanted, stance, 17, 20)  # type: ignore[arg-type]
-        release = publish(data, chosen, adder(stance), SequentialContext())  # type: ignore[arg-type]
-        found = released_patterns(release.grams, 100, 5)
-        supports = supports_of(release.grams, true)
-        for place, top in enumerate((20, 40, 60, 80, 100)):
-            share = pattern_figures(true, found, supports, top)["true_positives"]
-            assert share is not None
-            if least is not None:
-                assert share >= least
-            else:
-                assert abs(share - printed[epsilon][place]) <= 0.08
-        lost = pattern_figures(true, found, supports, 100)["utility_loss"]
-        assert lost is not None
-        assert lost <= loss
-        text = Text.of_copies(release.grams, release.copies, 17)
-        (measured,) = relative_errors([asked], [answers(text, queries)], data.count)
-        assert measured <= error

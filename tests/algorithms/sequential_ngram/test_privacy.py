@@ -14,9 +14,8 @@ from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
-    printed_height,
 )
-from algorithms.sequential_ngram.tree import Tree, grown, next_expansion, planted, root
+from algorithms.sequential_ngram.tree import Tree
 from tacit.records.sequences import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     budgets_of,
@@ -59,13 +58,6 @@ def test_no_sequence_costs_more_than_epsilon(tree: Tree, sequence: list[int]) ->
     assert privacy_loss(tree, sequence) <= tree.settings.epsilon
 
 
-@pytest.mark.parametrize("item", range(ITEMS))
-@pytest.mark.parametrize("size", [0, 1, L_MAX, L_MAX + 1, 10_000])
-def test_constant_runs(item: int, size: int) -> None:
-    for tree in (ADAPTIVE, UNIFORM, PAPER):
-        assert privacy_loss(tree, [item] * size) <= tree.settings.epsilon
-
-
 def test_it_is_tight_and_the_end_among_single_items_breaks_it() -> None:
     """A count just above the threshold: its path spends all that is left in one step, and every
     start of a run of that item costs epsilon."""
@@ -86,7 +78,7 @@ def test_paths_spend_at_most_epsilon() -> None:
         assert all(budget >= least for budget in budgets_of(tree).values())
 
 
-@pytest.mark.parametrize("n_max", range(1, 8))
+@pytest.mark.parametrize("n_max", [1, 4, 7])
 def test_the_least_budget_is_least(n_max: int) -> None:
     """Over all heights that a path can have."""
 
@@ -100,23 +92,6 @@ def test_the_least_budget_is_least(n_max: int) -> None:
     rest = least(epsilon - first, n_max - 1) if n_max > 1 else first
     assert least_budget(epsilon, n_max, "adaptive") == min(first, rest)
     assert least_budget(epsilon, n_max, "uniform") == first
-
-
-def test_without_rounding_up_a_path_spends_more_than_epsilon() -> None:
-    """Example 6.4.2's first node: 2.516 epsilon; a count just above the threshold: any epsilon."""
-
-    def literal(passed: float, count: float, share: float, levels: int) -> Fraction:
-        return Fraction(printed_height(passed, count, share, levels))
-
-    for first, expected in ((4, 2.516), (3.0001, 20_000)):
-        chosen = settings(height=literal)
-        tree = planted(root(chosen), np.array([[first, 10, 9]]))
-        expansion = next_expansion(tree)
-        assert expansion is not None
-        tree = grown(tree, expansion, np.zeros((3, 4)))
-        spent = budgets_of(tree)[()] + budgets_of(tree)[(0,)]
-        assert float(spent) == pytest.approx(expected, rel=1e-3 if first == 4 else 0.3)
-        assert privacy_loss(tree, [0] * 5) > 1
 
 
 def test_empty_successors_that_pass() -> None:

@@ -17,7 +17,6 @@ from algorithms.sequential_ngram.consistency import adjusted
 from algorithms.sequential_ngram.counts import covering
 from algorithms.sequential_ngram.evaluation import (
     pattern_figures,
-    relative_errors,
     supports_of,
     workload,
 )
@@ -59,28 +58,6 @@ def listed(grams: Grams, given: np.ndarray) -> dict[tuple[int, ...], int]:
     return found
 
 
-# ------------------------------------------------------------------------------------- exploration
-
-
-def test_counts_of_table_6_2() -> None:
-    tree = exact_tree(TABLE_6_2, settings())
-    rows = rows_of(tree, tree.noisy)
-    assert rows[()] == [5, 9, 10, 0]
-    assert rows[(0,)] == [0, 2, 0, 3]
-    assert rows[(1,)] == [1, 0, 6, 2]
-    assert rows[(2,)] == [4, 3, 0, 3]
-    assert rows[(1, 2)] == [3, 0, 0, 3]
-    share = {gram: np.array(row) / sum(row) for gram, row in rows.items()}
-    three_one = rows[(2,)][0]
-    assert three_one * share[(0,)][1] * share[(1,)][2] == pytest.approx(1.0667, abs=1e-4)
-    # the same by longer histories, which the threshold keeps from being expanded
-    loose = rows_of(*(lambda tree: (tree, tree.noisy))(exact_tree(TABLE_6_2, settings(
-        threshold=lambda _budget: 1.0, budget="uniform"))))  # fmt: skip
-    known = np.array(loose[(2, 0)])
-    assert loose[(2, 0)][1] * (np.array(loose[(2, 0, 1)]) / sum(loose[(2, 0, 1)]))[2] == 2
-    assert known.sum() == three_one
-
-
 def test_budgets_of_example_6_4_2() -> None:
     chosen = settings()
     tree = planted(root(chosen), np.array([[4, 10, 9]]))
@@ -99,17 +76,6 @@ def test_budgets_of_example_6_4_2() -> None:
     ]
     assert budgets[(1, 2)] == Fraction(2, 5)
     assert next_expansion(tree) is None
-
-
-def test_uniform_budget_and_a_tree_that_is_too_large() -> None:
-    chosen = settings(budget="uniform", threshold=lambda _budget: 1.0)
-    tree = exact_tree(TABLE_6_2, chosen)
-    assert set(budgets_of(tree).values()) == {Fraction(1, 5)}
-    assert tree.depth == 5
-    with pytest.raises(TreeTooLarge):
-        exact_tree(TABLE_6_2, settings(max_nodes=12))
-    with pytest.raises(TreeTooLarge):
-        exact_tree(TABLE_6_2, settings(max_nodes=3))
 
 
 @given(rows=ROWS, l_max=st.integers(1, 9), block=st.integers(1, 20), n_max=st.integers(1, 5))
@@ -144,36 +110,6 @@ def test_the_tree_is_what_counting_gram_by_gram_gives(
         suffix = next(gram[cut:] for cut in range(1, len(gram) + 1) if gram[cut:] in nodes)
         assert names[tree.links[node]] == suffix
     assert np.array_equal(counts_in(tree, sequences(rows)), tree.noisy)
-
-
-def test_thresholds() -> None:
-    budget = Fraction(1, 5)
-    assert empty_threshold(20, 17, paper=True)(budget) == pytest.approx(214.01, abs=0.01)
-    assert empty_threshold(20, 342, paper=True)(budget) == pytest.approx(514.17, abs=0.01)
-    for items in (1, 2, 3, 17, 342, 10**6):
-        for l_max in (1, 20, 1000):
-            for spent in (Fraction(1, 50), Fraction(3, 10), Fraction(20)):
-                theta = empty_threshold(l_max, items, paper=False)(spent)
-                rate = float(spent) / l_max
-                chance = np.exp(-rate * theta) / (1 + np.exp(-rate))
-                assert theta == int(theta) >= 1
-                assert (items + 1) * chance <= 1
-
-
-# ------------------------------------------------------------------------------------- consistency
-
-
-def test_example_6_4_3() -> None:
-    chosen = settings(n_max=3, threshold=lambda _budget: 1.0, fill="ratio", budget="uniform")
-    tree = planted(root(chosen), np.array([[0.0, 4.0, 9.0]]))
-    for noisy in (
-        [[0, 0, 4, 0], [4, 3, 0, 2]],
-        [[2.1, 4, 0.5, 1.9], [0, 0, 0, 0], [0, 0, 0, 0]],
-    ):
-        expansion = next_expansion(tree)
-        assert expansion is not None
-        tree = grown(tree, expansion, np.array(noisy, float))
-    assert rows_of(tree, adjusted(tree))[(1, 2)] == pytest.approx([1.05, 2, 0, 0.95])
 
 
 THIRDS = [2 / 3, 2 / 3, 2 / 3, 3]
@@ -227,8 +163,6 @@ def test_successors_add_up_to_their_gram(stance: str, fill: str) -> None:
     inner = grams.parents >= 0
     assert (grams.counts[inner] <= grams.counts[grams.parents[inner]]).all()
 
-
-# ------------------------------------------------------------------------- extension, generation
 
 EXAMPLE = {
     (0,): 4, (1,): 10, (2,): 9, (0, 1): 3, (1, 2): 5, (2, 0): 4,
@@ -330,7 +264,7 @@ def generated_by_hand(counts: dict[tuple[int, ...], int], rule: str) -> dict[tup
     return given_
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_without_noise_the_database_comes_back(seed: int) -> None:
     """Theorem 6.5."""
     generator = np.random.default_rng(seed)
@@ -342,9 +276,6 @@ def test_without_noise_the_database_comes_back(seed: int) -> None:
     table = extended(released_grams(tree, adjusted(tree)), 7, 10**6)
     for rule in RULES:
         assert listed(table, copies(table, rule)) == Counter(map(tuple, rows))
-
-
-# ------------------------------------------------------------------------------ lengths, patterns
 
 
 def test_l_max_from_lengths() -> None:
@@ -402,11 +333,3 @@ def test_released_patterns_and_their_supports() -> None:
     assert figures["true_positives"] == pytest.approx(1 / 3)
     assert figures["utility_loss"] == pytest.approx((5 / 9 + 1 + 0) / 3)
     assert pattern_figures([], [], {}, 3)["utility_loss"] is None
-
-
-def test_queries_and_errors() -> None:
-    groups = workload(17, 20, 500, 1)
-    assert [int((group >= 0).sum(axis=1).max()) for group in groups] == [4, 8, 12, 16, 20]
-    assert all(((group >= 0).sum(axis=1) >= 1).all() for group in groups)
-    (error,) = relative_errors([np.array([0, 100])], [np.array([1, 50])], 2000)
-    assert error == pytest.approx((1 / 2 + 1 / 2) / 2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
-from algorithms.contract import Cancelled, SequentialContext
+from algorithms.contract import SequentialContext
 from algorithms.counts.empties import heads, without
 from algorithms.sequential_prefix_tree.consistency import (
     consistent,
@@ -26,10 +24,7 @@ from algorithms.sequential_prefix_tree.consistency import (
 from algorithms.sequential_prefix_tree.growth import grow
 from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
 from algorithms.sequential_prefix_tree.problems import TreeTooLarge
-from algorithms.sequential_prefix_tree.publication import publish
-from algorithms.sequential_prefix_tree.tree import Tree
 from tacit.encoders.counts import Counts, occupied, places_among, together
-from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.encoders.sequential_prefix_tree_layout import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
@@ -47,8 +42,6 @@ from tests.property_examples import examples
 CHANCE = 1e-6
 """False alarms of a statistical test, at most; seeds are fixed."""
 PAIRS = Layout(4, np.array([0, 0, 1, 1]))
-
-# -------------------------------------------------------------------------------- worked examples
 
 
 def test_table_6_1() -> None:
@@ -81,15 +74,6 @@ def test_groups_first() -> None:
     release = released(TABLE_6_1, chosen)
     assert by_prefix(release.tree) == {(1,): 5, (3,): 3, (1, 2): 5}
     assert by_prefix(release.tree, release.copies) == {(1,): 0, (3,): 3, (1, 2): 5}
-
-
-def test_groups_that_do_not_stand_together() -> None:
-    """Nodes are in the order of prefixes, whatever the groups are."""
-    crossed = Layout.of_names(["odd", "even", "odd", "even"])
-    chosen = settings(layout=crossed, group_test=NoNoise(1))
-    assert by_prefix(grow(TABLE_6_1, chosen, SequentialContext()).tree) == by_prefix(
-        grow(TABLE_6_1, settings(), SequentialContext()).tree
-    )
 
 
 def test_time_bins() -> None:
@@ -153,29 +137,6 @@ def test_sparse_and_dense_counts_agree() -> None:
     assert places_among(np.arange(7), np.array([6, 0]), 7).tolist() == [6, 0]
 
 
-def test_a_cancelled_run_ends() -> None:
-    def cancelled(share: float, _stage: str) -> None:
-        if share > 0.2:
-            raise Cancelled
-
-    with pytest.raises(Cancelled):
-        publish(TABLE_6_1, settings(), SequentialContext(on_progress=cancelled))
-
-
-def test_the_work_on_a_block_can_be_sent_elsewhere() -> None:
-    block = TABLE_6_1.lists.blocks(6)[0]
-    count = partial(COUNTER.counted, document=Below(PAIRS, (), np.zeros(1, np.int64)), size=2)
-    sent, groups = pickle.loads(pickle.dumps(count))(block)
-    assert (groups.cells.tolist(), groups.counts.tolist()) == ([0, 1], [4, 2])
-    document = Below(PAIRS, (), np.zeros(1, np.int64), np.array([1]))
-    sent, items = pickle.loads(pickle.dumps(partial(COUNTER.counted, sent, document, 2)))()
-    assert (items.cells.tolist(), items.counts.tolist()) == ([0], [2])
-    assert COUNTER.of(block, document)[0].tolist() == [2, 5]
-
-
-# ---------------------------------------------------------------------------------- consistency
-
-
 def test_isotonic_is_pool_adjacent_violators() -> None:
     values = np.random.default_rng(1).normal(0, 10, (3_000, 12)).round(2)
     expected = np.array([isotonic_regression(row).x for row in values])
@@ -220,32 +181,6 @@ def test_the_projection(children: list[tuple[int, float]], seed: int) -> None:
             np.testing.assert_allclose(taken, taken[:1].repeat(taken.size), atol=1e-9)
         if (values[own] >= 0).all() and (printed[own] >= 0).all():
             np.testing.assert_allclose(found[own], printed[own], atol=1e-9)
-
-
-def random_release(seed: int) -> tuple[Tree, list[np.ndarray]]:
-    generator = np.random.default_rng(seed)
-    lists = [
-        [str(item) for item in generator.zipf(1.5, length) % 5]
-        for length in generator.geometric(0.3, 400)
-    ]
-    data = Sequences.of([str(item) for item in range(5)], lists)
-    test = count_test(Fraction(1, 3), Fraction(3), "sound")
-    release = released(data, settings(layout=Layout(5), height=6, item_test=test), seed)
-    return release.tree, release.consistent
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_sound_release_is_consistent(seed: int) -> None:
-    tree, counts = random_release(seed)
-    assert len(tree.levels) > 2
-    for at, level in enumerate(tree.levels[1:], start=1):
-        assert (counts[at] >= 0).all()
-        assert (counts[at] <= counts[at - 1][level.parents]).all()
-        sums = np.bincount(level.parents, counts[at], counts[at - 1].size)
-        assert (sums <= counts[at - 1] + 1e-9).all()
-
-
-# ---------------------------------------------------------------------------- empty candidates
 
 
 @pytest.mark.parametrize(
@@ -301,7 +236,7 @@ def test_an_empty_candidate_has_the_law_of_noise_alone(rate: Fraction) -> None:
 
 @pytest.mark.parametrize(
     "chance",
-    [Fraction(1, 2), Fraction(2, 5), Fraction(1, 3), Fraction(1, 1000), Fraction(1, 10**9)],
+    [Fraction(1, 2), Fraction(1, 3), Fraction(1, 10**9)],
     ids=str,
 )
 def test_rare_and_frequent_heads(chance: Fraction) -> None:
@@ -341,9 +276,6 @@ def test_too_large_a_tree_is_noticed_before_it_is_built() -> None:
     assert wrong.value.name == "tree_too_large"
 
 
-# ---------------------------------------------------------------------------------- sensitivity
-
-
 @dataclass(frozen=True)
 class Recorder(NoNoise):
     """Remembers the true counts of each level."""
@@ -355,7 +287,7 @@ class Recorder(NoNoise):
         return counts.copy()
 
 
-@pytest.mark.parametrize("length", [1, 3, 40, 10_000])
+@pytest.mark.parametrize("length", [3, 10_000])
 def test_one_sequence_changes_one_count_of_each_kind_a_level(length: int) -> None:
     """Every sequence stands there twice, so that the same candidates are occupied without one."""
     generator = np.random.default_rng(5)

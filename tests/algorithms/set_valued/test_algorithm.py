@@ -6,21 +6,16 @@ import csv
 import io
 import itertools
 import json
-import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext, Stance
 from algorithms.problems import BadEpsilon, BadUniverse
 from algorithms.set_valued import (
-    ALGORITHM,
     Parameters,
-    algorithm,
     check,
     pictures,
     preview,
@@ -30,7 +25,6 @@ from algorithms.set_valued.algorithm import RESULT
 from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
 from simulation.set_valued_data import msnbc_like
 from tacit.errors import Invalid
-from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Transactions
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
@@ -38,12 +32,6 @@ from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 
 ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 SAMPLE = msnbc_like(10_000, 17, 1)
-
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes a second or two; one test does it."""
-    monkeypatch.setattr(algorithm, "pictures", lambda _rows: ())
 
 
 def params(**changes: Any) -> Parameters:
@@ -55,20 +43,14 @@ def context() -> SequentialContext:
     return SequentialContext(bytes(range(32)))
 
 
-# ------------------------------------------------------------------------------------- parameters
-
-
 @pytest.mark.parametrize(
     ("changes", "problem", "pointer"),
     [
-        ({"epsilon": "0"}, BadEpsilon, "epsilon"),
         ({"epsilon": "20.1"}, BadEpsilon, "epsilon"),
         ({"epsilon": "1/100000000"}, BadEpsilon, "epsilon"),
-        ({"fanout": 1}, BadFanout, "fanout"),
         ({"fanout": 17}, BadFanout, "fanout"),
         ({"eta": "0"}, BadEta, "eta"),
         ({"eta_leaf": "1"}, BadEta, "eta_leaf"),
-        ({"universe": ("a",)}, BadUniverse, "universe"),
         ({"universe": ("a", "b", "a")}, BadUniverse, "universe"),
         ({"universe": None}, BadUniverse, "universe"),
         (
@@ -88,31 +70,6 @@ def test_what_is_refused(changes: dict[str, Any], problem: type[Invalid], pointe
         check(SAMPLE.dataset, params(**changes), "sound")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"C1": 0.0},
-        {"max_rows": 0},
-        {"method": "other"},
-        {"epsilon": "x"},
-        {"universe": tuple(map(str, range(10_001)))},
-        {"unknown": 1},
-    ],
-    ids=["C1", "rows", "method", "epsilon", "universe", "field"],
-)
-def test_what_the_schema_refuses(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        params(**changes)
-
-
-def test_names_on_the_wire() -> None:
-    text = params(C1=2.0, C2=3.0, universe={"dataset": ID}).model_dump(mode="json")
-    assert (text["C1"], text["C2"], text["eta"], text["epsilon"]) == (2.0, 3.0, "0.5", "1")
-    assert text["universe"] == {"dataset": ID}
-    schema = Parameters.model_json_schema()["properties"]
-    assert (schema["fanout"]["minimum"], schema["fanout"]["maximum"]) == (2, 16)
-
-
 def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     referring = params(universe={"dataset": ID})
     assert preview(referring, "sound").error is None
@@ -121,14 +78,6 @@ def test_a_reference_has_to_be_replaced_by_its_list() -> None:
     long = tuple(str(place) for place in range(20_000))
     replaced = referring.model_copy(update={"universe": long})
     assert preview(replaced, "sound").error is not None
-
-
-def test_an_unknown_item_is_refused() -> None:
-    with pytest.raises(UnknownItem):
-        check(TABLE_4_1, params(universe=ITEMS[:3]), "sound")
-
-
-# ----------------------------------------------------------------------------------------- result
 
 
 def test_a_release() -> None:
@@ -157,19 +106,12 @@ def test_a_release() -> None:
     assert outcome.evaluation is None
 
 
+@pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    pytest.importorskip("matplotlib")
     rows = (((0,), 5), ((1,), 2), ((0, 1), 1))
     plots = pictures.pictures(rows)
     assert [plot.name for plot in plots] == ["counts", "lengths"]
     assert pictures.pictures(()) == ()
-
-
-def test_the_same_secret_gives_the_same_release() -> None:
-    one, again = (run(SAMPLE.dataset, params(), "sound", context()) for _ in range(2))
-    assert published(one) == published(again)
-    other = run(SAMPLE.dataset, params(), "sound", SequentialContext(bytes(32)))
-    assert published(one) != published(other)
 
 
 def test_empty_records_and_duplicates_leave_no_trace() -> None:
@@ -197,14 +139,13 @@ def _bounds(dataset: Transactions) -> list[tuple[int, int]]:
     return list(itertools.pairwise(offsets))
 
 
-@pytest.mark.parametrize("records", [[], [["I1"]], [[], []]], ids=["none", "one", "empty"])
+@pytest.mark.parametrize("records", [[], [[], []]], ids=["none", "empty"])
 @pytest.mark.parametrize("method", ["diffpart", "basic"])
-@pytest.mark.parametrize("stance", ["sound", "paper"])
-def test_few_records_are_legal(records: list[list[str]], method: str, stance: Stance) -> None:
+def test_few_records_are_legal(records: list[list[str]], method: str) -> None:
+    """In `paper` too; those of `sound`: `test_small_datasets`."""
     data = Transactions.of(records, ITEMS)
     asked = params(universe=ITEMS, method=method, evaluate=True, C1=3.0, C2=5.0)
-    test = SequentialContext() if stance == "paper" else context()
-    outcome = run(data, asked, stance, test)
+    outcome = run(data, asked, "paper", SequentialContext())
     assert outcome.evaluation is not None
     json.dumps(outcome.evaluation, allow_nan=False)
 
@@ -240,9 +181,6 @@ def test_caps_end_the_job() -> None:
     for method in ("diffpart", "basic"):
         with pytest.raises(RowCap):
             run(SAMPLE.dataset, params(max_rows=1, method=method), "sound", context())
-
-
-# ----------------------------------------------------------------------------------------- report
 
 
 def test_the_sound_report() -> None:
@@ -297,34 +235,3 @@ def test_a_universe_from_the_data_voids_everything() -> None:
     (line,) = report.verified
     assert (line.model, line.epsilon, line.delta) == ("none", "inf", "1")
     assert any("NO PRIVACY" in caveat for caveat in report.caveats)
-
-
-def test_an_evaluation_is_announced() -> None:
-    assert preview(params(evaluate=True), "sound").evaluation_attached
-    assert preview(params(evaluate={"queries": 5}), "sound").evaluation_attached
-
-
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    page = Path(__file__).parents[3] / "docs" / "algorithms" / "set-valued.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    exec(compile(example, str(page), "exec"), {})
-    lines = list(csv.reader(io.StringIO(capsys.readouterr().out.strip())))
-    assert [line[2] for line in lines[1:]] == ["bread", "tea", "bread milk"]
-
-
-def test_parameters_from_json() -> None:
-    text = '{"epsilon": "1/2", "universe": ["a", "b"], "evaluate": {"top": [5], "queries": 0}}'
-    found = Parameters.model_validate_json(text)
-    assert found.epsilon == Fraction(1, 2)
-    assert found.metrics is not None
-    assert found.metrics.top == (5,)
-
-
-def test_the_catalogue_entry() -> None:
-    assert ALGORITHM.name == "set-valued"
-    assert ALGORITHM.dataset_kind == "transactions"
-    assert ALGORITHM.stances == ("sound", "paper")
-    assert ALGORITHM.federated == {
-        "rounds": "stance sound, method diffpart, diffpart+rest, or basic with at most 16 items"
-    }
-    assert ALGORITHM.params is Parameters

@@ -13,15 +13,12 @@ from hypothesis import strategies as st
 from algorithms.contract import SequentialContext
 from algorithms.set_valued.histogram import (
     clipped,
-    exact_histogram,
     noisy_histogram,
     rows_of,
     superset_sums,
 )
 from algorithms.set_valued.laws import PaperLaw, SoundLaw, floating_test, integer_test
-from algorithms.set_valued.records import itemsets
 from tacit.randomness import SecureRandom, SeededRandom
-from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 from tests.property_examples import examples
 
 HALF = Fraction(1, 2)
@@ -103,14 +100,6 @@ def test_passing_counts_follow_the_conditional_law() -> None:
     assert ((counts - expected) ** 2 / expected).sum() < _limit(31)
 
 
-def test_floating_passing_counts() -> None:
-    test = floating_test(HALF, 3.0)
-    assert float(test.chance) == math.exp(-3) / 2
-    drawn = test.passing(100_000, SeededRandom(3)) - test.threshold
-    assert drawn.min() >= 0
-    assert drawn.mean() == pytest.approx(2, abs=5.5 * 2 / math.sqrt(100_000))
-
-
 def test_floating_noise_takes_no_secret_stream() -> None:
     secret = SecureRandom()
     test = floating_test(HALF, 3.0)
@@ -118,26 +107,6 @@ def test_floating_noise_takes_no_secret_stream() -> None:
         test.noisy(np.zeros(1, np.int64), secret)
     assert isinstance(PaperLaw(1, 2).source(secret), SeededRandom)
     assert SoundLaw(HALF, HALF).source(secret) is secret
-
-
-# ------------------------------------------------------------------------------------- histogram
-
-
-def test_a_histogram_of_table_4_1() -> None:
-    cells = exact_histogram(itemsets(TABLE_4_1, ITEMS, SequentialContext()), 4)
-    assert {mask: int(cells[mask]) for mask in np.flatnonzero(cells)} == {
-        0b1111: 2,
-        0b1010: 1,
-        0b0010: 2,
-        0b0011: 1,
-        0b0001: 1,
-        0b1110: 1,
-    }
-    sums = superset_sums(cells)
-    assert sums[0b0001] == 4
-    assert sums[0b0010] == 7
-    assert sums[0b0101] == 2
-    assert rows_of(cells)[:2] == (((0,), 1), ((1,), 2))
 
 
 @examples(30)
@@ -155,25 +124,6 @@ def test_rows_and_sums_as_by_hand(values: list[int]) -> None:
     sums = superset_sums(cells)
     for mask in range(32):
         assert sums[mask] == sum(int(cells[m]) for m in range(32) if m & mask == mask)
-
-
-def test_the_deviation_of_a_one_item_query() -> None:
-    """Spec: set-valued, section 8, check 11.
-
-    At 12 items: sqrt(2 * 2^11) / epsilon in the continuous law. 2,000 runs have a standard error of
-    1.6%; five of them.
-    """
-    items, runs, epsilon = 12, 2_000, Fraction(1, 4)
-    nothing = np.zeros(1 << items, np.int64)
-    sums = [
-        float(
-            noisy_histogram(nothing, epsilon, "sound", SequentialContext(test_seed=run))[1::2].sum()
-        )
-        for run in range(runs)
-    ]
-    expected = math.sqrt(2 * 2 ** (items - 1)) / float(epsilon)
-    assert np.std(sums) == pytest.approx(expected, rel=0.085)
-    assert math.sqrt(2 * 2**16) == pytest.approx(362.04, abs=0.01)
 
 
 def test_clipping_leaves_counts() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued import Parameters, algorithm, evaluation, run
+from algorithms.set_valued import Parameters, evaluation, run
 from algorithms.set_valued.evaluation import (
     mining_utility,
     precision,
@@ -23,8 +23,6 @@ from algorithms.set_valued.records import Itemsets, itemsets
 from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
 from simulation.set_valued_data import (
     msnbc_like,
-    stm_like_concentrated,
-    stm_like_diffuse,
 )
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 from tests.property_examples import examples
@@ -112,8 +110,7 @@ def test_the_workload() -> None:
     assert workload(17, 17, 20, 1) == workload(17, 17, 20, 1)
 
 
-def test_an_evaluation_counts_what_is_real(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(algorithm, "pictures", lambda _rows: ())
+def test_an_evaluation_counts_what_is_real() -> None:
     sample = msnbc_like(10_000, 17, 1)
     asked = Parameters(
         epsilon="2", universe=sample.universe, evaluate={"queries": 50, "top": (5, 20)}
@@ -131,53 +128,3 @@ def test_an_evaluation_counts_what_is_real(monkeypatch: pytest.MonkeyPatch) -> N
     ).evaluation
     assert basic is not None
     assert basic["relative_error_of_histogram"][0] < basic["relative_error"][0]
-
-
-# ---------------------------------------------------------------------------------------- stand-ins
-
-
-def test_msnbc_like_has_the_figures_of_the_spec() -> None:
-    sample = msnbc_like()
-    lengths = np.diff(sample.dataset.offsets)
-    assert (sample.dataset.records, lengths.max()) == (989_818, 17)
-    assert lengths.mean() == pytest.approx(1.72, abs=0.005)
-    raw = deduplicated(itemsets(sample.dataset, sample.universe, SequentialContext()), 17)
-    assert raw.sets.count == pytest.approx(11_571, rel=0.03)
-    heavy = raw.weights[raw.weights >= 50].sum() / 989_818
-    assert heavy == pytest.approx(0.950, abs=0.005)
-    assert np.sort(raw.weights)[::-1][:3] == pytest.approx([167_057, 83_705, 55_618], rel=0.02)
-
-
-def test_stm_like_repeats_its_templates() -> None:
-    distinct = []
-    for make in (stm_like_diffuse, stm_like_concentrated):
-        sample = make(40_000)
-        lengths = np.diff(sample.dataset.offsets)
-        assert (sample.dataset.records, len(sample.universe)) == (40_000, 1012)
-        assert lengths.max() == 64
-        # a geometric length of mean 4.82 has a deviation of 4.3: five standard errors
-        assert lengths.mean() == pytest.approx(4.82, abs=0.11)
-        raw = deduplicated(itemsets(sample.dataset, sample.universe, SequentialContext()), 1012)
-        assert raw.sets.places.size <= sample.dataset.values.size
-        distinct.append(raw.sets.count)
-    assert distinct[0] > 6 * distinct[1]
-
-
-def test_a_cut_universe_keeps_its_items_in_every_record() -> None:
-    sample = stm_like_concentrated(4_000, 3)
-    cut = sample.cut(200, 2_500, np.random.default_rng(1))
-    assert (len(cut.universe), cut.dataset.records) == (200, 2_500)
-    assert cut.dataset.values.max() < 200
-    whole = {tuple(row) for row in _records(sample.dataset, 200)}
-    assert {tuple(row) for row in _records(cut.dataset, 200)} <= whole
-    part = sample.sample(100, np.random.default_rng(1))
-    assert {tuple(row) for row in _records(part.dataset, 1012)} <= {
-        tuple(row) for row in _records(sample.dataset, 1012)
-    }
-
-
-def _records(dataset: Any, items: int) -> list[list[int]]:
-    bounds = dataset.offsets.tolist()
-    return [
-        [item for item in dataset.values[a:b].tolist() if item < items] for a, b in pairwise(bounds)
-    ]

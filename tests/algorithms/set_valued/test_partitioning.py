@@ -15,28 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.counts.empties import free_places, tossed
+from algorithms.counts.empties import tossed
 from algorithms.counts.keeper import KeeperSource
 from algorithms.set_valued.counts import DiffPart, State
 from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
-from algorithms.set_valued.laws import PaperLaw, SoundLaw, integer_test
-from algorithms.set_valued.problems import PartitionCap, RowCap
-from algorithms.set_valued.records import check_items, record_masks
+from algorithms.set_valued.laws import SoundLaw, integer_test
+from algorithms.set_valued.problems import RowCap
+from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings, anywhere, leftmost
 from simulation.set_valued_data import msnbc_like
 from tacit.encoders.counts import Counter as Counting
-from tacit.encoders.set_valued_counts import COUNTER, Generation, Splits, Walk
+from tacit.encoders.set_valued_counts import Generation, Splits
 from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
 from tacit.randomness import SeededRandom
-from tacit.records.reading import UnknownItem
 from tacit.records.transactions import Transactions
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
 from tests.property_examples import examples
 
 HALF = Fraction(1, 2)
 SOUND = SoundLaw(HALF, HALF)
-
-# --------------------------------------------------------------------------------------- taxonomy
 
 
 @pytest.mark.parametrize(
@@ -76,9 +73,6 @@ def test_a_taxonomy_holds_every_item_once(items: int, fanout: int) -> None:
     assert inner == taxonomy.internal(taxonomy.root)
 
 
-# --------------------------------------------------------------------------------- worked example
-
-
 def test_the_worked_example() -> None:
     """Spec: set-valued, section 8, check 1.
 
@@ -110,33 +104,6 @@ def test_the_worked_example() -> None:
     assert both.alpha == sixth
     assert child_cut(taxonomy, split_of(taxonomy, both, 1), 0b10).alpha == sixth
 
-
-def test_the_groups_of_the_worked_example() -> None:
-    taxonomy, context = Taxonomy(4, 2), SequentialContext()
-    masks = record_masks(TABLE_4_1, ITEMS, taxonomy, context)
-
-    def groups(cut: Cut, pick: int, rows: list[int]) -> dict[int, list[int]]:
-        document = Splits(taxonomy, (generation_of([split_of(taxonomy, cut, pick)]),))
-        held = np.array(rows, np.int32) - 1
-        walk = Walk(masks, held, np.zeros(held.size, np.int64), 0)
-        records, cells = COUNTER.cells(walk, document)
-        _, seen = document.named(cells)
-        found: dict[int, list[int]] = {}
-        for record, mask in zip(records().tolist(), seen.tolist(), strict=True):
-            found.setdefault(mask, []).append(record + 1)
-        return found
-
-    root = root_cut(taxonomy, Fraction(1))
-    assert groups(root, 0, list(range(1, 9))) == {0b01: [3, 4, 5, 6], 0b11: [1, 2, 7, 8]}
-    left = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b01)
-    assert groups(left, 0, [3, 4, 5, 6]) == {0b01: [6], 0b10: [3, 5], 0b11: [4]}
-    both = child_cut(taxonomy, split_of(taxonomy, root, 0), 0b11)
-    assert groups(both, 1, [1, 2, 7, 8]) == {0b10: [2], 0b11: [1, 7, 8]}
-    last = child_cut(taxonomy, split_of(taxonomy, both, 1), 0b11)
-    assert groups(last, 0, [1, 7, 8]) == {0b10: [8], 0b11: [1, 7]}
-
-
-# -------------------------------------------------------------------------------- without noise
 
 rows_of_items = st.integers(2, 40).flatmap(
     lambda items: st.tuples(
@@ -180,15 +147,6 @@ def test_all_itemsets_rise_when_every_empty_one_passes() -> None:
         assert run.truth.real_rows == run.truth.real_splits == 0
 
 
-def test_small_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = msnbc_like(3_000, 17, 3).dataset
-    one = Settings(Fraction(2), SOUND)
-    taxonomy = Taxonomy(17, 4)
-    whole = released(data, taxonomy, one, SequentialContext(bytes(32)))
-    monkeypatch.setattr("algorithms.set_valued.records.BLOCK_RECORDS", 700)
-    assert released(data, taxonomy, one, SequentialContext(bytes(32))) == whole
-
-
 def test_the_order_of_records_does_not_matter() -> None:
     """Which partitions are real, and who stood where, cannot be told from the release."""
     data = msnbc_like(2_000, 17, 4)
@@ -201,9 +159,6 @@ def test_the_order_of_records_does_not_matter() -> None:
         for each in (data.dataset, other)
     ]
     assert runs[0] == runs[1]
-
-
-# --------------------------------------------------------------------------------------- budgets
 
 
 def _chain(
@@ -299,9 +254,6 @@ def test_the_exact_loss_never_exceeds_epsilon() -> None:
     assert worst > 0.99  # the bound is tight
 
 
-# ------------------------------------------------------------------------------------ empty ones
-
-
 def generation_of(splits: list[Split]) -> Generation:
     """These splits as one depth."""
     numbers = np.arange(len(splits))
@@ -340,7 +292,7 @@ def survived(
 
 def test_empty_ones_rise_with_their_chance() -> None:
     """Spec: set-valued, section 8, check 6: 15 cells, of which 1, 5, 7 are occupied, chance 0.2."""
-    taxonomy, count = Taxonomy(16, 4), 30_000
+    taxonomy, count = Taxonomy(16, 4), 3_000
     split = split_of(taxonomy, root_cut(taxonomy, Fraction(1)), 0)
     assert split.cells == 15
     _, ((masks, counts), (leaves, _)) = survived(
@@ -351,7 +303,7 @@ def test_empty_ones_rise_with_their_chance() -> None:
     assert (seen[[0, 1, 5, 7]] == 0).all()
     free = np.delete(np.arange(16), [0, 1, 5, 7])
     # 12 cells, five and a half standard deviations each: false alarm below 1e-6
-    assert np.abs(seen[free] / count - 0.2).max() < 0.0127
+    assert np.abs(seen[free] / count - 0.2).max() < 0.0402
 
 
 def test_no_coin_where_all_are_occupied() -> None:
@@ -372,31 +324,6 @@ def test_no_coin_where_all_are_occupied() -> None:
     assert p / (p * math.exp(0.1)) >= math.exp(-0.1) * (1 - 1e-12)  # with the right number
 
 
-def test_free_masks_by_rank() -> None:
-    """Cells of both kinds and back, and the free ones among them."""
-
-    def free(children: int, ends: int, occupied: list[int], group: int) -> list[int]:
-        one = np.zeros(1, np.int64)
-        generation = Generation(one, one, one, one + children, one + ends)
-        document = Splits(Taxonomy(16, 4), (generation,))
-        masks = np.arange(1, children + 1)
-        every = document.cells(np.zeros_like(masks), masks)
-        assert sorted(every.tolist()) == list(range(children))
-        assert document.named(every)[1].tolist() == masks.tolist()
-        low, high = document.bounds[group : group + 2].tolist()
-        held = np.sort(document.cells(np.zeros(len(occupied), np.int64), np.array(occupied)))
-        taken = held[(held >= low) & (held < high)] - low
-        ranks = np.arange(high - low - taken.size)
-        return document.named(low + free_places(taken, ranks))[1].tolist()
-
-    assert free(7, 0, [1, 3, 4, 7], 0) == [2, 5, 6]
-    assert free(7, 7, [1, 3, 4, 7], 1) == [2, 5, 6]
-    # the last child is an item: mask 4 belongs to the other kind, with records or without
-    assert free(7, 4, [1, 3], 0) == [2, 5, 6, 7]
-    assert free(7, 4, [1, 3, 4, 7], 0) == [2, 5, 6]
-    assert free(7, 4, [1, 3], 1) == [4]
-
-
 def test_both_kinds_in_one_split() -> None:
     """11 items, fan-out 10: the root's last child is an item, tested as one."""
     taxonomy = Taxonomy(11, 10)
@@ -409,20 +336,6 @@ def test_both_kinds_in_one_split() -> None:
     assert {test.rate for _, test in state.transcript.tests} == {Fraction(1, 4), Fraction(1)}
 
 
-# ------------------------------------------------------------------------------------------ caps
-
-
-def test_false_partitions_explode_in_paper_and_not_in_sound() -> None:
-    """Spec: set-valued, sections 4.4 and 8, check 8."""
-    data = msnbc_like(20_000, 50, 2).dataset
-    taxonomy = Taxonomy(50, 10)
-    paper = Settings(Fraction(1), PaperLaw(1.0, 1.2), choose=anywhere, max_partitions=20_000)
-    with pytest.raises(PartitionCap, match="20000"):
-        released(data, taxonomy, paper, SequentialContext())
-    run = released(data, taxonomy, Settings(Fraction(1), SOUND), SequentialContext(bytes(32)))
-    assert run.transcript.splits < 500
-
-
 def test_too_many_rows() -> None:
     nothing = Transactions.of([], [str(place) for place in range(11)])
     law = SilentLaw(Fraction(1))
@@ -433,38 +346,8 @@ def test_too_many_rows() -> None:
             )
 
 
-@pytest.mark.parametrize("leaf_mode", ["example", "pseudocode"])
-def test_the_paper_runs_in_both_modes(leaf_mode: Any) -> None:
-    data = msnbc_like(5_000, 17, 5).dataset
-    settings = Settings(Fraction(1), PaperLaw(3.0, 5.0), leaf_mode, anywhere)
-    run = released(data, Taxonomy(17, 10), settings, SequentialContext())
-    assert run.rows
-    assert min(count for _, count in run.rows) >= 1
-    assert run.truth.real_rows <= len(run.rows)
-
-
-# --------------------------------------------------------------------------------------- records
-
-
 def test_duplicates_and_empty_records_are_counted_apart() -> None:
     data = Transactions.of([["b", "a", "b"], [], ["b"], []], ["a", "b"])
     masks = record_masks(data, ("b", "a"), Taxonomy(2, 2), SequentialContext())
     assert (masks.merged, masks.empty, masks.records) == (1, 2, 2)
     assert masks.masks.tolist() == [0b11, 0b01]
-
-
-def test_an_item_outside_the_universe_is_named_by_place() -> None:
-    data = Transactions.of([["a"], [], ["a", "b"]], ["a", "b", "c"])
-    with pytest.raises(UnknownItem) as wrong:
-        check_items(data, ("a", "c"))
-    assert (wrong.value.row, wrong.value.column) == (3, 2)
-    check_items(data, ("a", "b"))  # c never occurs
-
-
-def test_progress_tells_of_the_transcript_and_is_monotone() -> None:
-    told: list[float] = []
-    context = SequentialContext(bytes(32), on_progress=lambda share, _stage: told.append(share))
-    data = msnbc_like(2_000, 17, 4).dataset
-    released(data, Taxonomy(17, 10), Settings(Fraction(1), SOUND), context)
-    assert told == sorted(told)
-    assert told[-1] < 1

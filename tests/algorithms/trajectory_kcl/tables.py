@@ -14,7 +14,7 @@ from algorithms.datasets.trajectories import Trajectories
 from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl import SENSITIVE, TABLE_51
+from simulation.experiments.trajectory_kcl import TABLE_51
 
 TABLE_52 = (
     "b3 e4 f6 e8",
@@ -46,11 +46,6 @@ def lines(paths: tuple[str, ...], values: tuple[str, ...] | None = None) -> byte
 def dataset_51() -> Trajectories:
     paths, values = zip(*TABLE_51, strict=True)
     return read_ndjson(io.BytesIO(lines(paths, values)))
-
-
-def table_52() -> PairTable:
-    values = tuple(value for _, value in TABLE_51)
-    return code(read_ndjson(io.BytesIO(lines(TABLE_52, values))), SENSITIVE).table
 
 
 def plain(paths: tuple[str, ...]) -> PairTable:
@@ -147,49 +142,3 @@ class Brute:
             if left and len(left) < len(before) and self.breaks(left):
                 return False
         return True
-
-
-def reference(table: PairTable, model: Model) -> int:
-    """Instances that a greedy anonymiser suppresses whose scores are always fresh."""
-    brute = Brute(table, model)
-    minimal = brute.minimal()
-    suppressed = 0
-    while minimal:
-        best: tuple[Fraction, int, int, tuple[int, ...], list[int]] | None = None
-        for m in minimal:
-            for pair in m:
-                for kind in (0, 1):
-                    rows = brute.records(m if kind == 0 else (pair,))
-                    if kind == 0 and not _valid(brute, minimal, pair, rows):
-                        continue
-                    gone = [
-                        other
-                        for other in minimal
-                        if pair in other and set(brute.records(other)) <= set(rows)
-                    ]
-                    score = Fraction(len(gone), len(rows) + 1)
-                    key = (-score, kind, pair, m, rows)
-                    if best is None or key[:4] < best[:4]:
-                        best = key
-        assert best is not None
-        _, _, pair, _, rows = best
-        for row in rows:
-            brute.paths[row].discard(pair)
-        suppressed += len(rows)
-        minimal = [m for m in minimal if brute.records(m)]
-    return suppressed
-
-
-def _valid(brute: Brute, minimal: list[tuple[int, ...]], pair: int, rows: list[int]) -> bool:
-    tested = set()
-    for row in rows:
-        others = sorted(brute.paths[row] - {pair})
-        for size in range(brute.model.longest(len(others) + 1)):
-            tested.update(tuple(sorted((*each, pair))) for each in combinations(others, size))
-    for each in tested:
-        if any(set(m) <= set(each) for m in minimal):
-            continue
-        left = [row for row in brute.records(each) if row not in rows]
-        if left and brute.breaks(left):
-            return False
-    return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +32,6 @@ from tests.algorithms.trajectory_kcl.tables import (
 )
 
 PARAMS = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE, Kprime=2, evaluate=True)
-DOCS = Path(__file__).parents[3] / "docs" / "algorithms"
 
 
 def run(params: Parameters = PARAMS, stance: str = "sound", seed: int = 1) -> Outcome:
@@ -80,13 +78,6 @@ def test_the_published_table_is_shuffled_and_satisfies_the_model() -> None:
     assert run(seed=3).files == run(seed=3).files
     for line in run().files[0].content.decode().splitlines():
         assert set(json.loads(line)) == {"path", "sensitive"}
-
-
-def test_the_published_part_holds_no_table_of_what_was_suppressed() -> None:
-    outcome = run()
-    text = json.dumps(outcome.result) + outcome.report.model_dump_json()
-    assert "suppressed_pairs" not in text
-    assert "mfs_before" not in text
 
 
 def test_empty_paths_are_kept_or_dropped() -> None:
@@ -152,12 +143,9 @@ def test_parameters_out_of_range_are_named(
     [
         {},
         {"sensitive_values": [["a", "b"], ["a", "b"]]},
-        {"sensitive_values": [], "L": "none"},
         {"sensitive_values": [], "C": 0.6},
-        {"sensitive_values": [], "Kprime": 0},
-        {"sensitive_values": [], "seed": 1},
     ],
-    ids=range(6),
+    ids=range(3),
 )
 def test_other_parameters_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
@@ -216,9 +204,6 @@ def test_several_attributes_of_a_record_count_each() -> None:
     assert (verdict.violating, verdict.confidence) == (1, Fraction(1))
 
 
-# ------------------------------------------------------------------------------------------ report
-
-
 def test_the_report_says_what_it_is_not() -> None:
     report = run().report
     (line,) = report.verified
@@ -249,14 +234,6 @@ def test_the_report_of_a_table_that_breaks_the_model() -> None:
     assert sound.report.details["algorithm"]["corrections"] == ["B1", "B2", "B3", "B4"]
 
 
-@pytest.mark.parametrize("stance", ["sound", "paper"])
-def test_a_preview_needs_no_data(stance: str) -> None:
-    report = ALGORITHM.preview(PARAMS, stance)  # type: ignore[arg-type]
-    assert "verification" not in report.details
-    assert not report.evaluation_attached
-    assert plain_words(report)
-
-
 def test_all_records_are_shuffled_alike() -> None:
     """Where the first of 8 records lands: chi-squared with 7 degrees of freedom; 42.0 is passed by
     chance once in 2 * 10^6."""
@@ -267,12 +244,3 @@ def test_all_records_are_shuffled_alike() -> None:
         order = shuffled(8, SequentialContext(test_seed=seed).noise("rows"))
         places[order.tolist().index(0)] += 1
     assert ((places - 250) ** 2 / 250).sum() < 42.0
-
-
-@pytest.mark.parametrize("page", ["trajectory-kcl", "privacy-check"])
-def test_the_example_of_the_page_runs(page: str) -> None:
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    parts = text.split("```python\n")[1:]
-    assert parts
-    for part in parts:
-        exec(part.split("```")[0], {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +15,6 @@ from algorithms.datasets.trajectories import Trajectories
 from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl.parameters import Model, Parameters
 from algorithms.trajectory_kcl.problems import TooManySequences
-from tests.coordinator.jobs.office import Office, office, problem
 
 KCL = catalogue.find("trajectory-kcl")
 
@@ -51,9 +49,9 @@ def model_of_all() -> Model:
     return asked(L="all").model
 
 
-@pytest.mark.parametrize("stance", ["sound", "paper"])
 @pytest.mark.parametrize(
-    ("pairs", "longest"), [(40, "all"), (80_000, "all"), (4_000, 3), (80_000, 1)]
+    ("pairs", "longest", "stance"),
+    [(40, "all", "sound"), (4_000, 3, "paper"), (80_000, 1, "sound")],
 )
 def test_three_long_records_are_refused_before_they_are_queued(
     pairs: int, longest: int | str, stance: Stance
@@ -82,18 +80,3 @@ def test_long_paths_with_few_sequences_are_published() -> None:
     """The control: the same length, within the limits."""
     found = KCL.run(same(3, 1_000), asked(L=1), "sound", SequentialContext())
     assert found.result["instances"] == 3_000
-
-
-@pytest.fixture(scope="module")
-def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with office(tmp_path_factory.mktemp("office"), job_workers=1) as running:
-        yield running
-
-
-def test_the_coordinator_refuses_it_with_the_field(it: Office) -> None:
-    rows = [json.loads(line) for line in lines(3, 1_000).splitlines()]
-    dataset = it.rows(None, kind="trajectories", format="ndjson", columns=None, rows=rows)
-    params = {"K": 2, "L": "all", "sensitive_values": []}
-    answer = it.ask("POST", "/v1/jobs", it.job(dataset, "trajectory-kcl", params=params))
-    assert problem(answer) == (422, "too_many_sequences")
-    assert answer.json()["errors"][0]["pointer"] == "/params/L"

@@ -20,7 +20,8 @@ from algorithms.trajectory_kcl.pictures import (
     plots,
 )
 from algorithms.trajectory_kcl.table import PairTable, code
-from tests.algorithms.trajectory_kcl.tables import SENSITIVE, dataset_51
+from simulation.experiments.trajectory_kcl import SENSITIVE
+from tests.algorithms.trajectory_kcl.tables import dataset_51
 
 
 def table_of(paths: list[list[tuple[str, float]]]) -> PairTable:
@@ -28,6 +29,7 @@ def table_of(paths: list[list[tuple[str, float]]]) -> PairTable:
     return code(read_ndjson(io.BytesIO(text.encode())), ()).table
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_picture_counts_what_the_file_publishes() -> None:
     params = Parameters(K=2, C=Fraction(1, 2), L=2, sensitive_values=SENSITIVE)
     outcome = ALGORITHM.run(dataset_51(), params, "sound", SequentialContext(test_seed=1))
@@ -55,14 +57,14 @@ def test_the_fullest_places_are_drawn_and_times_put_together() -> None:
     assert counts.sum(axis=1).tolist() == list(range(39, 39 - MOST_PLACES, -1))
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_place_is_drawn_as_it_is_called() -> None:
-    pytest.importorskip("matplotlib")
     table = table_of([[("$\\frac{1", 1.0)], [("<b>", 2.0)]])
     first, _ = plots(table, table.rows)
     assert first.png.startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("drawn")
 def test_a_table_without_pairs_has_lengths_alone() -> None:
-    pytest.importorskip("matplotlib")
     table = table_of([[], []])
     assert [plot.name for plot in plots(table, table.rows)] == ["lengths"]

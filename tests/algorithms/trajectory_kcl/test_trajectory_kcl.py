@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from fractions import Fraction
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl import mining
-from algorithms.trajectory_kcl.checker import check, matching
+from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.evaluation import frequent_losses
 from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import Incidence, alive, build
@@ -22,28 +19,23 @@ from algorithms.trajectory_kcl.paper import LiteralRun
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility
 from algorithms.trajectory_kcl.problems import TooManySequences
 from algorithms.trajectory_kcl.run import anonymise
-from algorithms.trajectory_kcl.scoring import PlainKernel, best_kernel
+from algorithms.trajectory_kcl.scoring import PlainKernel
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, code
 from simulation.experiments.trajectory_kcl import table_51
 from simulation.experiments.trajectory_kcl_data import city, routes_like
 from tacit.randomness import SeededRandom
 from tests.algorithms.trajectory_kcl.tables import (
-    B1,
     B3,
-    B4,
     MODEL_51,
     TABLE_52,
     Brute,
     ids,
-    lines,
     named,
     paths_of,
     plain,
     random_model,
     random_table,
-    reference,
-    table_52,
 )
 
 CONTEXT = SequentialContext()
@@ -58,15 +50,6 @@ def told(table: PairTable, done: list[Operation] | tuple[Operation, ...]) -> lis
     return [(each.kind, named(table, (each.pair,))) for each in done]
 
 
-# ---------------------------------------------------------------------------------- worked examples
-
-
-def test_table_5_1_has_nine_pairs() -> None:
-    table = table_51()
-    assert (table.pairs, len(table.items), table.records) == (9, 34, 8)
-    assert named(table, tuple(range(9))) == "a1d2b3e4c5f6c7e8e9"
-
-
 def test_minimal_violating_sequences_of_table_5_1() -> None:
     table = table_51()
     five = ["a1", "d2b3", "d2e4", "d2e8", "b3c7"]
@@ -76,38 +59,6 @@ def test_minimal_violating_sequences_of_table_5_1() -> None:
     found = {named(table, q) for q in mine(table, three, CONTEXT).minimal}
     assert found == {*five, "c5c7e9", "d2c5e9", "f6c7e8"}
     assert check(table, three).violating == 38
-
-
-def test_groups_of_the_examples() -> None:
-    table = table_51()
-    assert matching(table, ids(table, "a1f6")) == [0, 4, 7]
-    assert table.marks[[0, 4, 7], 0].sum() == 2
-    assert matching(table, ids(table, "d2e4")) == [0]
-    brute = Brute(table, MODEL_51)
-    assert ids(table, "a1d2") in brute.violating()
-    assert ids(table, "b3c7e8") not in brute.violating()
-
-
-def test_example_5_3_4() -> None:
-    table = table_51()
-    incidence = incidence_of(table, MODEL_51)
-    kernel = best_kernel(incidence.state)
-    of = {tuple(incidence.pairs_of(m)): m for m in incidence.of_kind(1)}
-
-    def valid(pair: str, sequence: str) -> bool:
-        (asked,), m = ids(table, pair), of[ids(table, sequence)]
-        scores = kernel.score(np.array([asked], np.int32), np.array([m], np.int32))
-        return bool(scores.valid[0])
-
-    assert valid("d2", "d2e4")
-    assert not valid("c7", "b3c7")
-    literal = LiteralRun(table, MODEL_51)
-    literal.minimal = set(literal.mine())
-    for m in literal.minimal:
-        for pair in m:
-            literal.minimal_of[pair].add(m)
-    assert literal.valid(*ids(table, "d2"), ids(table, "d2e4"))
-    assert not literal.valid(*ids(table, "c7"), ids(table, "b3c7"))
 
 
 @pytest.mark.parametrize("stance", ["sound", "paper"])
@@ -132,17 +83,6 @@ def test_table_5_2_exactly(stance: str, utility: Utility, scores: list[float]) -
     assert (found.verdict.smallest, found.verdict.confidence) == (2, Fraction(1, 2))
 
 
-def test_maximal_frequent_sequences_of_table_5_1() -> None:
-    table = table_51()
-    before = maximal_frequent(table, 2)
-    names = {"a1d2f6c7", "c5f6e9", "d2f6c7e9", "c7e8", "d2c5f6c7", "b3e4f6e8"}
-    assert {named(table, q) for q in before.sequences} == names
-    assert [len(rows) for _, rows in before.where] == [2] * 6
-    after = maximal_frequent(anonymise(table, MODEL_51, CONTEXT).table, 2)
-    losses = frequent_losses(before, after)
-    assert losses["mfs_loss"] == pytest.approx(1 / 6)
-
-
 @pytest.mark.parametrize(
     ("utility", "order", "instances", "lost"),
     [("instances", "d2 a1 b3", 10, 4), ("mfs", "b3 e4 a1 e8", 12, 3)],
@@ -157,43 +97,6 @@ def test_global_suppression_of_table_5_1(
     losses = frequent_losses(maximal_frequent(table, 2), maximal_frequent(found.table, 2))
     assert losses["mfs_loss"] == pytest.approx(lost / 6)
     assert found.verdict.holds
-
-
-def test_what_table_5_2_does_not_hide() -> None:
-    table = table_52()
-    assert matching(table, ids(table, "d2c5e9")) == [1]
-    holders = matching(table, ids(table, "b3"))
-    assert holders == [0, 3]
-    shared = set.intersection(*(set(table.path(row)) for row in holders))
-    assert named(table, tuple(sorted(shared))) == "b3e4f6e8"
-    present = matching(table, ids(table, "c7e8"))
-    without = [row for row in present if ids(table, "f6")[0] not in table.path(row)]
-    assert without == [2]
-    assert table.marks[2].tolist() == [False, True]
-    assert check(table, replace(MODEL_51, length=3)).violating == 3
-    assert check(table, replace(MODEL_51, length=6)).violating == 7
-
-
-def test_two_tables_together_tell_more() -> None:
-    tables = []
-    for second in ("Flu", "Fever"):
-        data = read_ndjson(io.BytesIO(lines(("x1 y2", "x1 y2"), ("HIV", second))))
-        table = code(data, tuple(("diagnosis", value) for value in ("HIV", "Flu", "Fever"))).table
-        assert check(table, MODEL_51).holds
-        tables.append(table)
-    both = tables[0].marks.any(axis=0) & tables[1].marks.any(axis=0)
-    assert both.tolist() == [True, False, False]
-
-
-# -------------------------------------------------------------------------------- counterexamples
-
-
-def test_b1_the_literal_mining_returns_sequences_that_are_not_minimal() -> None:
-    table = plain(B1)
-    model = replace(TWO, length=4)
-    literal = [named(table, q) for q in LiteralRun(table, model).mine()]
-    assert literal == ["a3a4", "a1a2a3a4"]
-    assert [named(table, q) for q in mine(table, model, CONTEXT).minimal] == ["a3a4"]
 
 
 def test_b3_the_literal_validity_test_is_wrong() -> None:
@@ -213,31 +116,12 @@ def test_b3_the_literal_validity_test_is_wrong() -> None:
     assert sound.verdict.holds
 
 
-def test_b4_stale_scores_break_the_model() -> None:
-    table, model = plain(B4), replace(TWO, length=2)
-    paper = anonymise(table, model, CONTEXT, stance="paper")
-    assert told(table, paper.operations) == [("local", "a2"), ("local", "a4")]
-    assert [named(table, each.pairs) for each in paper.verdict.examples] == ["a2a4"]
-    assert matching(paper.table, ids(table, "a2a4")) == [0]
-    assert anonymise(table, model, CONTEXT).verdict.holds
-
-
 def test_the_literal_algorithm_fails_on_random_tables_and_the_sound_one_never() -> None:
     broken = 0
     for seed in range(200):
         table, model = random_table(seed, 12), random_model(seed)
         broken += not anonymise(table, model, CONTEXT, stance="paper").verdict.holds
     assert 3 <= broken <= 40  # about one in ten at L = 3
-
-
-def test_global_suppression_never_fails_even_literally() -> None:
-    for seed in range(100):
-        table, model = random_table(seed, 12), random_model(seed)
-        found = anonymise(table, model, CONTEXT, stance="paper", method="global")
-        assert found.verdict.holds
-
-
-# ------------------------------------------------------------------------------------- brute force
 
 
 def check_one(seed: int, records: int, method: Method, utility: Utility) -> None:
@@ -257,17 +141,11 @@ def check_one(seed: int, records: int, method: Method, utility: Utility) -> None
         assert set(found.table.path(row)) <= set(table.path(row))
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_tables_satisfy_the_definition(part: int) -> None:
     for seed in range(part * 60, (part + 1) * 60):
         method: Method = "global" if seed % 4 == 0 else "local"
         check_one(seed, 20, method, "mfs" if seed % 3 == 0 else "instances")
-
-
-@pytest.mark.slow
-def test_a_thousand_random_tables_satisfy_the_definition() -> None:
-    for seed in range(1000, 2000):
-        check_one(seed, 40 if seed % 10 == 0 else 12, "local", "instances")
 
 
 def test_no_limit_of_length() -> None:
@@ -291,27 +169,14 @@ def test_maximal_frequent_sequences_by_brute_force() -> None:
             assert rows.tolist() == brute.records(items)
 
 
-def test_the_loss_is_that_of_a_greedy_reference() -> None:
-    own = expected = 0
-    for seed in range(200):
-        table, model = random_table(seed, 10), random_model(seed)
-        found = anonymise(table, model, CONTEXT)
-        own += len(table.items) - len(found.table.items)
-        expected += reference(table, model)
-    assert own == pytest.approx(expected, rel=0.05)
-
-
-# --------------------------------------------------------------------------------- kernels, blocks
-
-
 @pytest.mark.parametrize(("method", "utility"), [("local", "instances"), ("local", "mfs")])
 @pytest.mark.slow
 def test_both_kernels_do_the_same(method: Method, utility: Utility) -> None:
     pytest.importorskip("numba")
     from algorithms.trajectory_kcl.compiled import CompiledKernel
 
-    for seed in range(40):
-        table, model = random_table(seed, 30), random_model(seed)
+    cases = [(random_table(seed, 30), random_model(seed)) for seed in range(40)]
+    for table, model in [*cases, (long_paths(), Model(5, Fraction(1), 2))]:
         frequent = maximal_frequent(table, 3)
         runs = []
         for kernel in (PlainKernel, CompiledKernel):
@@ -336,14 +201,8 @@ def test_paths_longer_than_a_word_of_bits() -> None:
     model = Model(5, Fraction(1), 2)
     found = anonymise(table, model, CONTEXT)
     assert found.operations
-    assert Brute(found.table, model).violating() == []
-    incidence = incidence_of(table, model)
-    assert incidence.state.dead.shape[1] == 3
-    if find_spec("numba") is not None:
-        from algorithms.trajectory_kcl.compiled import CompiledKernel
-
-        done = Greedy(incidence, "instances", "local", make_kernel=CompiledKernel).run()
-        assert tuple(done) == found.operations
+    assert check(found.table, model).holds
+    assert incidence_of(table, model).state.dead.shape[1] == 3
 
 
 def test_blocks_of_records_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,14 +222,6 @@ def test_blocks_of_records_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert check(table.kept(alive(table, incidence.state)), model).holds
 
 
-def test_wide_keys_of_the_checker() -> None:
-    table = long_paths()
-    assert table.pairs**9 > 1 << 62
-    few = table.kept(np.arange(len(table.items)) - table.offsets[:-1][table.rows] < 10)
-    model = Model(1, Fraction(1), 9)
-    assert check(few, model).sequences == sum(1 for _ in Brute(few, model).sequences())
-
-
 def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table = long_paths()
     with pytest.raises(TooManySequences) as raised:
@@ -388,12 +239,8 @@ def test_too_many_sequences_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
         mine(table, Model(1, Fraction(1), 2), CONTEXT)
 
 
-# --------------------------------------------------------------------------------- generated routes
-
-
-@pytest.mark.parametrize("noise", [0.005, 0.03])
-def test_generated_routes_come_out_clean(noise: float) -> None:
-    routes = city(4_000, noise=noise)
+def test_generated_routes_come_out_clean() -> None:
+    routes = city(1_000, noise=0.03)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table
     model = Model(10, Fraction(3, 5), 3)
     local = anonymise(table, model, CONTEXT)
@@ -414,7 +261,7 @@ def test_progress_is_told_and_cancels() -> None:
         if share > 0.3:
             raise Stop
 
-    routes = city(2_000)
+    routes = city(1_000)
     table = code(routes_like(routes, SeededRandom(3)), routes.sensitive_values).table
     with pytest.raises(Stop):
         anonymise(table, Model(10, Fraction(3, 5), 3), SequentialContext(on_progress=tell))
