@@ -70,7 +70,7 @@ pictures: $(SETUP)  ## Take the pages' pictures of the documentation again (need
 	$(BIN)/python -m docs.shrink_pictures
 
 reproduce: $(SETUP)  ## The sources' tables and figures; DATA=DIR names the real data sets
-	$(BIN)/tacit reproduce all --out reproduction $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m reproduction all --out build/reproduction $(if $(DATA),--data $(DATA))
 
 LOCK := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
   --no-emit-index-url --no-emit-find-links --python-version 3.11

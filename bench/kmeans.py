@@ -34,7 +34,7 @@ from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.settings import make_plan
 from algorithms.kmeans.steps import absorb, first, next_query, release
 from bench.timing import cpu_seconds, seconds
-from simulation.experiments.kmeans_data import datasets, s1_like
+from reproduction.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
 from tacit.crypto.sharing import Additive
 from tacit.encoders.kmeans.encoder import Floats, Grid

@@ -25,8 +25,8 @@ from algorithms.path_publishing.complement import off_path
 from algorithms.path_publishing.insertion import arranged
 from algorithms.path_publishing.orientation import orientable
 from algorithms.path_publishing.relations import drawn_relations
-from simulation.experiments.path_publishing_networks import SIZES, random_network
-from simulation.experiments.path_publishing_study import Setting, usable_share
+from reproduction.path_publishing_networks import SIZES, random_network
+from reproduction.path_publishing_study import Setting, usable_share
 from tacit.paths.decoding import best_paths
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.published import ComplementEdges, written

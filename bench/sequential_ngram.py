@@ -29,8 +29,8 @@ from algorithms.sequential_ngram.growth import BLOCK_SYMBOLS, grow
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Settings, empty_threshold
 from bench.timing import seconds
-from simulation.experiments.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
-from simulation.experiments.sequential_ngram_prefix import prefix_text
+from reproduction.sequential_ngram_data import Population, clicks_like, msnbc, stm_like
+from reproduction.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors

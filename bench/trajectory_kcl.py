@@ -36,7 +36,7 @@ from algorithms.trajectory_kcl.run import anonymise
 from algorithms.trajectory_kcl.scoring import PlainKernel, best_kernel
 from algorithms.trajectory_kcl.suppression import Greedy
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl_data import Routes, city, metro, routes_like
+from reproduction.trajectory_kcl_data import Routes, city, metro, routes_like
 from tacit.randomness import SeededRandom
 
 MODEL = Model(30, Fraction(3, 5), 3)

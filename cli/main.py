@@ -58,9 +58,6 @@ COMMANDS: Final = {
         "whatif.whatif",
         "Verified guarantees and expected error of a query, for colluders of your choice.",
     ),
-    "reproduce": Place(
-        "reproduce.reproduce", "Reproduce a table or figure of the sources, or all of them."
-    ),
     "console": Place("browser.browse", "Open the console in a browser. The address signs in once."),
     "simulate": Place(
         "simulate.simulate",

@@ -93,7 +93,7 @@ def dpbv_clustering() -> list[Sample]:
 
 def crowd_tasking() -> list[Sample]:
     """Heart rates."""
-    from simulation.experiments.crowd_tasking_populations import heart_series
+    from simulation.crowd_tasking_populations import heart_series
 
     series = heart_series(20, 600, SeededRandom(SEED))
     rows = zip(

@@ -9,7 +9,7 @@ import bench.counting
 from bench.counting.quality import Clicks
 from bench.counting.shown import printed
 from bench.counting.tables import CURATORS, Tables
-from simulation.experiments.sequential_ngram_data import msnbc
+from reproduction.sequential_ngram_data import msnbc
 from simulation.populations import shared_data
 from tacit.records.sequences import Sequences
 

@@ -23,7 +23,7 @@ from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     privtree_means,
 )
-from simulation.experiments.kmeans_data import datasets
+from reproduction.kmeans_data import datasets
 from simulation.populations import shared_data
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.randomness import SeededRandom

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.experiments.experiment import Effort, Outcome, Run
-from simulation.experiments.registry import experiment
+from reproduction.experiment import Effort, Outcome, Run
+from reproduction.registry import experiment
 
 
 def wrong_rows(outcome: Outcome) -> list[str]:

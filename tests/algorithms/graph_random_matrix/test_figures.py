@@ -16,7 +16,7 @@ from algorithms.graph_random_matrix.forecast import squared_cosine
 from algorithms.graph_random_matrix.scores import cosines
 from algorithms.graph_random_matrix.spectrum import Spectrum
 from algorithms.graph_random_matrix.subspace import iterate
-from simulation.experiments.graph_random_matrix_data import Network, facebook
+from reproduction.graph_random_matrix_data import Network, facebook
 from simulation.populations import shared_data
 
 needs_facebook = pytest.mark.skipif(

@@ -33,7 +33,7 @@ from algorithms.kmeans.zones import (
     shares,
 )
 from algorithms.kmeans.zones import _zone_value as zone_value
-from simulation.experiments.kmeans_data import s1_like
+from reproduction.kmeans_data import s1_like
 from tacit.encoders.kmeans.encoder import Floats
 from tacit.encoders.kmeans.nearest import nearest
 from tacit.report.words import plain_words

@@ -30,7 +30,7 @@ from algorithms.kmeans.starts import LEAST_RADIUS, packing
 from algorithms.kmeans.steps import State, absorb, first, next_query, release
 from algorithms.kmeans.zone_round import combined, estimate
 from bench.audit import proven
-from simulation.experiments.kmeans_data import s1_like
+from reproduction.kmeans_data import s1_like
 from tacit.crypto.sharing import Additive
 from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone
 from tacit.encoders.kmeans.nearest import nearest

@@ -8,7 +8,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from algorithms.path_publishing.relations import Node, Relations, drawn_relations
-from simulation.experiments.path_publishing_networks import random_network
+from reproduction.path_publishing_networks import random_network
 from tacit.paths.levelled import merged_pairs
 from tacit.paths.network import NetworkPath
 from tacit.paths.published import LevelledGraph

@@ -32,7 +32,7 @@ from algorithms.path_publishing.problems import (
 from algorithms.path_publishing.relations import drawn_relations
 from coordinator.errors import UnitNotProtected
 from coordinator.jobs.prices import price_of
-from simulation.experiments.path_publishing_networks import random_network
+from reproduction.path_publishing_networks import random_network
 from tacit.crypto.seal_keys import SealKey
 from tacit.errors import DomainError
 from tacit.paths.network import NetworkPath

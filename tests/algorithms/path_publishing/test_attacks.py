@@ -25,7 +25,7 @@ from algorithms.path_publishing.relations import (
     drawn_copies,
     drawn_relations,
 )
-from simulation.experiments.path_publishing_networks import random_network
+from reproduction.path_publishing_networks import random_network
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.published import LevelledGraph, RandomizedLabels, written
 from tacit.paths.recovery import recover

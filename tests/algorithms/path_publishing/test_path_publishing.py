@@ -25,7 +25,7 @@ from algorithms.path_publishing.relations import (
     drawn_relations,
     fake_probability,
 )
-from simulation.experiments.path_publishing_networks import random_network
+from reproduction.path_publishing_networks import random_network
 from tacit.paths.levelled import path_of
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.problems import NotAPath

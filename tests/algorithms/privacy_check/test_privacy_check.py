@@ -25,7 +25,7 @@ from algorithms.privacy_check.problems import (
     UnknownColumn,
 )
 from algorithms.problems import ValueUnknown
-from simulation.experiments.privacy_check_data import (
+from reproduction.privacy_check_data import (
     FAMILIES,
     TABLE_21,
     TABLE_22,

@@ -14,7 +14,7 @@ from algorithms.datasets.trajectories import Trajectories
 from algorithms.datasets.trajectories_files import read_ndjson
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl import TABLE_51
+from reproduction.trajectory_kcl import TABLE_51
 
 TABLE_52 = (
     "b3 e4 f6 e8",

@@ -19,7 +19,7 @@ from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.parameters import Model, Parameters
 from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
 from algorithms.trajectory_kcl.table import code
-from simulation.experiments.trajectory_kcl import SENSITIVE
+from reproduction.trajectory_kcl import SENSITIVE
 from tacit.errors import Invalid
 from tacit.report.words import plain_words
 from tests.algorithms.trajectory_kcl.tables import (

@@ -20,7 +20,7 @@ from algorithms.trajectory_kcl.pictures import (
     plots,
 )
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl import SENSITIVE
+from reproduction.trajectory_kcl import SENSITIVE
 from tests.algorithms.trajectory_kcl.tables import dataset_51
 
 

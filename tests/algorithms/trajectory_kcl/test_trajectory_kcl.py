@@ -22,8 +22,8 @@ from algorithms.trajectory_kcl.run import anonymise
 from algorithms.trajectory_kcl.scoring import PlainKernel
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, code
-from simulation.experiments.trajectory_kcl import table_51
-from simulation.experiments.trajectory_kcl_data import city, routes_like
+from reproduction.trajectory_kcl import table_51
+from reproduction.trajectory_kcl_data import city, routes_like
 from tacit.randomness import SeededRandom
 from tests.algorithms.trajectory_kcl.tables import (
     B3,

@@ -1,0 +1,148 @@
+"""The book's chapter 11, Tables 11.5 and 11.9: its baseline of random walks (RW).
+
+Spec: graph-random-matrix, sections 5 and 6. The source's graphs are not shipped, so its figures are
+shown next to those of facebook_combined, but not compared; what its text states about RW is checked
+on that graph.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from algorithms.graph_random_matrix.adjacency import adjacency
+from algorithms.graph_random_matrix.baselines import random_walk_graph
+from algorithms.graph_random_matrix.reference import reference_spectrum
+from algorithms.graph_random_matrix.spectrum import Spectrum
+from reproduction.experiment import Experiment, Outcome, Row, Run, marked, quoted, trend
+from reproduction.graph_random_matrix import NOT_SHIPPED, SOURCE
+from reproduction.graph_random_matrix_data import MOST, Network, facebook
+from reproduction.graph_random_matrix_figures import LNPP
+from reproduction.graph_random_matrix_printed import (
+    CLUSTERS,
+    DISTANCES_OF_WALKS,
+    NMI_OF_WALKS,
+)
+from reproduction.graph_random_matrix_study import (
+    baseline,
+    distance,
+    mean,
+    nmi,
+    runs_of,
+)
+from simulation.plots import Line, Panel, Plot
+
+STEPS: Final = 2
+"""The source's t."""
+RETRIES: Final = 10
+_LEAST_NMI: Final = 0.70
+"""The lowest of RW that is printed for Facebook."""
+_SIGNIFICANT: Final = 10
+"""How many times closer than LNPP the text's "significantly better" is taken to be."""
+
+
+def walked(network: Network, run: Run, seed: int) -> Spectrum:
+    """The spectrum of the graph whose edges random walks have moved."""
+    moved = random_walk_graph(network.graph, STEPS, RETRIES, run.source("walks", seed))
+    return reference_spectrum(adjacency(moved), MOST)
+
+
+def table_11_5(run: Run) -> Outcome:
+    """NMI between clusters of the graph and of the one that walks have moved."""
+    network, of_walks = _walks(run)
+    values = [mean([nmi(network, each, k) for each in of_walks]) for k in CLUSTERS]
+    of_lnpp = [nmi(network, baseline(network, k, run.source("lnpp", k, 0)), k) for k in CLUSTERS]
+    rows = _shown(network, values, NMI_OF_WALKS)
+    kept = f"{network.name}: RW keeps the clusters, NMI at least {_LEAST_NMI:.2f} for every k"
+    rows += [
+        trend(kept, min(values) >= _LEAST_NMI)
+        if network.real
+        else quoted(kept, min(values) >= _LEAST_NMI),
+        trend(
+            f"{network.name}: RW is better than LNPP for every k",
+            all(one > other for one, other in zip(values, of_lnpp, strict=True)),
+        ),
+    ]
+    run.progress(1.0)
+    return _outcome(network, "book-table-11.5", "NMI", rows, values, NMI_OF_WALKS)
+
+
+def table_11_9(run: Run) -> Outcome:
+    """n * MSE of the centrality scores of the graph that walks have moved."""
+    network, of_walks = _walks(run)
+    values = [mean([distance(network, each, k) for each in of_walks]) for k in CLUSTERS]
+    of_lnpp = [
+        distance(network, baseline(network, k, run.source("lnpp", k, 0)), k) for k in CLUSTERS
+    ]
+    ours = distance(network, network.estimate(200, "1", 1), CLUSTERS[0])
+    rows = _shown(network, values, DISTANCES_OF_WALKS)
+    rows += [
+        trend(
+            f"{network.name}: RW is {_SIGNIFICANT} times closer than LNPP for every k",
+            all(_SIGNIFICANT * one < other for one, other in zip(values, of_lnpp, strict=True)),
+        ),
+        quoted(f"{network.name}, random matrix, sigma 1, m = 200, k = 2", ours),
+        Row(
+            f"{network.name}: random matrices are closer than RW at k = 2, as the text says",
+            False,
+            "trend",
+            ours < values[0],
+        ),
+    ]
+    run.progress(1.0)
+    return _outcome(network, "book-table-11.9", "n * MSE", rows, values, DISTANCES_OF_WALKS)
+
+
+def _walks(run: Run) -> tuple[Network, list[Spectrum]]:
+    network, found = facebook(run.data), []
+    runs = runs_of(run)
+    for seed in range(runs):
+        found.append(walked(network, run, seed))
+        run.progress(0.7 * (seed + 1) / runs)
+    return network, found
+
+
+def _shown(network: Network, values: list[float], printed: tuple[float, ...]) -> list[Row]:
+    return [
+        quoted(f"{network.name}, RW, k = {k} (printed for Facebook: {of_facebook:g})", value)
+        for k, value, of_facebook in zip(CLUSTERS, values, printed, strict=True)
+    ]
+
+
+def _outcome(
+    network: Network,
+    name: str,
+    measure: str,
+    rows: list[Row],
+    values: list[float],
+    printed: tuple[float, ...],
+) -> Outcome:
+    places = tuple(map(float, CLUSTERS))
+    lines = (
+        Line(network.name, places, tuple(values)),
+        Line("printed for Facebook", places, printed, kind="ours"),
+    )
+    panel = Panel("random walks, t = 2, not private", "components k", measure, lines)
+    plot = Plot(name, f"The baseline of random walks: {measure}", (panel,))
+    rows = marked(rows, stand_in=not network.real)
+    return Outcome(tuple(rows), (plot,), (network.provenance,), (NOT_SHIPPED, _RW, LNPP))
+
+
+_RW: Final = (
+    "RW has no theorem of differential privacy; t = 2 is the source's, 10 retries are ours."
+)
+EXPERIMENTS: Final = (
+    Experiment(
+        "book-table-11.5",
+        f"{SOURCE}, Table 11.5",
+        "clusters by the baseline of random walks",
+        28,
+        table_11_5,
+    ),
+    Experiment(
+        "book-table-11.9",
+        f"{SOURCE}, Table 11.9",
+        "centrality by the baseline of random walks",
+        15,
+        table_11_9,
+    ),
+)
