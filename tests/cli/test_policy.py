@@ -77,24 +77,20 @@ def test_a_curators_own_policy_comes_and_goes(home: str) -> None:
     assert shown(home, *own)["min_participants"] == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("set", "min_participants=0"), "min_participants: "),
-        (("set", "min_participant=3"), "min_participant: "),
-        (("set", "min_participants=3", "epsilon=1"), "epsilon: "),
-        (("set", "nothing.json"), "nothing.json: "),
-        (("set", '{"stances": "sound"}'), "stances: "),
-        (("set", "min_participants=3", "--curator", "nobody"), "unknown_curator: "),
-        (("show", "--curator", "nobody"), "unknown_curator: "),
-        (("drop", "nobody"), "unknown_curator: "),
-    ],
+WRONG = (
+    (("set", "min_participant=3"), "min_participant: "),
+    (("set", "min_participants=3", "epsilon=1"), "epsilon: "),
+    (("set", "nothing.json"), "nothing.json: "),
+    (("set", "min_participants=3", "--curator", "nobody"), "unknown_curator: "),
+    (("show", "--curator", "nobody"), "unknown_curator: "),
+    (("drop", "nobody"), "unknown_curator: "),
 )
-def test_a_refusal_names_the_field_and_changes_nothing(
-    home: str, arguments: tuple[str, ...], said: str
-) -> None:
+
+
+def test_a_refusal_names_the_field_and_changes_nothing(home: str) -> None:
     before = shown(home)
-    assert tacit(home, *arguments, code=2).startswith(f"tacit: {said}")
+    for arguments, said in WRONG:
+        assert tacit(home, *arguments, code=2).startswith(f"tacit: {said}")
     assert shown(home) == before
 
 

@@ -92,27 +92,22 @@ def test_an_aggregators_first_token_is_replaced(deployment: Deployment) -> None:
     assert not opens(aggregator, second, "/v1/tokens")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("create", "king"), "/scope"),
-        (("create", "analyst", "--valid-s", "5"), "/valid_s"),
-        (("create", "analyst", "--label", "x" * 201), "/label"),
-        (("create", "analyst", "--subject", "house-1"), "/subject"),
-        (("create", "device"), "--subject"),
-        (("create", "device", "--subject", "nobody"), "/subject"),
-        (("create", "analyst", "--service", "aggregator-1"), "/scope"),
-        (("create", "analyst", "--service", "moon"), "--service"),
-        (("list", "--service", "aggregator-9"), "--service"),
-        (("revoke", "nobody"), "unknown_token"),
-        (("revoke", ""), "not_found"),
-    ],
+WRONG = (
+    (("create", "king"), "/scope"),
+    (("create", "analyst", "--valid-s", "5"), "/valid_s"),
+    (("create", "analyst", "--subject", "house-1"), "/subject"),
+    (("create", "device"), "--subject"),
+    (("create", "analyst", "--service", "aggregator-1"), "/scope"),
+    (("list", "--service", "aggregator-9"), "--service"),
+    (("revoke", "nobody"), "unknown_token"),
+    (("revoke", ""), "not_found"),
 )
-def test_a_refusal_is_one_line_that_names_the_field(
-    deployment: Deployment, arguments: tuple[str, ...], said: str
-) -> None:
-    done = CliRunner().invoke(app, ["token", *arguments, "--home", str(deployment.directory)])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("tacit: ")
-    assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+
+
+def test_a_refusal_is_one_line_that_names_the_field(deployment: Deployment) -> None:
+    for arguments, said in WRONG:
+        done = CliRunner().invoke(app, ["token", *arguments, "--home", str(deployment.directory)])
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith("tacit: ")
+        assert done.stderr.count("\n") == 1
+        assert said in done.stderr
