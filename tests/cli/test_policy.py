@@ -94,29 +94,6 @@ def test_a_refusal_names_the_field_and_changes_nothing(home: str) -> None:
     assert shown(home) == before
 
 
-def test_owners_set_their_own_policy_no_wider_than_the_operators(
-    home: str, deployment: Deployment
-) -> None:
-    with deployment.curator.client() as client:
-        owner = client.create_token("curator", subject="house-1")
-    place = ("--url", deployment.curator.url, "--token", owner["token"])
-    assert shown(home, "--curator", "house-1", *place)["min_participants"] == 2
-    for arguments, name in (
-        (("show",), "scope_missing"),
-        (("show", "--curator", "house-2"), "foreign_curator"),
-        (("set", "min_participants=3"), "scope_missing"),
-        (("set", "min_participants=1", "--curator", "house-1"), "wider_than_the_operators"),
-    ):
-        done = CliRunner().invoke(app, ["policy", *arguments, *place])
-        assert (done.exit_code, name in done.stderr) == (2, True), done.output
-    before = shown(home, "--curator", "house-1")
-    tacit(home, "set", "min_participants=3", "--curator", "house-1", *place)
-    assert shown(home, "--curator", "house-1", *place)["min_participants"] == 3
-    assert shown(home, "--curator", "house-1") == before
-    tacit(home, "drop", "house-1", *place)
-    assert shown(home, "--curator", "house-1", *place) == before
-
-
 def test_stopping_and_starting_again(home: str) -> None:
     one = ("--curator", "house-1")
     assert tacit(home, "stops", *one) == "house-1: not stopped\n"

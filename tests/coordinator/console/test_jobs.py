@@ -108,7 +108,7 @@ async def test_an_analyst_sees_what_is_published(it: Office, done: str) -> None:
     assert (await analyst.submit("/console/jobs/new")).status_code == 404
 
 
-async def test_a_job_is_started_once_after_its_price(it: Office) -> None:
+async def test_a_job_is_started_once_after_its_price_and_followed(it: Office) -> None:
     dataset = it.rows(epsilon="5")
     browser = await signed_in(it)
     await browser.get(f"/console/jobs/new?algorithm=kmeans&dataset={dataset}")
@@ -128,7 +128,19 @@ async def test_a_job_is_started_once_after_its_price(it: Office) -> None:
     [job] = it.ask("GET", f"/v1/jobs?dataset={dataset}").json()["jobs"]
     assert browser.page.headers["location"].startswith(f"/console/jobs/{job['id']}")
     assert job["params"] == asked["params"]
-    it.until(job["id"])
+    live = f"/console/jobs/{job['id']}/live"
+    async with asyncio.timeout(120):
+        while "data-finished" not in (part := await browser.get(live)).text:
+            assert part.headers["etag"]
+            await browser.get(f"{live}?wait_s=1", **{"If-None-Match": part.headers["etag"]})
+    again = await browser.get(live, **{"If-None-Match": part.headers["etag"]})
+    assert again.status_code == 304
+    await browser.get("/console/tokens")
+    answer = await browser.submit(f"/console/jobs/{job['id']}/cancel")
+    assert answer.status_code == 409  # it is over
+    await browser.get(f"/console/jobs/new?like={job['id']}")
+    k = KMEANS["k"]
+    assert f'id="{PARAM}k" name="{PARAM}k" value="{k}"' in browser.page.text
 
 
 async def test_faults_stand_at_their_fields(it: Office) -> None:
@@ -223,28 +235,6 @@ async def test_a_schedule_is_stopped_on_the_page(house: Houses) -> None:
         await browser.get("/console/jobs?said=stopped")
         assert path not in browser.page.text
         assert (await browser.submit("/console/job-schedules/none/stop")).status_code == 404
-
-
-async def test_a_job_is_cancelled_and_another_begins_like_it(it: Office) -> None:
-    job = it.submit(it.rows(), params={**KMEANS, "k": 5})
-    browser = await signed_in(it)
-    await browser.get("/console/tokens")
-    answer = await browser.submit(f"/console/jobs/{job}/cancel")
-    assert answer.status_code in (303, 409)  # it may have ended before
-    it.until(job)
-    await browser.get(f"/console/jobs/new?like={job}")
-    assert f'id="{PARAM}k" name="{PARAM}k" value="5"' in browser.page.text
-
-
-async def test_a_job_is_followed(it: Office) -> None:
-    job = it.submit(it.rows(), params={**KMEANS, "k": 6})
-    browser = await signed_in(it)
-    live = f"/console/jobs/{job}/live"
-    async with asyncio.timeout(120):
-        while "data-finished" not in (part := await browser.get(live)).text:
-            assert part.headers["etag"]
-            await browser.get(f"{live}?wait_s=1", **{"If-None-Match": part.headers["etag"]})
-    assert (await browser.get(live, **{"If-None-Match": part.headers["etag"]})).status_code == 304
 
 
 async def test_jobs_side_by_side(it: Office, done: str) -> None:

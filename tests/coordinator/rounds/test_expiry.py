@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -228,40 +226,6 @@ async def test_the_pages_of_expired_rounds_are_free_again(house: Houses) -> None
         assert await expire(it) == 101
         assert full - await used() > 0.9 * (full - empty)
         assert {name for name, row in (await rows(it)).items() if row.expired} >= set(names)
-
-
-@pytest.mark.parametrize("said", ["expiring", "expired"])
-@pytest.mark.slow
-async def test_a_process_that_is_killed_leaves_each_round_whole_or_expired(
-    house: Houses, said: str
-) -> None:
-    async with house(3) as it:
-        host = await it.host("gateway", 3)
-        names = [(await released(it, host)).id for _ in range(4)]
-        before, costs = {name: await documents(it, name) for name in names}, await budget(it, names)
-        await it.stop()
-        url = f"sqlite:///{it.settings.data_dir / 'coordinator.db'}"
-        command = (sys.executable, "-m", "tests.coordinator.rounds.killed_expiry", url)
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        assert process.stdout is not None
-        for _ in range(2):
-            while (await process.stdout.readline()).decode().strip() != said:
-                assert not process.stdout.at_eof()
-        process.kill()
-        await process.wait()
-        round_store._samples.clear()
-        await it.start()
-        found = await rows(it)
-        whole = [name for name in names if found[name].expired is None]
-        assert len(whole) < 4
-        for name in names:
-            if name in whole:
-                assert await documents(it, name) == before[name]
-            else:
-                answer = await it.ask("GET", f"/v1/rounds/{name}/report")
-                assert problem(answer) == (410, "round_expired")
-        assert await budget(it, names) == costs
-        assert await expire(it) == len(whole)
 
 
 async def _interrupted(it: House) -> None:
