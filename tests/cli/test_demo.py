@@ -85,7 +85,7 @@ def rows(count: int, values: int, value: str = "0.5") -> bytes:
     [
         (b"", "has 0 meters with 0 values each"),
         (bytes(range(128, 256)) * 20, "line 1: not UTF-8"),
-        (rows(2, 200), "has 1 meters with 200 values each"),
+        (b"id" + rows(2, 200)[2:], "has 1 meters with 200 values each"),
         (rows(30, 20), "line 1: a header is missing"),
         (rows(30, 200, "hello"), "fewer than 10 meters have a number"),
     ],

@@ -61,22 +61,6 @@ def test_what_changes_is_shown_and_then_holds(home: str, tmp_path: Path) -> None
     assert found["policy"] == shown(home) == before
 
 
-def test_a_curators_own_policy_comes_and_goes(home: str) -> None:
-    own = ("--curator", "house-1")
-    text = tacit(home, "set", "min_participants=7", "record.period.epsilon=none", *own)
-    assert text == (
-        "record.period.epsilon: 1 -> none\nmin_participants: 2 -> 7\n"
-        "it is set; `tacit policy drop house-1` lets the default hold again\n"
-    )
-    assert shown(home, *own)["record"]["period"] == {"delta": "0.000001"}
-    for other in ((), ("--curator", "house-2")):
-        assert shown(home, *other)["min_participants"] == 2
-    tacit(home, "set", "min_participants=3")
-    assert shown(home, *own)["min_participants"] == 7
-    assert "house-1" in tacit(home, "drop", "house-1")
-    assert shown(home, *own)["min_participants"] == 3
-
-
 WRONG = (
     (("set", "min_participant=3"), "min_participant: "),
     (("set", "min_participants=3", "epsilon=1"), "epsilon: "),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from cli.context import console
 from cli.deployment import Deployment, ServiceAddress
 from cli.main import app
-from tacit import Client, Problem, Unauthenticated
+from tacit import Client, Unauthenticated
 
 
 def tacit(*arguments: str, columns: int = 200) -> Result:
@@ -57,24 +56,6 @@ def test_a_token_from_its_making_to_its_end(deployment: Deployment) -> None:
     assert not opens(deployment.coordinator, token, "/v1/rounds")
     (row,) = [line for line in tacit("list", *place).stdout.splitlines() if found["id"] in line]
     assert f"revoked {listed(*place)[found['id']]['revoked'][:19]}Z" in row
-
-
-def test_a_curators_tokens_are_made_where_it_is_hosted(deployment: Deployment) -> None:
-    scope = "device"
-    place = ("--home", str(deployment.directory))
-    made = json.loads(tacit("create", scope, "--subject", "house-1", *place, "--json").stdout)
-    assert (made["scopes"], made["subject"]) == ([scope], "house-1")
-    reading = {"time": "2026-01-01T00:00:00Z", "value": "0.5", "unit": "kWh"}
-    with Client(deployment.curator.url, made["token"]) as client:
-        # `conflict` would be a refusal of another reading: both scopes send the same one
-        assert client.send_readings(reading)[0]["status"] in ("accepted", "duplicate")
-        with pytest.raises(Problem):
-            client.reading_counts("house-2")
-    there = (*place, "--service", "curator")
-    assert made["id"] in listed(*there)
-    assert made["id"] not in listed(*place)
-    tacit("revoke", made["id"], *there)
-    assert not opens(deployment.curator, made["token"], "/v1/curators/house-1/readings")
 
 
 WRONG = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import func, insert, select, update
 
 from common.runtime.clock import ManualClock
 from common.runtime.metrics import ServiceMetrics
@@ -206,26 +206,6 @@ async def test_a_step_that_does_not_end_changes_nothing(house: Houses) -> None:
             await _interrupted(it)
         assert await rows(it) == kept
         assert {name: await documents(it, name) for name in names} == before
-
-
-async def test_the_pages_of_expired_rounds_are_free_again(house: Houses) -> None:
-    async def used(names: tuple[str, ...] = ("page_count", "freelist_count")) -> int:
-        async with database.reading() as transaction:
-            pages, free = [
-                (await transaction.execute(text(f"PRAGMA {name}"))).scalar_one() for name in names
-            ]
-        return int(pages - free)
-
-    async with house(3) as it:
-        names, database = await copies(it, 100), part_of(it.app, Database)
-        empty = await used()
-        async with database.begin() as transaction:
-            filler = {"finished": datetime.now(UTC), "transcript": "x" * 2900}
-            await transaction.execute(update(rounds).values(**filler))
-        full = await used()
-        assert await expire(it) == 101
-        assert full - await used() > 0.9 * (full - empty)
-        assert {name for name, row in (await rows(it)).items() if row.expired} >= set(names)
 
 
 async def _interrupted(it: House) -> None:
