@@ -58,9 +58,7 @@ def opened(data: bytes, holder: Holder = OWNER) -> bytes:
 # --- the envelope --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES]
-)
+@pytest.mark.parametrize("size", [0, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1])
 def test_what_is_sealed_opens_again(size: int) -> None:
     content = os.urandom(size)
     assert opened(sealed(content)) == content
@@ -82,8 +80,7 @@ def test_another_recipient_opens_nothing() -> None:
         with pytest.raises(BackupRefused, match="the key does not open"):
             opened(data, holder)
     start = len(MAGIC) + 1 + 32
-    wrapped = int.from_bytes(data[start : start + 2], "big")
-    assert wrapped == 1168
+    assert int.from_bytes(data[start : start + 2], "big") == 1168
     for place in (start + 2, start + 2 + 1087, start + 2 + 1088, start + 2 + 1120, start + 1169):
         altered = bytearray(data)  # the ML-KEM part, the X25519 part, the secret, its tag
         altered[place] ^= 1
@@ -103,10 +100,10 @@ def test_every_flipped_bit_shows(place: int, bit: int) -> None:
         opened(bytes(data))
 
 
-@pytest.mark.parametrize("left", [0, 10, 300, len(LONG) - CHUNK_BYTES, len(LONG) - 21])
-def test_a_file_that_was_cut_off_shows(left: int) -> None:
-    with pytest.raises(BackupRefused):
-        opened(LONG[:left])
+def test_a_file_that_was_cut_off_shows() -> None:
+    for left in (0, 10, 300, len(LONG) - CHUNK_BYTES, len(LONG) - 21):
+        with pytest.raises(BackupRefused):
+            opened(LONG[:left])
 
 
 def test_chunks_cannot_change_places() -> None:
@@ -208,8 +205,7 @@ def test_a_state_comes_back_elsewhere(desk: Desk, service: str) -> None:
     expected = files_of(home)
     for name in ("service.log", "jobs/draft-3/x", f"{service}.db"):
         expected.pop(name, None)
-    database = found.pop(f"{service}.db")
-    assert database.startswith(b"SQLite format 3")
+    assert found.pop(f"{service}.db").startswith(b"SQLite format 3")
     assert found == {**expected, "restored": b""}
     restored = Path(elsewhere["TACIT_DATA_DIR"])
     assert rows(restored / f"{service}.db") == rows(home / f"{service}.db")

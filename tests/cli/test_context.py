@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.context import Answer, Target, at_target, printed, say, tabled
-from cli.words import refused_lines
+from cli.words import MAX_LENGTH, refused_lines, summary_lines
 from tacit import Problem
 
 app = typer.Typer()
@@ -112,3 +112,28 @@ def test_who_was_refused_by_a_proof_is_listed_with_its_reasons() -> None:
     ]
     nobody = {"count": 0, "refused": [], "statements": []}
     assert refused_lines(nobody) == ["0 refused by their proof"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"instances": 5, "local_ops": 3}, "instances 5, local_ops 3"),
+        ([], "none"),
+        ({}, "none"),
+        (None, "none"),
+        (True, "yes"),
+        (0.14705882352941177, "0.147059"),
+        ("0.5", "0.5"),
+        ([[4.9384, 3.2], [6, 2]], "(4.9384, 3.2), (6, 2)"),
+        ([{"items": ["19", "43"], "count": 7}], "(items (19, 43), count 7)"),
+        (list(range(15)), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 3 more"),
+        (["one thing", "another"], "one thing; another"),
+    ],
+)
+def test_a_value_is_said_in_words(value: object, said: str) -> None:
+    assert summary_lines({"name": value}) == [f"name: {said}"]
+
+
+def test_a_long_one_is_cut_and_says_so() -> None:
+    [line] = summary_lines({"patterns": [{"items": ["a"] * 9, "count": 3}] * 12})
+    assert len(line) <= MAX_LENGTH and line.endswith(" ...")

@@ -1,4 +1,4 @@
-"""`tacit dataset`: handing in, listing, showing, deleting, and samples that their readers take."""
+"""`tacit dataset` and `tacit items`: what is handed in, listed, shown and deleted; samples."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from algorithms.catalogue import find
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read
 from cli.datasets import app, format_of, universe_of
+from cli.deployment import Deployment
+from cli.items import app as items_app
 from simulation.samples import SAMPLES
 from tacit import Client, NotFound
 from tests.cli.conftest import OPERATOR
@@ -53,45 +55,28 @@ def test_items_and_two_files(coordinator: str, tmp_path: Path) -> None:
     items, table = tmp_path / "msnbc-like-items.txt", str(tmp_path / "table-4.1.txt")
     universe = tacit(coordinator, "add", str(items), "--kind", "universe").strip()
     add = ("--kind", "transactions", "--universe")
-    records = str(tmp_path / "msnbc-like.txt")
-    assert tacit(coordinator, "add", records, *add, universe).strip()
+    assert tacit(coordinator, "add", str(tmp_path / "msnbc-like.txt"), *add, universe).strip()
     assert tacit(coordinator, "add", table, *add, '["I1", "I2", "I3", "I4"]').strip()
     place = ["--url", coordinator, "--token", OPERATOR]
-    refused = CliRunner().invoke(app, ["add", table, *add, '["I1"]', *place])
-    assert refused.exit_code == 2
+    assert CliRunner().invoke(app, ["add", table, *add, '["I1"]', *place]).exit_code == 2
     points, sensitive = tmp_path / "points.csv", tmp_path / "sensitive.csv"
     points.write_text("record,location,time\n1,a,1\n1,b,2\n")
     sensitive.write_text("record,disease\n1,flu\n")
     both = ("--kind", "trajectories", "--sensitive", str(sensitive))
     made = tacit(coordinator, "add", str(points), *both).strip()
-    found = json.loads(tacit(coordinator, "show", made, "--json"))
-    assert found["schema"]["rows"] == 1
+    assert json.loads(tacit(coordinator, "show", made, "--json"))["schema"]["rows"] == 1
 
 
-def test_a_client_hands_in_rows(coordinator: str) -> None:
-    with Client(coordinator, OPERATOR) as client:
-        made = client.add_dataset("rows", "numeric-table", "csv", columns=["x"], rows=[[1], [2]])
-        assert client.dataset(made["id"]) == made
-        assert made["id"] in [item["id"] for item in client.datasets()]
-        client.delete_dataset(made["id"])
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "format_name"),
-    [
-        ("a.csv", "table", "csv"),
+def test_formats_by_name_and_kind() -> None:
+    for name, kind, format_name in (
         ("a.csv.gz", "numeric-table", "csv"),
         ("a.parquet", "transactions", "parquet"),
         ("a.ndjson.xz", "sequences", "ndjson"),
-        ("a.txt", "transactions", "text"),
         ("a", "sequences", "text"),
         ("a.txt", "edge-list", "snap"),  # the only one of its kind, whatever the name
-        ("a", "network-path", "json"),
         ("a.csv", "a-kind-of-tomorrow", "csv"),
-    ],
-)
-def test_formats_by_name_and_kind(name: str, kind: str, format_name: str) -> None:
-    assert format_of(Path(name), kind) == format_name
+    ):
+        assert format_of(Path(name), kind) == format_name
 
 
 def test_public_items_come_from_a_list_or_a_file(tmp_path: Path) -> None:
@@ -103,8 +88,7 @@ def test_public_items_come_from_a_list_or_a_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_algorithm_has_no_sample(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["sample", "guessing", "--out", str(tmp_path)])
-    assert done.exit_code == 2
+    assert CliRunner().invoke(app, ["sample", "guessing", "--out", str(tmp_path)]).exit_code == 2
 
 
 ROLES = {"iris.csv": {"label": "species"}, "two-moons.csv": {"label": "moon"}}
@@ -135,3 +119,27 @@ def test_the_reader_of_its_kind_takes_every_sample(algorithm: str, tmp_path: Pat
         with path.open("rb") as stream:
             dataset = read(declaration, stream)
         assert KINDS[item["kind"]].outline(dataset)["rows"] > 0
+
+
+def items(deployment: Deployment, *arguments: str, code: int = 0) -> str:
+    curator = deployment.curator
+    place = ["--url", curator.url, "--token", curator.token]
+    done = CliRunner().invoke(items_app, [*arguments, *place])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_file_in_listed_and_gone(deployment: Deployment, tmp_path: Path) -> None:
+    file = tmp_path / "visits.spmf"
+    file.write_text("home -1 news -1 -2\nnews -1 -2\n")
+    form = ("--format", "spmf", "--name", "visits")
+    shown = items(deployment, "import", "sequences", "house-1", str(file), *form)
+    assert "visits: 2 records of 2 different items" in shown
+    listed = json.loads(items(deployment, "list", "sequences", "house-1", "--json"))
+    assert listed["tables"] == [{"name": "visits", "records": 2, "timed": False}]
+    items(deployment, "import", "transactions", "house-1", str(file), *form, code=2)
+    file.write_text("home -1 news -1 -2\nnews\n")
+    items(deployment, "import", "sequences", "house-1", str(file), *form, code=2)
+    assert "visits: 2 records" in items(deployment, "list", "sequences", "house-1")
+    items(deployment, "delete", "sequences", "house-1", "--name", "visits")
+    assert json.loads(items(deployment, "list", "sequences", "house-1", "--json"))["tables"] == []

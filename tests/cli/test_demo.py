@@ -76,8 +76,8 @@ def test_real_meters_and_nothing_is_left_running(tmp_path: Path) -> None:
             continue
 
 
-def _row(name: str, values: int, value: str = "0.5") -> str:
-    return ",".join([name, *[value] * values]) + "\n"
+def rows(count: int, values: int, value: str = "0.5") -> bytes:
+    return "".join(",".join([f"m{n}", *[value] * values]) + "\n" for n in range(count)).encode()
 
 
 @pytest.mark.parametrize(
@@ -85,18 +85,11 @@ def _row(name: str, values: int, value: str = "0.5") -> str:
     [
         (b"", "has 0 meters with 0 values each"),
         (bytes(range(128, 256)) * 20, "line 1: not UTF-8"),
-        (_row("id", 200).encode() + _row("m", 200).encode(), "has 1 meters with 200 values each"),
-        (
-            "".join(_row(f"m{number}", 20) for number in range(30)).encode(),
-            "line 1: a header is missing",
-        ),
-        (
-            "".join(_row(f"m{number}", 200, "hello") for number in range(30)).encode(),
-            "fewer than 10 meters have a number",
-        ),
-        (b"\xfd7zXZ", "line 1: not UTF-8"),
+        (b"id" + rows(2, 200)[2:], "has 1 meters with 200 values each"),
+        (rows(30, 20), "line 1: a header is missing"),
+        (rows(30, 200, "hello"), "fewer than 10 meters have a number"),
     ],
-    ids=["empty", "binary", "one meter", "an hour", "words", "a magic number"],
+    ids=["empty", "binary", "one meter", "an hour", "words"],
 )
 def test_a_file_that_is_no_meters_is_refused_before_anything_starts(
     tmp_path: Path, content: bytes, said: str
@@ -106,7 +99,6 @@ def test_a_file_that_is_no_meters_is_refused_before_anything_starts(
     found = CliRunner().invoke(app, ["demo", "--data", str(file)])
     assert found.exit_code == 2
     assert said in found.output.replace("\n", " ")
-    assert "Traceback" not in found.output
     assert len(found.output.splitlines()) == 1
 
 

@@ -68,7 +68,7 @@ def test_a_schedule_from_preview_to_end(coordinator: str, asked: tuple[str, ...]
         ["a year", "365", "0.5, 0", "182.5, 0"],
     ]
     made = json.loads(tacit(*schedule, "create", *asked, *place, "--json"))
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while (shown := json.loads(tacit(*schedule, "show", made["id"], *place, "--json")))["runs"] < 8:
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -84,7 +84,6 @@ def test_a_schedule_from_preview_to_end(coordinator: str, asked: tuple[str, ...]
         assert "is stopped" in tacit(*schedule, "stop", made["id"], *place)
     for job in jobs:
         tacit("job", "cancel", job["id"], *place)
-    time.sleep(2)
     assert json.loads(tacit(*schedule, "show", made["id"], *place, "--json"))["runs"] == 8
 
 

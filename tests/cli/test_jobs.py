@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from algorithms import catalogue
 from cli import jobs
+from cli.algorithms import parameters
 from cli.main import app
 from tacit import Client
 from tests.cli.conftest import OPERATOR
@@ -48,8 +49,7 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     }
     assert {path.suffix for path in (out / "plots").iterdir()} == {".svg", ".png"}
     assert "Privacy report" in (out / "report.txt").read_text("utf-8")
-    report = json.loads((out / "report.json").read_text("utf-8"))
-    assert report["charged"]["epsilon"] == "1"
+    assert json.loads((out / "report.json").read_text("utf-8"))["charged"]["epsilon"] == "1"
     assert json.loads((out / "private" / "evaluation.json").read_text("utf-8"))["private"]
     job = json.loads((out / "private" / "job.json").read_text("utf-8"))
     assert (job["id"], job["state"], job["error"]) == (result["job"], "succeeded", None)
@@ -81,40 +81,30 @@ def test_a_file_in_and_a_directory_out(coordinator: str, iris: str, tmp_path: Pa
     listed = json.loads(tacit("job", "list", "--algorithm", "kmeans", "--json", *place))
     assert result["job"] in [item["id"] for item in listed]
     assert "charged 1" in tacit("job", "show", result["job"], *place)
-    preview = tacit(
-        "job",
-        "preview",
-        "kmeans",
-        "--dataset",
-        result["dataset"],
-        "--params",
-        json.dumps({**PARAMS, "epsilon": "0.5"}),
-        *place,
-    )
-    assert "epsilon 0.5" in preview
+    asked = ("--dataset", result["dataset"], "--params", json.dumps({**PARAMS, "epsilon": "0.5"}))
+    assert "epsilon 0.5" in tacit("job", "preview", "kmeans", *asked, *place)
     assert "job_over" in tacit("job", "cancel", result["job"], *place, code=2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["kmeans"], "either --dataset or --federation"),
-        (["kmeans", "--dataset", "x", "--params", "nothing.json"], "nothing.json"),
-        (["nothing", "--dataset", "IRIS"], "unknown_algorithm"),
-        (["kmeans", "--dataset", "IRIS", *LABEL, "--params", '{"k": 0}'], "/params/k"),
-        (["kmeans", "--dataset", "IRIS", *LABEL, "--stance", "loud"], "/stance"),
-        (["crowd-tasking", "--dataset", "IRIS"], "row 1"),
-    ],
+WRONG = (
+    (["kmeans"], "either --dataset or --federation"),
+    (["kmeans", "--dataset", "x", "--params", "nothing.json"], "nothing.json"),
+    (["nothing", "--dataset", "IRIS"], "unknown_algorithm"),
+    (["kmeans", "--dataset", "IRIS", *LABEL, "--params", '{"k": 0}'], "/params/k"),
+    (["crowd-tasking", "--dataset", "IRIS"], "row 1"),
 )
-def test_refusals(coordinator: str, iris: str, arguments: list[str], said: str) -> None:
-    filled = [iris if item == "IRIS" else item for item in arguments]
+
+
+def test_refusals(coordinator: str, iris: str) -> None:
     with Client(coordinator, OPERATOR) as client:
         before = [item["id"] for item in client.datasets()]
-        text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
+        for arguments, said in WRONG:
+            filled = [iris if item == "IRIS" else item for item in arguments]
+            text = tacit("job", "run", *filled, "--url", coordinator, "--token", OPERATOR, code=2)
+            assert text.startswith("tacit: ")
+            assert said in text
+            assert len(text.splitlines()) == 1
         assert [item["id"] for item in client.datasets()] == before
-    assert text.startswith("tacit: ")
-    assert said in text
-    assert len(text.splitlines()) == 1
 
 
 @pytest.mark.parametrize("drawn", [True, False])
@@ -147,11 +137,9 @@ def test_a_job_that_fails(
         assert "removed" in text
 
 
-@pytest.mark.parametrize(
-    ("attempt", "said"), [(0, "queued"), (1, "queued"), (2, "attempt 2: queued")]
-)
-def test_a_later_attempt_is_named(attempt: int, said: str) -> None:
-    assert jobs._stage({"state": "running", "stage": "queued", "attempt": attempt}) == said
+def test_a_later_attempt_is_named() -> None:
+    for attempt, said in ((1, "queued"), (2, "attempt 2: queued")):
+        assert jobs._stage({"state": "running", "stage": "queued", "attempt": attempt}) == said
     assert jobs._stage({"state": "succeeded"}) == "succeeded"  # what an analyst sees
     running = {"state": "running", "stage": "zone 2 of 3", "attempt": 1, "remaining_s": 12}
     assert jobs._stage(running) == "zone 2 of 3, about 12 s left"
@@ -174,10 +162,45 @@ def test_a_job_brings_its_own_coordinator(iris: str, tmp_path: Path) -> None:
 def test_the_catalogue_at_a_terminal() -> None:
     text = tacit("algorithms", "--json")
     assert [item["name"] for item in json.loads(text)] == list(catalogue.NAMES)
+    listed = tacit("algorithms")
     for name in catalogue.NAMES:
-        assert name in tacit("algorithms")
+        assert name in listed
         assert "Parameters" in tacit("algorithms", name)
     both = " ".join(tacit("algorithms", "dpbv-clustering").split())
     assert "Over curators by rounds: stance sound, method grid-core" in both
     assert "Over curators by reports: stance sound, method grid-ldp" in both
     assert "see `tacit algorithms`" in tacit("algorithms", "nothing", code=2)
+
+
+def rows_of(name: str) -> dict[str, tuple[str, str, str]]:
+    listed = parameters(catalogue.shown(name)["parameters"])
+    found = {path: (kind, default, meaning) for path, kind, default, meaning in listed}
+    assert len(found) == len(listed), "every path once"
+    return found
+
+
+def test_what_is_inside_has_a_path() -> None:
+    crowd = rows_of("crowd-tasking")
+    assert crowd["sensor"][0] == "object"
+    assert crowd["sensor.name"][:2] == ("string", "needed")
+    assert crowd["sensor.coordinates"][0] == "array"
+    assert crowd["sensor.coordinates[].lower"][1] == "needed"
+    assert crowd["sensor.steps"][1] == "65536"
+
+
+def test_one_of_several_models_is_named() -> None:
+    check = rows_of("privacy-check")
+    assert check["models[k-anonymity].k"][:2] == ("integer 1..", "-")
+    assert check["models[alpha-k-anonymity].alpha"][1] == "needed"
+    assert check["ground_distance.*[tree].edges"][1] == "needed"
+    assert not [path for path in check if path.endswith(".model")]
+
+
+def test_no_model_is_left_out() -> None:
+    """Every field of every model that a schema has is in some row."""
+    for name in catalogue.NAMES:
+        schema: dict[str, Any] = catalogue.shown(name)["parameters"]
+        told = {path.rpartition(".")[2] for path in rows_of(name)}
+        for model in schema.get("$defs", {}).values():
+            fields = {k for k, each in model.get("properties", {}).items() if "const" not in each}
+            assert fields <= told

@@ -40,14 +40,6 @@ def test_a_seal_key_before_its_time(deployment: Deployment) -> None:
     assert by_address.stdout.startswith(f"{service.id}: seal key {before + 3} ")
 
 
-def test_an_unknown_aggregator_is_one_line(deployment: Deployment) -> None:
-    done = rotate("north", "--home", str(deployment.directory))
-    assert done.exit_code == 2
-    assert done.stderr.splitlines() == [
-        f"tacit: there is no aggregator north: one of {deployment.aggregators[0].id}"
-    ]
-
-
 def keys(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["keys", *arguments])
 

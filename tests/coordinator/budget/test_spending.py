@@ -294,9 +294,7 @@ def test_rounds_without_a_figure_are_counted_apart_from_finite_epsilons() -> Non
     many = (1 << 19) + 1
     first = book.rounds.kinds(np.zeros(many, np.intp))
     assert first[1].tolist() == [many]
-    costs = book._cost(*first)
-    place = list(Scenario).index(EVERYONE)
-    assert costs[:, place].tolist() == [many, 0, many, 0, 0]
+    assert book._cost(*first)[:, list(Scenario).index(EVERYONE)].tolist() == [many, 0, many, 0, 0]
 
 
 def test_the_first_curator_is_named_even_where_the_figure_was_read_before_it_joined() -> None:

@@ -43,8 +43,7 @@ def test_totals_are_those_of_plain_arrays(
         assert by_curator.of(number).epsilon == plain[0, column, number]
         some = chance.random(plain.shape[2]) < 0.5
         assert set(by_curator.among(some).epsilon) == set(plain[0, column, some])
-        chosen = by_curator.table.delta > 2
-        assert (by_curator.whose(chosen) == (plain[1, column] > 2)).all()
+        assert (by_curator.whose(by_curator.table.delta > 2) == (plain[1, column] > 2)).all()
         whole = np.concatenate(list(by_curator.columns()))
         assert whole.tolist() == plain[:, column].reshape(-1).tolist()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from common.runtime.clock import ManualClock
 from common.web.console import words
 from coordinator.console.overview import begin
@@ -87,36 +85,22 @@ async def test_the_address_of_a_service_leads_to_its_console(house: Houses) -> N
                 assert answer.headers["location"] == "/console"
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "said"),
-    [
+def test_a_price_is_told_by_the_day_of_a_curator() -> None:
+    for epsilon, delta, said in (
         ("0.3", "0", "a curator allows epsilon 1 and delta 0.000001 a day: 3 such rounds"),
         ("1", "0", "one such round"),
         ("1.5", "0", "it refuses this"),
         ("0.3", "0.0000005", "2 such rounds"),
         ("0.3", "0.00001", "it refuses this"),
         ("inf", "1", "refuse what has no bound"),
-    ],
-)
-def test_a_price_is_told_by_the_day_of_a_curator(epsilon: str, delta: str, said: str) -> None:
-    assert said in words.of_a_day(epsilon, delta)
-
-
-def test_what_costs_nothing_says_nothing_of_a_day() -> None:
+    ):
+        assert said in words.of_a_day(epsilon, delta)
     assert words.of_a_day("0", "0") == ""
 
 
-@pytest.mark.parametrize(
-    ("url", "here"),
-    [
-        ("http://127.0.0.1:8300", True),
-        ("http://[::1]:1", True),
-        ("https://localhost/x", True),
-        ("http://127.0.0.1.example.org", False),
-        ("https://localhost.example.org", False),
-        ("http://10.0.0.1", False),
-        ("nonsense", False),
-    ],
-)
-def test_an_address_of_this_machine_alone(url: str, here: bool) -> None:
-    assert is_loopback(url) is here
+def test_an_address_of_this_machine_alone() -> None:
+    for url in ("http://127.0.0.1:8300", "http://[::1]:1", "https://localhost/x"):
+        assert is_loopback(url)
+    for url in ("http://127.0.0.1.example.org", "https://localhost.example.org", "http://10.0.0.1"):
+        assert not is_loopback(url)
+    assert not is_loopback("nonsense")

@@ -1,18 +1,21 @@
-"""The page of parties: what the API tells, no secret twice, a fingerprint before any pairing."""
+"""The pages of parties and of the data flow: what the API tells, no secret twice, a fingerprint
+before any pairing."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
+from datetime import timedelta
+from typing import Any
 
-import pytest
-
+from common.runtime.clock import ManualClock
 from tacit.protocol.enrolment import GrantAnswer
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
-from tests.coordinator.console.test_rounds import EVIL, signed_in
-from tests.coordinator.double import House
+from tests.coordinator.console.test_rounds import EVIL, NOISY, signed_in
+from tests.coordinator.double import House, integers, query
+from tests.coordinator.rounds.test_flow import counted, flow
 
 PAGE = "/console/parties"
 POLICY = re.compile(r"\sstyle=|\son\w+=|javascript:")
@@ -75,7 +78,7 @@ async def test_who_begins_so(house: Houses, database_url: str) -> None:
 
 
 async def test_an_invitation_is_shown_once_listed_and_withdrawn(house: Houses) -> None:
-    async with house(1, console=True) as it:
+    async with house(0, console=True) as it:
         browser = await signed_in(it)
         await browser.get(PAGE)
         fields = {"party": "gateway-9", "max_curators": "40", "hours": "2"}
@@ -99,11 +102,7 @@ async def test_an_invitation_is_shown_once_listed_and_withdrawn(house: Houses) -
         sender = it.federation.sender("gateway-9")
         refused = await it.send_enrolment(it.enrolment(sender, secret))
         assert refused.json()["type"].endswith("join_token_unknown")
-
-
-async def test_a_grant_that_was_used_is_no_invitation(house: Houses) -> None:
-    async with house(0) as it:
-        sender = it.federation.sender("alone")
+        # A grant that was used is no invitation.
         secret = await it.grant(sender)
         [listed] = (await it.ask("GET", "/v1/grants")).json()["grants"]
         await it.send_enrolment(it.enrolment(sender, secret))
@@ -169,43 +168,94 @@ async def test_a_party_leaves_by_its_name_and_is_taken_back(house: Houses) -> No
         await browser.get(PAGE)
         assert found[1] not in browser.page.text
         await browser.get("/console/audit")
-        text = browser.words()
-        assert "let a party leave" in text
+        assert "let a party leave" in browser.words()
         assert found[1] not in browser.page.text
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/aggregators",
-        "/aggregators/aggregator-0/unpair",
-        "/gateway/leave",
-        "/gateway/return",
-        "/invitations",
-        "/invitations/0123456789abcdef/withdraw",
-    ],
-)
-async def test_others_change_nothing(house: Houses, path: str) -> None:
+FORMS = ("aggregators", "aggregators/aggregator-0/unpair", "gateway/leave", "gateway/return",
+         "invitations", "invitations/0123456789abcdef/withdraw")  # fmt: skip
+
+
+async def test_others_change_nothing(house: Houses) -> None:
     async with house(1, console=True) as it:
         await it.host("gateway", 2)
-        before = await _all(it)
         fields = {"party": "x", "typed": "gateway", "url": "http://x.test", "token": "t" * 40}
-        operator = await signed_in(it)
-        assert (await operator.post(f"{PAGE}{path}", {"csrf": "x", **fields})).status_code == 403
-        await operator.get(PAGE)
-        csrf = operator.field("csrf")
-        foreign = {"Sec-Fetch-Site": "same-site"}
-        answer = await operator.post(f"{PAGE}{path}", {"csrf": csrf, **fields}, foreign)
-        assert answer.status_code == 403
-        analyst = await signed_in(it, "analyst")
-        assert (await analyst.get(PAGE)).status_code == 404
-        await analyst.get("/console/rounds")
-        assert (await analyst.submit(f"{PAGE}{path}", **fields)).status_code == 404
-        stranger = await Browser(it.app).post(f"{PAGE}{path}", fields)
-        assert stranger.headers["location"].startswith("/console/login")
+        operator, analyst = await signed_in(it), await signed_in(it, "analyst")
+        before = await _all(it)
+        for form in FORMS:
+            path = f"{PAGE}/{form}"
+            assert (await operator.post(path, {"csrf": "x", **fields})).status_code == 403
+            await operator.get(PAGE)
+            csrf = operator.field("csrf")
+            foreign = {"Sec-Fetch-Site": "same-site"}
+            assert (await operator.post(path, {"csrf": csrf, **fields}, foreign)).status_code == 403
+            assert (await analyst.get(PAGE)).status_code == 404
+            await analyst.get("/console/rounds")
+            assert (await analyst.submit(path, **fields)).status_code == 404
+            stranger = await Browser(it.app).post(path, fields)
+            assert stranger.headers["location"].startswith("/console/login")
         assert await _all(it) == before
 
 
 async def _all(it: House) -> list[object]:
     paths = ("/v1/aggregators", "/v1/parties", "/v1/grants")
     return [(await it.ask("GET", path)).json() for path in paths]
+
+
+FLOW = "/console/flow"
+
+
+async def test_the_page_tells_what_the_api_tells(house: Houses, clock: ManualClock) -> None:
+    async with house(3, console=True, clock=clock) as it:
+        host = await it.host("gateway", 20)
+        for _ in range(2):
+            opened = await it.open(query(**NOISY))
+            await opened.contribute(host, integers(20))
+            await it.finish(opened)
+        await counted(it, clock, stored=812, round_closed=6, seal_broken=4)
+        browser = await signed_in(it)
+        page = await browser.get(FLOW)
+        assert page.status_code == 200
+        assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
+        text = browser.words()
+        told = await flow(it)
+        assert "2 released." in text
+        assert 'class="chart bars"' in page.text
+        for outcome, count in told["aggregators"][0]["lone"].items():
+            shown = f"at least {count} lone pieces" if outcome == "stored" else f"{outcome} {count}"
+            assert shown in text
+        assert "seal_broken" not in text
+        health = (await it.ask("GET", "/v1/aggregators?health=true")).json()["aggregators"]
+        for each in health:
+            assert each["id"] in text
+        clock.advance(timedelta(days=40))
+        await browser.sign_in()
+        await browser.get(FLOW)
+        assert "No round was opened in this time" in browser.words()
+
+
+async def test_an_aggregator_that_is_away_or_another_is_shown(
+    house: Houses, clock: ManualClock
+) -> None:
+    async with house(3, console=True, clock=clock) as it:
+        browser = await signed_in(it)
+        it.wires[0].down = True
+        it.wires[2].lie = _another
+        await browser.get(FLOW)
+        text = browser.words()
+        assert "aggregator-0 ✗ away" in text
+        assert "aggregator-1 ✓ reachable" in text
+        assert "it shows another identity than the paired one" in text
+        page = await browser.get(f"{FLOW}?from=0001-01-01T00:00:00Z")
+        assert (page.status_code, "/from" in browser.words()) == (422, True)
+        analyst = await signed_in(it, "analyst")
+        assert (await analyst.get(FLOW)).status_code == 404
+        await analyst.get("/console")
+        assert FLOW not in analyst.page.text
+
+
+def _another(path: str, told: Any) -> Any:
+    """The answer of somebody else at the address."""
+    if path != "/.well-known/tacit-aggregator":
+        return told
+    return {**told, "identity_key": "A" * 43}

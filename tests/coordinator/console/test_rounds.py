@@ -8,7 +8,6 @@ import re
 import zipfile
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 from starlette.requests import Request
 
@@ -48,78 +47,133 @@ async def released(it: House, curators: int = 20, **changes: Any) -> Round:
     return opened
 
 
-async def test_the_list_and_the_page_tell_what_the_api_tells(house: Houses) -> None:
+async def test_a_released_round(house: Houses) -> None:
     async with house(3, console=True, clock=ManualClock()) as it:
         opened = await released(it)
         found = await it.result(opened)
-        [part] = found["report"]["error"]["parts"]
-        shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
-        promised = next(line for line in found["report"]["verified"] if line["key"] == "e")
-        browser = await signed_in(it)
-        await browser.get("/console/rounds")
-        assert f"{shown[0]} ± {shown[1]} kWh" in browser.words()
-        assert f"{words.hundred(promised['guess'])} of 100" in browser.words()
-        await browser.get(f"/console/rounds/{opened.id}")
-        text = browser.words()
-        assert f"{shown[0]} kWh ± {shown[1]}" in text
-        assert found["result"]["sum"] in text
-        assert "20 curators" in text
-        for line in found["report"]["verified"]:
-            if line["guess"] != "1" and line["key"] != "e":
-                assert f"at most {words.hundred(line['guess'])} of 100 times" in text
-        for name in ("not_protected", "voided_by", "assumptions", "caveats"):
-            for sentence in found["report"][name]:
-                assert re.sub(r"\s+", " ", sentence) in text
-        assert "1 Opened" in text
-        assert "8 Released" in text
-
-
-async def test_the_archive_holds_what_the_api_gives(house: Houses) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
-        opened = await released(it)
-        browser = await signed_in(it, "analyst")
-        answer = await browser.get(f"/console/rounds/{opened.id}/archive.zip")
-        with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
-            held = {name: archive.read(name) for name in archive.namelist()}
-        path = f"/v1/rounds/{opened.id}"
-        assert json.loads(held["result.json"]) == await it.result(opened)
-        for name in ("report", "transcript"):
-            assert held[f"{name}.json"] == (await it.ask("GET", f"{path}/{name}")).content
-        assert b"What is not protected" in held["report.txt"]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"function": "mean"},
-        {"function": "variance", "epsilon": "50"},
-        {"function": "histogram", "edges": ["1", "2"], "epsilon": "9"},
-        {"function": "vector_sum", "dimension": 2},
-        {"function": "count"},
-        {"mechanism": "exact", "epsilon": None, "collusion": {}},
-    ],
-)
-async def test_a_page_of_every_function(house: Houses, changes: dict[str, Any]) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
-        host = await it.host("gateway", 20)
-        opened = await it.open({k: v for k, v in query(**{**NOISY, **changes}).items() if v})
-        width = dimension(opened.descriptor.query)
-        values = integers(20 * width).reshape(20, width)
-        await opened.contribute(host, values)
-        await it.finish(opened)
-        found = await it.result(opened)
-        browser = await signed_in(it)
-        page = await browser.get(f"/console/rounds/{opened.id}")
+        operator, analyst = await signed_in(it), await signed_in(it, "analyst")
+        await list_and_page(operator, opened.id, found)
+        await policy(operator, opened.id)
+        await only_words(it, opened.id)
+        page = await analyst.get(f"/console/rounds/{opened.id}")
         assert page.status_code == 200
-        for value in found["result"].values():
-            for each in value if isinstance(value, list) else [value]:
-                assert each is None or each in browser.words()
+        assert "gateway" not in page.text
+        assert "/console/rounds/new" not in page.text
+        for path in ("/console/rounds/new", f"/console/rounds/{opened.id}/abort"):
+            assert (await analyst.get(path)).status_code == 404
+        await analyst.get("/console/rounds")
+        for path in (f"/console/rounds/{opened.id}/close", "/console/rounds/new"):
+            assert (await analyst.submit(path)).status_code == 404
+        await evidence(it, analyst, opened.id, found)
+
+
+async def list_and_page(browser: Browser, name: str, found: dict[str, Any]) -> None:
+    """They tell what the API tells."""
+    [part] = found["report"]["error"]["parts"]
+    shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+    promised = next(line for line in found["report"]["verified"] if line["key"] == "e")
+    await browser.get("/console/rounds")
+    assert f"{shown[0]} ± {shown[1]} kWh" in browser.words()
+    assert f"{words.hundred(promised['guess'])} of 100" in browser.words()
+    await browser.get(f"/console/rounds/{name}")
+    text = browser.words()
+    for told in (f"{shown[0]} kWh ± {shown[1]}", "20 curators", "1 Opened", "8 Released"):
+        assert told in text
+    for line in found["report"]["verified"]:
+        if line["guess"] != "1" and line["key"] != "e":
+            assert f"at most {words.hundred(line['guess'])} of 100 times" in text
+    for group in ("not_protected", "voided_by", "assumptions", "caveats"):
+        for sentence in found["report"][group]:
+            assert re.sub(r"\s+", " ", sentence) in text
+
+
+async def policy(browser: Browser, name: str) -> None:
+    """Every page has the policy and no script of its own; files are immutable, and only ours."""
+    places = ("login", "rounds", "rounds/new", f"rounds/{name}", f"rounds/{name}/live", "rounds/no")
+    for place in places:
+        page = await browser.get(f"/console/{place}")
+        assert page.status_code == (404 if place == "rounds/no" else 200)
+        stated = page.headers["content-security-policy"]
+        assert stated.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert page.headers["cache-control"] == "no-store" or "live" in place
+        assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
+        scripts = re.findall(r"<script[^>]*>", page.text)
+        assert all('src="/console/static/' in each for each in scripts)
+    page = await browser.get("/console/login")
+    for path in re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page.text):
+        file = await browser.get(path)
+        assert file.status_code == 200
+        assert "immutable" in file.headers["cache-control"]
+    for path in ("/console/static/x/console.css", "/console/static/../pages.py"):
+        assert (await browser.get(path)).status_code == 404
+
+
+async def only_words(it: House, name: str) -> None:
+    """Whatever a name, a reason or a problem holds, it is text on the page."""
+    head = views.head(await views.find(part_of(it.app, Database), name))
+    evil = {**head, "query": EVIL, "reason": EVIL, "state": EVIL, "id": EVIL, "unit": EVIL}
+    request = Request({"type": "http", "path": "/console", "headers": []})
+    pages = part_of(it.app, Pages)
+    visitor = Visitor(Principal(EVIL, frozenset({Scope.OPERATOR})), EVIL, EVIL)
+    more = {"states": [], "state": "", "query_id": EVIL, "older": EVIL, "newer": True, "said": EVIL}
+    listed = pages.show(request, "rounds.html", rows=[evil], visitor=visitor, **more)
+    wrong = pages.problem(request, DomainError(EVIL, pointer=EVIL))
+    for page in (listed, wrong):
+        text = bytes(page.body).decode()
+        assert "<img" not in text
+        assert "&lt;img" in text
+
+
+async def evidence(it: House, browser: Browser, name: str, found: dict[str, Any]) -> None:
+    """The archive and the evidence hold what the API gives."""
+    path = f"/v1/rounds/{name}"
+    answer = await browser.get(f"/console/rounds/{name}/archive.zip")
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        held = {each: archive.read(each) for each in archive.namelist()}
+    assert json.loads(held["result.json"]) == found
+    for each in ("report", "transcript"):
+        assert held[f"{each}.json"] == (await it.ask("GET", f"{path}/{each}")).content
+    assert b"What is not protected" in held["report.txt"]
+    place = f"/console/rounds/{name}/evidence.json"
+    identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
+    assert (await browser.get(place)).json() == {
+        "round": name,
+        "coordinator": identity["identity_key"],
+        "result": found["result"],
+        "transcript": (await it.ask("GET", f"{path}/transcript")).json(),
+    }
+    assert (await Browser(it.app).get(place)).status_code == 303
+
+
+async def test_a_page_of_every_form_of_result(house: Houses) -> None:
+    async with house(3, console=True, clock=ManualClock()) as it:
+        host, browser = await it.host("gateway", 20), await signed_in(it)
+        for number, changes in enumerate(
+            (
+                {"mechanism": "exact", "epsilon": None, "collusion": {}},
+                {"function": "mean", "epsilon": "50"},
+                {"function": "histogram", "edges": ["1", "2"], "epsilon": "9"},
+                {"function": "vector_sum", "dimension": 2},
+            )
+        ):
+            asked = {k: v for k, v in query(**{**NOISY, **changes}).items() if v}
+            opened = await it.open({**asked, "name": f"q-{number}"})
+            width = dimension(opened.descriptor.query)
+            await opened.contribute(host, integers(20 * width).reshape(20, width))
+            await it.finish(opened)
+            found = await it.result(opened)
+            head = (await it.ask("GET", f"/v1/rounds/{opened.id}")).json()
+            assert (head["figures"]["interval"] is None) == (number > 0)
+            assert (await browser.get(f"/console/rounds/{opened.id}")).status_code == 200
+            for value in found["result"].values():
+                for each in value if isinstance(value, list) else [value]:
+                    assert each is None or each in browser.words()
 
 
 async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:
     async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 5)
-        opened = await it.open(query(min_participants=4))
+        opened = await it.open(query(min_participants=4, **NOISY))
         browser = await signed_in(it)
         await browser.get(f"/console/rounds/{opened.id}")
         assert "Under way" in browser.words()
@@ -134,6 +188,12 @@ async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:
         await browser.get(f"/console/rounds/{opened.id}")
         assert "No sum was opened" in browser.words()
         assert "an operator aborted the round" in browser.words()
+        assert "It is credited" in browser.words()
+        await browser.get("/console/rounds")
+        assert "no sum; credited" in browser.words()
+        await browser.get("/console/budget/ledger")
+        credit = rf"credited ?: round {opened.id} ?, query \S+ ?, epsilon 1\b"
+        assert re.search(credit, browser.words())
 
 
 async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
@@ -170,107 +230,28 @@ async def test_an_operator_opens_and_closes_a_round(house: Houses) -> None:
         assert rows == ["signed in", "opened a round", "opened a round", "closed a round early"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words_shown"),
-    [
-        ({}, "does not say which readings: give a window"),
-        ({"start": "2026-01-01T00:00"}, "RFC 3339"),
-        ({"start": "2026-01-01T01:00", "end": "2026-01-01T00:00"}, "must be after start"),
-        ({"deadline_s": "soon"}, "must be whole seconds"),
-        ({"deadline_s": "0"}, "must be at least 1"),
-    ],
+WRONG = (
+    ({}, "does not say which readings: give a window"),
+    ({"start": "2026-01-01T00:00"}, "RFC 3339"),
+    ({"start": "2026-01-01T01:00", "end": "2026-01-01T00:00"}, "must be after start"),
+    ({"deadline_s": "soon"}, "must be whole seconds"),
+    ({"deadline_s": "0"}, "must be at least 1"),
 )
-async def test_a_wrong_field_is_said_at_its_place_and_nothing_is_lost(
-    house: Houses, fields: dict[str, str], words_shown: str
-) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
+
+
+async def test_a_wrong_field_is_said_at_its_place_and_nothing_is_lost(house: Houses) -> None:
+    async with house(0, console=True, clock=ManualClock()) as it:
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         browser = await signed_in(it)
-        await browser.get("/console/rounds/new")
-        answer = await browser.submit("/console/rounds/new", query_id=created["id"], **fields)
-        assert answer.status_code == 422
-        assert words_shown in browser.words()
-        for name, value in fields.items():
-            assert f'name="{name}"' in answer.text
-            assert f'value="{value}"' in answer.text
+        for fields, shown in WRONG:
+            await browser.get("/console/rounds/new")
+            answer = await browser.submit("/console/rounds/new", query_id=created["id"], **fields)
+            assert answer.status_code == 422
+            assert shown in browser.words()
+            for name, value in fields.items():
+                assert f'name="{name}"' in answer.text
+                assert f'value="{value}"' in answer.text
         assert (await it.ask("GET", "/v1/rounds")).json()["rounds"] == []
-
-
-async def test_an_analyst_sees_results_and_can_do_nothing(house: Houses) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
-        opened = await released(it)
-        browser = await signed_in(it, "analyst")
-        page = await browser.get(f"/console/rounds/{opened.id}")
-        assert page.status_code == 200
-        assert "gateway" not in page.text
-        assert "/console/rounds/new" not in page.text
-        for path in ("/console/rounds/new", f"/console/rounds/{opened.id}/abort"):
-            assert (await browser.get(path)).status_code == 404
-        await browser.get("/console/rounds")
-        for path in (f"/console/rounds/{opened.id}/close", "/console/rounds/new"):
-            assert (await browser.submit(path)).status_code == 404
-
-
-async def test_names_are_only_words(house: Houses) -> None:
-    """Whatever a name, a reason or a problem holds, it is text on the page."""
-    async with house(3, console=True, clock=ManualClock()) as it:
-        opened = await released(it)
-        head = views.head(await views.find(part_of(it.app, Database), opened.id))
-        evil = {**head, "query": EVIL, "reason": EVIL, "state": EVIL, "id": EVIL, "unit": EVIL}
-        request = Request({"type": "http", "path": "/console", "headers": []})
-        pages = part_of(it.app, Pages)
-        listed = pages.show(
-            request,
-            "rounds.html",
-            rows=[evil],
-            visitor=Visitor(Principal(EVIL, frozenset({Scope.OPERATOR})), EVIL, EVIL),
-            states=[],
-            state="",
-            query_id=EVIL,
-            older=EVIL,
-            newer=True,
-            said=EVIL,
-        )
-        wrong = pages.problem(request, DomainError(EVIL, pointer=EVIL))
-        for page in (listed, wrong):
-            text = bytes(page.body).decode()
-            assert "<img" not in text
-            assert "&lt;img" in text
-
-
-async def test_every_page_has_the_policy_and_no_script_of_its_own(house: Houses) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
-        opened = await released(it)
-        browser = await signed_in(it)
-        paths = (
-            "/console/login",
-            "/console/rounds",
-            "/console/rounds/new",
-            f"/console/rounds/{opened.id}",
-            f"/console/rounds/{opened.id}/live",
-            "/console/rounds/nothing",
-        )
-        for path in paths:
-            page = await browser.get(path)
-            policy = page.headers["content-security-policy"]
-            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
-            assert page.headers["cache-control"] == "no-store" or "live" in path
-            assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
-            scripts = re.findall(r"<script[^>]*>", page.text)
-            assert all('src="/console/static/' in each for each in scripts)
-        assert (await browser.get("/console/rounds/nothing")).status_code == 404
-
-
-async def test_files_are_immutable_and_only_ours(house: Houses) -> None:
-    async with house(1, console=True, clock=ManualClock()) as it:
-        browser = Browser(it.app)
-        page = await browser.get("/console/login")
-        for path in re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page.text):
-            file = await browser.get(path)
-            assert file.status_code == 200
-            assert "immutable" in file.headers["cache-control"]
-        for path in ("/console/static/x/console.css", "/console/static/../pages.py"):
-            assert (await browser.get(path)).status_code == 404
 
 
 async def test_the_live_part_waits_for_a_change(house: Houses) -> None:
@@ -287,8 +268,7 @@ async def test_the_live_part_waits_for_a_change(house: Houses) -> None:
         await it.finish(opened)
         await browser.get(f"{path}?wait_s=5", **{"If-None-Match": first.headers["etag"]})
         assert "data-finished" in browser.page.text
-        other = Browser(it.app)
-        assert (await other.get(path)).status_code == 303
+        assert (await Browser(it.app).get(path)).status_code == 303
 
 
 async def test_pages_of_a_long_list(house: Houses) -> None:
@@ -301,26 +281,8 @@ async def test_pages_of_a_long_list(house: Houses) -> None:
         assert len(page.content) < 150_000
         older = re.search(r'rel="next" href="([^"]+)"', page.text)
         assert older is not None
-        rest = await browser.get(older[1].replace("&amp;", "&"))
-        assert rest.text.count("<tr>") - 1 == 11
+        assert (await browser.get(older[1].replace("&amp;", "&"))).text.count("<tr>") - 1 == 11
         nothing = await browser.get("/console/rounds?state=open")
         assert "No round is like that" in browser.words()
         assert nothing.status_code == 200
         assert (await browser.get("/console/rounds?state=strange")).status_code == 422
-
-
-async def test_a_browser_gets_the_evidence_of_a_round_by_its_session(house: Houses) -> None:
-    async with house(3, console=True, clock=ManualClock()) as it:
-        opened = await released(it)
-        path = f"/console/rounds/{opened.id}/evidence.json"
-        browser = await signed_in(it, "analyst")
-        found = (await browser.get(path)).json()
-        transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
-        identity = (await it.client.get("/.well-known/tacit-coordinator")).json()
-        assert found == {
-            "round": opened.id,
-            "coordinator": identity["identity_key"],
-            "result": (await it.result(opened))["result"],
-            "transcript": transcript,
-        }
-        assert (await Browser(it.app).get(path)).status_code == 303

@@ -59,8 +59,8 @@ async def told(it: House, made: str) -> dict[str, Any]:
     return found
 
 
-async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
-    async with house(0, database_url) as it:
+async def test_the_life_of_jobs(house: Houses) -> None:
+    async with house(0) as it:
         made = await dataset(it)
         database = part_of(it.app, Database)
         await reserve(it, made, "one", 0.5, 7)
@@ -107,10 +107,8 @@ async def test_the_life_of_jobs(house: Houses, database_url: str) -> None:
             assert await ledger.verify(transaction, made) is None
 
 
-async def test_a_release_outside_the_budget_is_never_forgotten(
-    house: Houses, database_url: str
-) -> None:
-    async with house(0, database_url) as it:
+async def test_a_release_outside_the_budget_is_never_forgotten(house: Houses) -> None:
+    async with house(0) as it:
         made = await dataset(it)
         database = part_of(it.app, Database)
         async with database.begin() as transaction:
@@ -145,13 +143,12 @@ async def test_no_budget_no_charge(house: Houses) -> None:
         assert (await told(it, table))["events"] == []
 
 
-async def test_the_ledger_belongs_to_the_data(house: Houses, database_url: str) -> None:
+async def test_the_ledger_belongs_to_the_data(house: Houses) -> None:
     """Acceptance 7 of jobs.md: deleted and handed in again, the ledger is the old one."""
-    async with house(0, database_url) as it:
+    async with house(0) as it:
         made = await dataset(it)
         await reserve(it, made, "one", 0.75)
-        answer = await it.ask("DELETE", f"/v1/datasets/{made}")
-        assert problem(answer) == (409, "dataset_in_use")
+        assert problem(await it.ask("DELETE", f"/v1/datasets/{made}")) == (409, "dataset_in_use")
         async with part_of(it.app, Database).begin() as transaction:
             await ledger.charge(transaction, made, "one", NOW)
         assert (await it.ask("DELETE", f"/v1/datasets/{made}")).status_code == 204
@@ -205,8 +202,7 @@ async def test_two_jobs_at_one_instant_against_a_budget_for_one(
                 return False
             return True
 
-        accepted = await asyncio.gather(*(attempt(number) for number in range(6)))
-        assert sum(accepted) == 1
+        assert sum(await asyncio.gather(*(attempt(number) for number in range(6)))) == 1
         assert (await told(it, made))["reserved"]["epsilon"] == "0.6"
 
 
@@ -311,9 +307,9 @@ def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
     assert first_break("l", events) is None
 
 
-async def test_nothing_handed_in_as_two_kinds(house: Houses, database_url: str) -> None:
+async def test_nothing_handed_in_as_two_kinds(house: Houses) -> None:
     """The same bytes with rows have one ledger, whose unit does not change; without, one a unit."""
-    async with house(0, database_url) as it:
+    async with house(0) as it:
 
         async def as_kind(kind: str, content: bytes) -> Any:
             return await hand_in(it, content, name="x.txt", kind=kind, format="text", roles=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import lzma
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from fastapi import FastAPI, Response
 from algorithms.datasets.kinds import read
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.app import StartFailed
 from common.web.parts import part_of
 from coordinator.datasets.holding import Datasets
 from tests.coordinator.conftest import Houses
@@ -41,10 +39,8 @@ async def values(it: House, dataset_id: str) -> Any:
         return read(declaration, stream)
 
 
-async def test_a_table_is_kept_and_no_route_returns_its_rows(
-    house: Houses, database_url: str
-) -> None:
-    async with house(0, database_url) as it:
+async def test_a_table_is_kept_and_no_route_returns_its_rows(house: Houses) -> None:
+    async with house(0) as it:
         content = b"label,x,owner\nred,1234.5678,7\nblue,-2e3,8\n"
         answer = await hand_in(
             it,
@@ -80,22 +76,7 @@ async def test_a_table_is_kept_and_no_route_returns_its_rows(
         assert (await it.ask("GET", "/v1/datasets?kind=table")).json() == {"datasets": []}
 
 
-async def test_only_an_operator_may_ask(house: Houses) -> None:
-    async with house(0) as it:
-        token = (await it.ask("POST", "/v1/tokens", {"scope": "analyst"})).json()["token"]
-        made = (await hand_in(it)).json()["id"]
-        for method, path in (
-            ("GET", "/v1/datasets"),
-            ("GET", f"/v1/datasets/{made}"),
-            ("GET", f"/v1/datasets/{made}/ledger"),
-            ("DELETE", f"/v1/datasets/{made}"),
-        ):
-            assert problem(await it.ask(method, path, token=token)) == (403, "scope_missing")
-        answer = await it.ask("POST", "/v1/datasets", ROWS, token=token)
-        assert problem(answer) == (403, "scope_missing")
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bytes], ids=["gz", "xz", "plain"])
+@pytest.mark.parametrize("pack", [gzip.compress, bytes], ids=["gz", "plain"])
 async def test_nothing_on_the_disk_can_be_read(house: Houses, tmp_path: Path, pack: Any) -> None:
     """Acceptance: a planted value is nowhere in the data directory, packed or not."""
     planted = "271828182.84590452"
@@ -131,33 +112,19 @@ async def test_inline_rows_and_files_are_the_same_data(house: Houses) -> None:
         assert (await values(it, made)).values.tolist() == [[1, 2]]
 
 
-async def test_every_malformed_dataset_names_its_place(house: Houses, tmp_path: Path) -> None:
-    """Acceptance 2 of jobs.md, as far as kinds go; nothing is left behind."""
+async def test_a_malformed_dataset_names_its_place(house: Houses, tmp_path: Path) -> None:
+    """Acceptance 2 of jobs.md; nothing is left behind. Rows of each kind: tests/algorithms."""
     long = b"x,y\n1,2\n" + b"9" * 10_000_000 + b"\n"
     cases: list[tuple[bytes, dict[str, Any], str, dict[str, Any]]] = [
         (CSV, {"kind": "numbers"}, "wrong_kind", {}),
-        (CSV, {"format": "xlsx"}, "wrong_kind", {}),
         (CSV, {"kind": "user-series"}, "malformed_row", {"row": 1, "column": "user"}),
         (CSV, {"roles": {"label": "class"}}, "malformed_row", {"row": 1, "column": "class"}),
         (b"x,y\n1,2\n3,nan\n", {}, "malformed_row", {"row": 3, "column": "y"}),
-        (b"x,y\n1,2\n3,-inf\n", {}, "malformed_row", {"row": 3, "column": "y"}),
-        (b"x,y\n1,2\n3,\n", {}, "malformed_row", {"row": 3, "column": "y"}),
-        (b"x,y\n1,2\n3,four\n", {}, "malformed_row", {"row": 3, "column": "y"}),
-        (b"x,y\n1,2\n3\n", {}, "malformed_row", {"row": 3}),
-        (b"x,y\n\n1,2\n", {}, "malformed_row", {"row": 2}),
-        (b"x,y\n1,2\n\xff\xfe,3\n", {}, "malformed_row", {"row": 3}),
-        (b"1,2\n3,4\n", {}, "malformed_row", {"row": 1}),
-        (b"x,x\n3,4\n", {}, "malformed_row", {"row": 1, "column": 2}),
         (b"", {}, "malformed_row", {"row": 1}),
         (long, {}, "malformed_row", {"row": 3}),
-        (b"PAR1 not", {"format": "parquet"}, "malformed_content", {}),
         (gzip.compress(CSV)[:-9], {}, "malformed_content", {}),
-        (b"user,round,x1\n1,1,2\n1,1,3\n", {"kind": "user-series"}, "malformed_row",
-         {"row": 3, "column": "round"}),
-        (b"user,round,x1\n1,0,2\n", {"kind": "user-series"}, "malformed_row",
-         {"row": 2, "column": "round"}),
         (b"a\nb\na\n", {"kind": "universe", "format": "text"}, "malformed_row", {"row": 3}),
-    ]  # fmt: skip
+    ]
     async with house(0) as it:
         for content, said, name, place in cases:
             answer = await hand_in(it, content, **said)
@@ -172,21 +139,14 @@ async def test_every_malformed_dataset_names_its_place(house: Houses, tmp_path: 
 async def test_every_wrong_declaration_is_named(house: Houses) -> None:
     cases: list[tuple[dict[str, Any], tuple[int, str], list[str]]] = [
         ({"name": None}, (422, "bad_parameter"), ["/name"]),
-        ({"budget": {"epsilon": "-1"}}, (422, "bad_parameter"), ["/budget/epsilon"]),
         ({"budget": {"epsilon": 1.5}}, (422, "bad_parameter"), ["/budget/epsilon"]),
-        ({"budget": {"epsilon": "1", "delta": "2"}}, (422, "bad_parameter"), ["/budget/delta"]),
         ({"budget": "not json"}, (422, "dataset_refused"), ["/budget"]),
         ({"colour": "red"}, (422, "bad_parameter"), ["/colour"]),
         ({"privacy_unit": "sequence"}, (422, "dataset_refused"), ["/privacy_unit"]),
         ({"kind": "table", "budget": {"epsilon": "1"}}, (422, "dataset_refused"), ["/budget"]),
         ({"kind": "table", "roles": {"label": "x"}}, (422, "wrong_kind"), ["/roles/label"]),
         ({"universe": ["a"]}, (422, "wrong_kind"), ["/universe"]),
-        ({"universe": ["a", "a"]}, (422, "bad_parameter"), ["/universe"]),
-        (
-            {"universe": [str(item) for item in range(10_001)]},
-            (422, "bad_parameter"),
-            ["/universe"],
-        ),
+        ({"universe": [str(n) for n in range(10_001)]}, (422, "bad_parameter"), ["/universe"]),
         ({"revision_of": "0" * 36}, (404, "unknown_dataset"), ["/revision_of"]),
     ]
     async with house(0) as it:
@@ -209,10 +169,8 @@ async def test_every_wrong_declaration_is_named(house: Houses) -> None:
         )
         assert problem(twice) == (422, "dataset_refused")
         for body in (
-            {**ROWS, "rows": None},
             {**ROWS, "url": "https://example.test/a"},
             {**ROWS, "rows": [[1]]},
-            {**ROWS, "rows": {"a": 1}},
             {**ROWS, "rows": [[1, None]]},
             {**ROWS, "format": "parquet"},
         ):
@@ -237,8 +195,7 @@ async def test_limits(house: Houses) -> None:
     bomb = gzip.compress(b"x\n" + b"0\n" * 20_000_000)
     async with house(0, dataset_max_bytes=1 << 20, dataset_max_rows=3) as it:
         assert problem(await hand_in(it, bomb)) == (413, "too_large")
-        large = b"x\n" + b"0.25\n" * (1 << 20)
-        assert problem(await hand_in(it, large)) == (413, "too_large")
+        assert problem(await hand_in(it, b"x\n" + b"0.25\n" * (1 << 20))) == (413, "too_large")
         assert problem(await hand_in(it, b"x\n1\n2\n3\n4\n")) == (413, "too_large")
         assert (await hand_in(it, b"x\n1\n2\n3\n")).status_code == 201
     async with house(0) as it:
@@ -258,8 +215,7 @@ async def test_a_retry_with_the_same_key_is_the_same_dataset(house: Houses, tmp_
         again = await hand_in(it, key="one")
         assert again.json() == first.json()
         assert again.headers["Idempotency-Replayed"] == "true"
-        other = await hand_in(it, b"x\n1\n", key="one")
-        assert problem(other) == (422, "idempotency_key_reused")
+        assert problem(await hand_in(it, b"x\n1\n", key="one")) == (422, "idempotency_key_reused")
         listed = (await it.ask("GET", "/v1/datasets")).json()["datasets"]
         kept = [path.name for path in (tmp_path / "coordinator" / "datasets").iterdir()]
         assert kept == [first.json()["id"]] == [item["id"] for item in listed]
@@ -330,18 +286,3 @@ async def test_abandoned_contents_are_removed(house: Houses, tmp_path: Path) -> 
         await it.restart()
         left = {path.name for path in (tmp_path / "coordinator" / "datasets").iterdir()}
         assert left == {made, "new"}
-
-
-async def test_another_key_is_noticed_at_the_start(house: Houses, tmp_path: Path) -> None:
-    async with house(0) as it:
-        made = (await hand_in(it)).json()["id"]
-        await it.restart()
-        assert (await values(it, made)).rows == 2
-        path = tmp_path / "coordinator" / "storage.key"
-        kept = path.read_text()
-        path.write_text("A" * 43)
-        await it.stop()
-        with pytest.raises(StartFailed, match="storage_key_wrong"):
-            await it.start()
-        path.write_text(kept)
-        await it.start()

@@ -67,7 +67,7 @@ class Office:
 
     def __init__(self, directory: Path, **changes: Any) -> None:
         (port,) = free_ports(1)
-        values: dict[str, Any] = {"job_lease_s": 3.0, "job_workers": 2, **changes}
+        values: dict[str, Any] = {"job_lease_s": 3.0, **changes}
         self.settings = CoordinatorSettings(
             data_dir=directory, port=port, operator_token=SecretStr(TOKEN), **values
         )

@@ -1,7 +1,10 @@
-"""Jobs side by side: published parts alone, keys that differ marked, and nothing of others."""
+"""Results: nothing private in a published part; side by side with others, what differs."""
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from datetime import timedelta
 from typing import Any
 
@@ -62,13 +65,6 @@ def test_what_cannot_be_compared_is_refused(it: Office, pair: tuple[str, str]) -
         assert answer.json()["errors"][0]["pointer"] == "/ids"
     for ids in (f"{first},nothing", f"{first},../../etc/passwd"):
         assert problem(it.ask("GET", f"/v1/jobs/compare?ids={ids}")) == (404, "unknown_job")
-    cancelled = it.submit(it.rows(), params={**KMEANS, "epsilon": "3"})
-    it.ask("DELETE", f"/v1/jobs/{cancelled}")
-    if it.until(cancelled)["state"] == "cancelled":
-        path = f"/v1/jobs/compare?ids={first},{cancelled}"
-        assert problem(it.ask("GET", path)) == (409, "job_not_finished")
-        answer = it.ask("GET", path, token=it.token("analyst"))
-        assert problem(answer) == (404, "unknown_job")
 
 
 def test_the_rest_is_told_as_if_it_went_on_so(clock: ManualClock) -> None:
@@ -103,3 +99,25 @@ def test_the_rest_is_told_as_if_it_went_on_so(clock: ManualClock) -> None:
     assert remaining_s(changed(started=None), later) is None
     for state in set(JobState) - {JobState.RUNNING}:
         assert remaining_s(changed(state=state), later) is None
+
+
+def test_an_evaluation_is_in_no_published_part(it: Office) -> None:
+    job = it.submit(it.rows(), params={**KMEANS, "evaluate": True})
+    result = it.succeeded(job)
+    found = it.ask("GET", f"/v1/jobs/{job}/evaluation").json()["evaluation"]
+    assert set(found) == {"inertia", "inertia_ratio", "clusters", "labels"}
+    private = [found["inertia"], *(each["mean_distance_off"] for each in found["clusters"])]
+    files = {f"files/{item['name']}" for item in result["files"]}
+    plots = {f"plots/{name}.{kind}" for name in result["plots"] for kind in ("svg", "png")}
+    published = {"result.json", "report.json", "report.txt", *files, *plots}
+    archive = it.ask("GET", f"/v1/jobs/{job}/archive").content
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        assert set(opened.namelist()) == published
+        for name in published:
+            content = opened.read(name)
+            for value in private:
+                assert json.dumps(value).encode()[:8] not in content, name
+    for part in ("files/evaluation.json", "plots/sizes", "files/..%2Fprivate%2Fevaluation.sealed"):
+        assert it.ask("GET", f"/v1/jobs/{job}/{part}").status_code == 404
+    stored = it.settings.data_dir / "jobs" / job / "private" / "evaluation.sealed"
+    assert json.dumps(found["inertia"]).encode()[:8] not in stored.read_bytes()

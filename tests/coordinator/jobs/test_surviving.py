@@ -100,8 +100,7 @@ def killed_in_the_middle(it: Process, count: int) -> tuple[str, dict[str, Any]]:
     seed = it.seed_of(job)
     it.kill()
     it.start()
-    result = it.succeeded(job)
-    assert result["summary"] == expected(seed, "dpbv-clustering", LONG, rows)
+    assert it.succeeded(job)["summary"] == expected(seed, "dpbv-clustering", LONG, rows)
     assert it.kinds(dataset) == ["declared", "reserved", "charged"]
     return dataset, it.shown(job)
 

@@ -69,7 +69,7 @@ async def test_what_waits_goes_together_and_answers_are_not_mixed_up() -> None:
 async def test_what_is_asked_as_an_answer_comes_does_not_wait_for_ever() -> None:
     queue, it = StepQueue(), Aggregator()
     it.gate.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for number in range(20):  # no turn of the loop between an answer and the next step
             await queue.ask(step(number), it.post)
     assert it.lots == [1] * 20
@@ -83,7 +83,7 @@ async def test_others_wait_for_a_slow_request_no_longer_than_a_moment(
     quick.gate.set()
     large = [asyncio.create_task(queue.ask(step(number), slow.post)) for number in range(3)]
     await under_way(slow)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while sum(slow.lots) < 3:  # the second and third go together, and are slow as well
             await asyncio.sleep(0.005)
         assert (await queue.ask(step(7), quick.post)).text == step(7).round
@@ -94,12 +94,6 @@ async def test_others_wait_for_a_slow_request_no_longer_than_a_moment(
     slow.gate.set()
     assert len(await asyncio.gather(*large)) == AT_ONCE + 6
     await queue.aclose()
-
-
-async def test_one_alone_goes_its_own_way() -> None:
-    queue, it = StepQueue(), Aggregator()
-    (answer,) = await ask(queue, it, step(7))
-    assert (answer.text, it.lots) == (step(7).round, [1])
 
 
 async def test_large_ones_are_not_joined() -> None:

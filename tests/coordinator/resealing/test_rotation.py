@@ -103,10 +103,10 @@ def evaluated(it: House, job_id: str, text: bytes = b"the true values") -> Path:
 
 
 async def test_everything_is_sealed_anew_and_the_old_key_is_destroyed(
-    house: Houses, database_url: str, tmp_path: Path
+    house: Houses, tmp_path: Path
 ) -> None:
     home = tmp_path / "coordinator"
-    async with house(0, database_url) as it:
+    async with house(0) as it:
         made = await kept(it)
         gone = await kept(it, b"x,y\n8,9\n")
         account = await ledger(it, made["id"]), await ledger(it, gone["id"])

@@ -52,18 +52,16 @@ def hours(number: int, start_minute: int = 0) -> dict[str, str]:
 
 
 MEMBERS = {
-    "everyone": ((), (), False),
     "the same": ((3,), (3,), False),
-    "one fewer": ((), (3,), True),
     "one more": ((3,), (), True),
     "another one": ((3,), (4,), True),  # two differ, and the minimum is three
     "three fewer": ((), (3, 4, 5), False),
 }
 
 
-async def test_two_rounds_of_one_family(house: Houses, database_url: str) -> None:
+async def test_two_rounds_of_one_family(house: Houses) -> None:
     family = {"family": "net", "family_minimum": 3}
-    async with house(3, database_url) as it:
+    async with house(3) as it:
         host = await it.host("gateway", 10)
         for number, (case, (first, second, refused)) in enumerate(MEMBERS.items()):
             # Both are open before either is frozen: nothing could be known at the opening.
@@ -155,9 +153,9 @@ async def test_a_round_that_released_nothing_is_not_compared(house: Houses) -> N
         assert (await finish(it, rounds[2], host))["state"] == "released"
 
 
-async def test_substation_and_feeders(house: Houses, database_url: str) -> None:
+async def test_substation_and_feeders(house: Houses) -> None:
     family = {"family": "net", "family_minimum": 4, **NOISY}
-    async with house(3, database_url) as it:
+    async with house(3) as it:
         host = await it.host("gateway", 20)
         everyone = named("gateway", *range(20))
         await declare(it, "substation", everyone)
@@ -179,8 +177,8 @@ async def test_substation_and_feeders(house: Houses, database_url: str) -> None:
         assert (await opening(it, LATER, group="substation", **family)).is_success
 
 
-async def test_a_refused_opening_leaves_no_trace(house: Houses, database_url: str) -> None:
-    async with house(3, database_url) as it:
+async def test_a_refused_opening_leaves_no_trace(house: Houses) -> None:
+    async with house(3) as it:
         host = await it.host("gateway", 6)
         opened = await it.open(query(family="net", **NOISY))
         assert (await finish(it, opened, host, 2))["state"] == "released"

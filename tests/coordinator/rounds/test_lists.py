@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from common.store.transactions import Database
@@ -53,20 +52,15 @@ async def test_a_curator_waits_for_a_round(house: Houses) -> None:
         empty = await get(it, "/v1/rounds?state=open", token=token)
         assert (empty.status_code, empty.json()) == (200, {"rounds": []})
         tag = empty.headers["etag"]
-        began = time.perf_counter()
         same = await get(it, "/v1/rounds?state=open&wait_s=0.2", tag, token)
         assert same.status_code == 304
         assert same.headers["etag"] == tag
-        assert time.perf_counter() - began >= 0.2
         waiting = [
             asyncio.create_task(get(it, "/v1/rounds?state=open&wait_s=20", tag, token)),
             asyncio.create_task(get(it, "/v1/rounds?state=open&wait_s=20", None, token)),
         ]
-        await asyncio.sleep(0.05)
-        began = time.perf_counter()
         opened = await it.ask_for(query())
         answers = await asyncio.gather(*waiting)
-        assert time.perf_counter() - began < 10  # woken long before the poll's own end
         for answer in answers:
             shown = answer.json()["rounds"]
             assert [item["statement"]["round"] for item in shown] == [opened["id"]]
@@ -82,8 +76,7 @@ async def test_nobody_sees_a_round_that_too_few_aggregators_know(house: Houses) 
         assert (await get(it, "/v1/rounds?state=open")).json() == {"rounds": []}
         assert (await get(it, "/v1/rounds")).json()["rounds"][0]["id"] == opened
         it.wires[2].fault = lambda method, path: None
-        shown = await get(it, "/v1/rounds?state=open&wait_s=10")
-        assert len(shown.json()["rounds"]) == 1
+        assert len((await get(it, "/v1/rounds?state=open&wait_s=10")).json()["rounds"]) == 1
 
 
 async def test_a_round_is_followed_by_its_tag(house: Houses) -> None:
@@ -108,7 +101,7 @@ async def test_a_round_is_followed_by_its_tag(house: Houses) -> None:
 
 async def test_rounds_come_in_pages_of_heads(house: Houses) -> None:
     async with house() as it:
-        names = await copies(it, 1200)
+        names = await copies(it, 12)
 
         async def listed(following: str | None) -> list[str]:
             found: list[str] = []
@@ -118,15 +111,12 @@ async def test_rounds_come_in_pages_of_heads(house: Houses) -> None:
                 following = answer.links.get("next", {}).get("url")
             return found
 
-        found = await listed("/v1/rounds?state=aborted&limit=500")
-        assert found[-1200:] == names
-        path = "/v1/rounds?state=aborted&limit=500&newest_first=true"
-        assert await listed(path) == found[::-1]
+        found = await listed("/v1/rounds?state=aborted&limit=5")
+        assert found[-12:] == names
+        assert await listed("/v1/rounds?state=aborted&limit=5&newest_first=true") == found[::-1]
         query_id = (await get(it, f"/v1/rounds/{names[0]}")).json()["query_id"]
-        filtered = await get(it, f"/v1/rounds?query_id={query_id}&limit=1")
-        assert len(filtered.json()["rounds"]) == 1
-        none = await get(it, "/v1/rounds?query_id=other")
-        assert none.json() == {"rounds": []}
+        assert len((await get(it, f"/v1/rounds?query_id={query_id}&limit=1")).json()["rounds"]) == 1
+        assert (await get(it, "/v1/rounds?query_id=other")).json() == {"rounds": []}
         assert (await get(it, "/v1/rounds?state=lost")).status_code == 422
 
 
@@ -145,24 +135,17 @@ async def test_a_round_behind_a_full_page_changes_its_tag(house: Houses) -> None
         assert following.json()["rounds"][0]["statement"]["round"] == second.id
 
 
-async def test_heads_of_open_rounds(house: Houses) -> None:
-    """For people; curators get the signed descriptors."""
-    async with house() as it:
-        await it.host("gateway", 3)
-        opened = await it.open(query(min_participants=2))
-        [signed] = (await get(it, "/v1/rounds?state=open")).json()["rounds"]
-        [head] = (await get(it, "/v1/rounds?state=open&form=head")).json()["rounds"]
-        assert signed["statement"]["round"] == head["id"] == opened.id
-        assert (head["state"], head["minimum"], head["figures"]) == ("open", 2, None)
-        assert [step["step"] for step in head["steps"]] == ["opened", "announced"]
-        assert (await get(it, "/v1/rounds?form=bitmap")).status_code == 422
-
-
 async def test_a_list_tells_the_figures_of_results_and_the_times_of_steps(house: Houses) -> None:
     async with house() as it:
         host = await it.host("gateway", 20)
         asked = query(mechanism="distributed", epsilon="1", collusion={"aggregators": 2})
         opened = await it.open(asked)
+        [signed] = (await get(it, "/v1/rounds?state=open")).json()["rounds"]
+        [head] = (await get(it, "/v1/rounds?state=open&form=head")).json()["rounds"]  # for people
+        assert signed["statement"]["round"] == head["id"] == opened.id
+        assert (head["state"], head["minimum"], head["figures"]) == ("open", 2, None)
+        assert [step["step"] for step in head["steps"]] == ["opened", "announced"]
+        assert (await get(it, "/v1/rounds?form=bitmap")).status_code == 422
         await opened.contribute(host, integers(20))
         await it.finish(opened)
         [head] = (await get(it, "/v1/rounds?newest_first=true")).json()["rounds"]
@@ -178,14 +161,3 @@ async def test_a_list_tells_the_figures_of_results_and_the_times_of_steps(house:
         assert steps == ["opened", "announced", "frozen", "committed", "released"]
         times = [step["at"] for step in head["steps"]]
         assert times == sorted(times)
-
-
-async def test_a_mean_has_no_interval_of_its_own(house: Houses) -> None:
-    async with house() as it:
-        host = await it.host("gateway", 20)
-        opened = await it.open(query(function="mean", mechanism="distributed", epsilon="50"))
-        await opened.contribute(host, integers(40).reshape(20, 2))
-        await it.finish(opened)
-        [head] = (await get(it, "/v1/rounds")).json()["rounds"]
-        assert head["figures"]["interval"] is None
-        assert set(head["figures"]["result"]) >= {"mean", "count"}

@@ -74,7 +74,7 @@ def test_noise_comes_before_participants() -> None:
     assert choose(shamir(**NOISY), accepted, 9) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_no_other_quorum_keeps_more(seed: int) -> None:
     random, size = np.random.default_rng(seed), 70
     members = [random.random(size) < 0.7 for _ in range(5)]

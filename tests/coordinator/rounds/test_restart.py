@@ -37,7 +37,7 @@ async def stored(it: House, round_id: str) -> store.RoundRow:
 
 async def until(it: House, ending: str, index: int = 0) -> None:
     """Wait until a request of this kind was tried at an aggregator."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not it.wires[index].count(ending):
             await asyncio.sleep(0.005)
 
@@ -50,11 +50,9 @@ async def released(it: House, opened: Round, total: int, count: int) -> None:
     assert Decimal(found["result"]["sum"]) == Decimal(total) / 1000
 
 
-async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(
-    house: Houses, database_url: str
-) -> None:
+async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(house: Houses) -> None:
     """As after a restore from a backup of before the freeze."""
-    async with house(3, database_url, patience_s=20.0) as it:
+    async with house(3, patience_s=20.0) as it:
         host = await it.host("gateway", 6)
         values = integers(6)
         it.wires[1].fault = lambda method, path: (
@@ -87,9 +85,9 @@ STEPS = ["/v1/rounds", "/freeze", "/commitment", "/reveal"]
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.slow
 async def test_a_restart_at_any_step_completes_the_round(
-    house: Houses, database_url: str, step: str, fault: str
+    house: Houses, step: str, fault: str
 ) -> None:
-    async with house(3, database_url, patience_s=20.0) as it:
+    async with house(3, patience_s=20.0) as it:
         host = await it.host("gateway", 6)
         values = integers(6)
         it.wires[1].fault = lambda method, path: (
@@ -136,8 +134,7 @@ async def test_a_restart_forgets_no_wish(house: Houses) -> None:
         )
 
 
-@pytest.mark.parametrize("step", ["/freeze", "/commitment", "/reveal"])
-async def test_a_released_round_keeps_its_documents(house: Houses, step: str) -> None:
+async def test_a_released_round_keeps_its_documents(house: Houses) -> None:
     async with house(3) as it:
         host = await it.host("gateway", 4)
         opened = await it.open(query())
@@ -174,8 +171,7 @@ async def test_an_abort_during_the_commitment_is_final(house: Houses) -> None:
         again = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
         assert (again.status_code, again.json()) == (200, answer.json())
         for peer in it.federation.peers:
-            shown = await peer.ask("GET", f"/v1/rounds/{opened.id}")
-            assert shown.json()["state"] == "aborted"
+            assert (await peer.ask("GET", f"/v1/rounds/{opened.id}")).json()["state"] == "aborted"
 
 
 async def test_a_round_that_cannot_be_announced_ends_early(house: Houses) -> None:
@@ -187,15 +183,6 @@ async def test_a_round_that_cannot_be_announced_ends_early(house: Houses) -> Non
         finished = await it.finish(opened)
         assert finished["state"] == "aborted"
         assert finished["reason"] == "aggregator-2: no answer to the descriptor"
-
-
-async def test_an_aggregator_that_refuses_ends_the_round_at_once(house: Houses) -> None:
-    async with house(3, patience_s=60.0) as it:
-        await it.host("gateway", 3)
-        opened = await it.round_of((await it.ask_for(query(min_participants=1)))["id"])
-        finished = await it.finish(opened)
-        assert finished["reason"] == "aggregator-0 refuses the descriptor: policy_refused"
-        assert it.wires[0].count("/v1/rounds") == 1
 
 
 async def test_no_round_is_stored_for_an_aggregator_that_is_away(house: Houses) -> None:
@@ -246,29 +233,15 @@ async def test_a_key_is_free_after_a_crash_in_the_middle(house: Houses) -> None:
         assert answer.status_code == 201, answer.text
 
 
-async def test_an_aggregator_that_never_returns_ends_the_round(house: Houses) -> None:
-    async with house(3, patience_s=0.4) as it:
-        host = await it.host("gateway", 3)
-        await it.host("absent", 1)
-        opened = await it.open(query(), deadline_s=3)
-        await opened.contribute(host, integers(3))
-        it.wires[1].down = True
-        finished = await it.finish(opened)
-        assert finished["state"] == "aborted"
-        assert finished["reason"] == "aggregator-1: no answer to the freeze"
-        assert len(finished["aborts"]) == 2
-
-
-@pytest.mark.parametrize("asked", [SHAMIR, NOISY], ids=["exact", "distributed"])
-async def test_a_quorum_goes_on_without_two(house: Houses, asked: dict[str, Any]) -> None:
-    """Two of five stop permanently after the pieces are in.
+async def test_a_quorum_goes_on_without_two(house: Houses) -> None:
+    """Two of five stop permanently after the pieces are in; the others' noise is relayed.
 
     Spec: aggregation, section 10, check 6.
     """
     async with house(5, patience_s=1.0) as it:
         host = await it.host("gateway", 8)
         await it.host("absent", 1)
-        opened = await it.open(query(**asked))
+        opened = await it.open(query(**NOISY))
         values = integers(8)
         await opened.contribute(host, values)
         it.wires[0].down = it.wires[3].down = True
@@ -277,18 +250,20 @@ async def test_a_quorum_goes_on_without_two(house: Houses, asked: dict[str, Any]
         assert (finished["state"], finished["participants"]) == ("released", 8)
         transcript = (await it.ask("GET", f"/v1/rounds/{opened.id}/transcript")).json()
         assert transcript["quorum"] == [1, 2, 4]
+        found = float((await it.result(opened))["result"]["sum"])
+        # Noise of scale 20 kWh from each of at most five: above 1500 kWh with probability < 1e-12.
+        assert 0 < abs(found - values.sum() / 1000) < 1500
 
 
-@pytest.mark.parametrize("asked", [SHAMIR, NOISY], ids=["exact", "distributed"])
 async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
-    house: Houses, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("coordinator.rounds.conductor.ASK_LATE_S", 0.05)
     async with house(5, patience_s=5.0) as it:
         host = await it.host("gateway", 8)
         await it.host("absent", 1)
         it.wires[4].fault = lambda method, path: "request" if method == "POST" else None
-        opened = await it.open(query(**asked))
+        opened = await it.open(query(**NOISY))
         values = integers(8)
         words = opened.split(values, hosted=True)
         for index in range(4):
@@ -320,7 +295,7 @@ async def test_one_that_aborted_by_itself_does_not_stop_a_quorum(house: Houses) 
 async def test_two_replicas_conduct_each_round_once(house: Houses, database_url: str) -> None:
     async with house(3, database_url, lease_s=30.0) as it, it.replica() as (_, other):
         host = await it.host("gateway", 4)
-        rounds = [await it.open(query(name=f"q-{index}")) for index in range(4)]
+        rounds = [await it.open(query(name=f"q-{index}")) for index in range(2)]
         for opened in rounds:
             await opened.contribute(host, integers(4))
         for opened in rounds:

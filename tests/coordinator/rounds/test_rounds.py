@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import httpx
-import numpy as np
 import pytest
 
 from common.runtime.clock import ManualClock
@@ -22,11 +21,9 @@ SHAMIR = {"sharing": "shamir", "aggregators": 5, "threshold": 3}
 
 
 @pytest.mark.parametrize("changes", [{}, SHAMIR], ids=["additive", "shamir"])
-async def test_a_released_result_is_the_sum(
-    house: Houses, database_url: str, changes: dict[str, object]
-) -> None:
+async def test_a_released_result_is_the_sum(house: Houses, changes: dict[str, object]) -> None:
     count = int(str(changes.get("aggregators", 3)))
-    async with house(count, database_url) as it:
+    async with house(count) as it:
         host = await it.host("gateway", 40)
         lone = await it.enrol(it.federation.sender("alone"))
         opened = await it.open(query(**changes))
@@ -59,18 +56,6 @@ async def test_too_few_participants_abort_the_round(house: Houses) -> None:
         answer = await it.ask("GET", f"/v1/rounds/{opened.id}/result")
         assert answer.status_code == 409
         assert answer.json()["type"] == "urn:tacit:problem:not_released"
-
-
-async def test_an_operator_closes_a_round_before_its_deadline(house: Houses) -> None:
-    async with house() as it:
-        host = await it.host("gateway", 5)
-        await it.host("absent", 5)
-        opened = await it.open(query())
-        values = integers(5)
-        await opened.contribute(host, values)
-        answer = await it.ask("POST", f"/v1/rounds/{opened.id}/close")
-        assert answer.status_code == 202
-        assert (await it.finish(opened))["participants"] == 5
 
 
 async def test_a_distributed_round_is_close_and_not_exact(house: Houses) -> None:
@@ -143,28 +128,17 @@ async def test_an_opening_that_makes_no_sense(house: Houses) -> None:
         assert problem(answer) == (409, "roster_too_large")
         assert (answer.json()["curators"], answer.json()["n_max"]) == (6, 5)
         assert (await it.ask("GET", "/v1/rounds")).json() == {"rounds": []}
-
-
-async def test_the_aggregators_are_those_asked_for(house: Houses) -> None:
-    async with house() as it:
-        await it.host("gateway", 3)
         names = ["aggregator-2", "aggregator-0"]
-        found = await it.ask_for(query(aggregators=2), aggregators=names)
+        found = await it.ask_for(query(aggregators=2, n_max=9), aggregators=names)
         assert found["aggregators"] == names
 
 
-@pytest.mark.parametrize("step", ["", "/descriptor", "/result", "/report", "/transcript"])
-async def test_an_unknown_round(house: Houses, step: str) -> None:
+async def test_an_unknown_round(house: Houses) -> None:
     async with house(0) as it:
-        answer = await it.ask("GET", f"/v1/rounds/{UNKNOWN}{step}")
-        assert problem(answer) == (404, "unknown_round")
-
-
-@pytest.mark.parametrize("step", ["close", "abort"])
-async def test_an_unknown_round_is_not_ended(house: Houses, step: str) -> None:
-    async with house(0) as it:
-        answer = await it.ask("POST", f"/v1/rounds/{UNKNOWN}/{step}")
-        assert problem(answer) == (404, "unknown_round")
+        asked = [("GET", step) for step in ("", "/descriptor", "/result", "/report", "/transcript")]
+        for method, step in [*asked, ("POST", "/close"), ("POST", "/abort")]:
+            answer = await it.ask(method, f"/v1/rounds/{UNKNOWN}{step}")
+            assert problem(answer) == (404, "unknown_round"), step
 
 
 async def test_an_operator_aborts_an_open_round(house: Houses) -> None:
@@ -213,33 +187,6 @@ async def test_who_enrols_in_an_open_round_is_not_waited_for(house: Houses) -> N
         assert (await it.finish(second))["participants"] == 7
 
 
-async def test_a_noise_contribution_is_relayed_under_shamir(house: Houses) -> None:
-    async with house(5) as it:
-        host = await it.host("gateway", 10)
-        asked = query(
-            **SHAMIR,
-            mechanism="distributed",
-            epsilon="1",
-            collusion={"curators": 0, "aggregators": 2},
-        )
-        opened = await it.open(asked)
-        values = integers(10)
-        await opened.contribute(host, values)
-        finished = await it.finish(opened)
-        assert finished["state"] == "released", finished
-        found = float((await it.result(opened))["result"]["sum"])
-        assert 0 < abs(found - values.sum() / 1000) < 1500
-
-
-async def test_values_of_the_ring_may_be_negative(house: Houses) -> None:
-    async with house() as it:
-        host = await it.host("gateway", 3)
-        opened = await it.open(query(bounds=["-5", "5"]))
-        await opened.contribute(host, np.array([[-7], [2], [1]]))
-        await it.finish(opened)
-        assert (await it.result(opened))["result"]["sum"] == "-0.004"
-
-
 async def test_who_waits_for_the_end_hears_of_nothing_else(house: Houses) -> None:
     async with house() as it:
         host = await it.host("gateway", 4)
@@ -273,7 +220,7 @@ async def test_a_refused_descriptor_has_the_key_asked_for_again(house: Houses) -
         before = keys_shown(it)
         await it.open(query(name="good"))
         refused = await it.round_of((await it.ask_for(query(min_participants=1)))["id"])
-        assert (await it.finish(refused))["state"] == "aborted"
+        reason = "aggregator-0 refuses the descriptor: policy_refused"
+        assert (await it.finish(refused))["reason"] == reason
         await it.open(query(name="good-again"))
-        asked = [now - then for now, then in zip(keys_shown(it), before, strict=True)]
-        assert asked[0] == 2
+        assert keys_shown(it)[0] - before[0] == 2

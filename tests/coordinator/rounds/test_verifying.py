@@ -13,15 +13,11 @@ from aggregator.errors import StillVerifying
 from aggregator.rounds import exchanging
 from aggregator.rounds.verifying import Verifying
 from coordinator.rounds.conductor import Conductor
-from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.opening import check_transcript
 from tacit.protocol.round.transcript import Transcript
-from tacit.query.proofs import proof_plan
 from tacit.wire import parse_binary
-from tests.adversary.test_lie_about_a_contribution import LIES
 from tests.aggregator.double import Sender
-from tests.aggregator.joint_lie import only_the_seed_differs
 from tests.aggregator.proved import ProvedRound
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, query
@@ -80,6 +76,14 @@ async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
         result = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
         total = sum(READINGS) - READINGS[2] + int(values.sum())
         assert float(result["result"]["sum"]) == total
+        stated = (await it.ask("GET", f"/v1/rounds/{current.id}/report")).json()["validity"]
+        assert (stated["refused"], stated["influence"][0]["host_parts"]) == (1, [70])
+        furthest = "the host that reaches furthest, 70 curators in 1 part, by at most 1,400 kWh"
+        assert furthest in stated["sentences"][0]
+        assert "of the released total" in stated["sentences"][0]
+        assert stated["sentences"][-1].startswith("1 of the round's curators was left out")
+        preview = (await it.ask("POST", "/v1/queries/preview", proved())).json()
+        assert furthest in preview["validity"]["sentences"][0]
 
         everyone = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
         number = senders[2].first
@@ -101,30 +105,6 @@ async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
         assert checked.total.tolist() == [total]
         paths = [path for wire in it.wires for _, path in wire.seen]
         assert not any("/verification/" in path for path in paths), "shares ride along"
-
-
-async def test_a_liar_whom_only_joint_randomness_shows_is_named_so(house: Houses) -> None:
-    """The verdicts differ, and no aggregator is blamed for it."""
-    async with house(3) as it:
-        senders = await lone(it, 4)
-        current = await opened(it, proved(function="histogram", edges=["0", "10"]))
-        for sender in senders[:3]:
-            await current.prove(sender, np.array([1]))
-        proof = proof_plan(current.descriptor.query).of(1)
-        lie = only_the_seed_differs(
-            proof,
-            proof_context(current.descriptor.digest()),
-            proof.function.encode(np.array([[2]])),
-            1,
-            it.federation.random,
-        )
-        await current.deliver(senders[3], [bytes(rows[0]) for rows in lie])
-        shown = await it.finish(current)
-        assert (shown["state"], shown["participants"], shown["refused"]) == ("released", 3, 1)
-        named = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
-        assert named["statements"] == []
-        (refused,) = named["refused"]
-        assert (refused["number"], refused["reasons"]) == (senders[3].first, ["joint_randomness"])
 
 
 async def test_different_keys_end_a_round_before_any_curator_sees_it(house: Houses) -> None:
@@ -152,8 +132,7 @@ async def test_too_few_candidates_are_never_verified(house: Houses) -> None:
         for sender in senders[:2]:
             await current.prove(sender, np.array([1]))
         await it.ask("POST", f"/v1/rounds/{current.id}/close")
-        ended = await it.finish(current)
-        assert ended["state"] == "aborted"
+        assert (await it.finish(current))["state"] == "aborted"
         assert not any(wire.count("/verification") for wire in it.wires)
 
 
@@ -163,12 +142,19 @@ async def test_too_few_after_refusals_are_not_summed(house: Houses) -> None:
         current = await opened(it, proved(min_participants=3))
         for sender in senders:
             await current.prove(sender, np.array([1]), corrupt if sender is senders[0] else None)
-        ended = await it.finish(current)
-        assert ended["state"] == "aborted"
+        assert (await it.finish(current))["state"] == "aborted"
         assert not any(wire.count("/commitment") for wire in it.wires)
 
 
-@pytest.mark.parametrize("step", ["verification", "verification/0", "verdict", "commitment"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("verification", marks=pytest.mark.slow),
+        "verification/0",
+        "verdict",
+        pytest.param("commitment", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_restarted_coordinator_goes_on_in_the_middle(
     house: Houses, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -188,7 +174,7 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(
         it.wires[1].fault = fault
         for sender in senders:
             await current.prove(sender, np.array([5]))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await hurt.wait()
         await it.stop()
         it.wires[1].fault = lambda _method, _path: None
@@ -197,7 +183,9 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(
         assert (shown["state"], shown["participants"]) == ("released", 4)
 
 
-@pytest.mark.parametrize("state", [RoundState.FROZEN, RoundState.VERIFIED])
+@pytest.mark.parametrize(
+    "state", [RoundState.FROZEN, pytest.param(RoundState.VERIFIED, marks=pytest.mark.slow)]
+)
 async def test_an_aggregator_at_work_after_a_restart_is_asked_again(
     house: Houses, monkeypatch: pytest.MonkeyPatch, state: RoundState
 ) -> None:
@@ -226,30 +214,3 @@ async def test_an_aggregator_at_work_after_a_restart_is_asked_again(
         shown = await it.finish(current)
         assert (shown["state"], shown["participants"]) == ("released", 3)
     assert said == ["still_verifying"] * 3
-
-
-@pytest.mark.slow
-async def test_five_aggregators_many_curators_seven_liars_and_a_host(house: Houses) -> None:
-    async with house(5, patience_s=120.0) as it:
-        senders = await lone(it, 150)
-        homes = [f"c{index}" for index in range(5000)]  # a full part, and a second one
-        host = await it.enrol(it.federation.sender("gateway", homes))
-        current = await opened(it, proved(aggregators=5))
-        liars = list(LIES.items())[:7]
-        for place, sender in enumerate(senders):
-            value = np.array([place % 21])
-            if place < len(liars):
-                await current.deliver(sender, liars[place][1](current, value))
-            else:
-                await current.prove(sender, value)
-        values = np.arange(5000).reshape(5000, 1) % 21
-        await current.prove_parts(host, values)
-        shown = await it.finish(current)
-        assert shown["state"] == "released", shown
-        assert (shown["participants"], shown["refused"]) == (5143, 7)
-        result = (await it.ask("GET", f"/v1/rounds/{current.id}/result")).json()
-        honest = sum(place % 21 for place in range(7, 150))
-        assert float(result["result"]["sum"]) == honest + int(values.sum())
-        everyone = (await it.ask("GET", f"/v1/rounds/{current.id}/refused")).json()
-        named = [item["number"] for item in everyone["refused"]]
-        assert named == sorted(sender.first for sender in senders[:7])

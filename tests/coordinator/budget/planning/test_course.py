@@ -46,7 +46,7 @@ def some_rounds(seed: int) -> list[tuple[Any, ...]]:
     return rounds
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("scenario", [ASSUMED, Scenario.EVERYONE])
 def test_each_point_is_what_the_ledger_said_then(seed: int, scenario: Scenario) -> None:
     book, rounds = spending(), some_rounds(seed)
@@ -106,7 +106,7 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("limit", LIMITS)
 def test_the_first_refusal_is_the_ledgers_own(seed: int, limit: Limit) -> None:
     """All rounds, old and coming, charge everyone here, so that the worst curator is every one."""
@@ -132,8 +132,7 @@ def test_the_first_refusal_is_the_ledgers_own(seed: int, limit: Limit) -> None:
     assert epsilons == sorted(epsilons, key=lambda each: (each is None, each))
     last = found.steps[-1]
     if found.exhausted is not None and last.at == found.exhausted:
-        most = int(limit.epsilon * MICRO)
-        assert last.spent.epsilon is None or last.spent.epsilon <= most
+        assert last.spent.epsilon is None or last.spent.epsilon <= int(limit.epsilon * MICRO)
 
 
 def yearly(cost: int, limit: Limit, days: int = 365) -> Outlook:
@@ -152,7 +151,7 @@ def test_what_makes_a_limit_last() -> None:
     assert yearly(54_000, Limit(epsilon=Fraction(20))).exhausted is None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("limit", LIMITS[:4])
 def test_the_advice_holds(seed: int, limit: Limit) -> None:
     """At the share that is advised nothing is refused; where none is, nothing could help."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from coordinator.jobs.parts import Jobs
 from coordinator.jobs.workers import blocks
 from coordinator.jobs.workers.blocks import map_spread
 from coordinator.jobs.workers.link import Ticket
-from tests.coordinator.jobs.office import BOX, Office, blobs, expected
+from tests.coordinator.jobs.office import BOX, Office, blobs, expected, office
 
 PARAMS: dict[str, Any] = {
     "method": "grid-ldp",
@@ -35,13 +36,21 @@ def worth_it(worth_s: float, left_s: float, seals: int) -> None:
 AS_IT_WAS = (blocks.WORTH_S, blocks.WORTH_LEFT_S, blocks.WORTH_SEALS)
 
 
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    """An office with two workers."""
+    with office(tmp_path_factory.mktemp("office"), job_workers=2) as running:
+        yield running
+
+
 def block_keys(dask_scheduler: Any) -> list[str]:
     """The tasks of blocks that a scheduler has seen."""
     return sorted({str(item[0]) for item in dask_scheduler.transition_log if "/block-" in item[0]})
 
 
 @pytest.mark.slow
-def test_spread_blocks_draw_the_same_noise(it: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spread_blocks_draw_the_same_noise(two: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = two
     seed, rows = bytes(range(32, 64)), blobs(2000, 99)
     it.succeeded(it.submit(it.rows()))  # the workers are there
     client = part_of(it.app, Jobs).dispatcher._cluster._client
@@ -58,9 +67,11 @@ def test_spread_blocks_draw_the_same_noise(it: Office, monkeypatch: pytest.Monke
     assert len(client.run_on_scheduler(block_keys)) > len(before)
 
 
+@pytest.mark.slow
 def test_blocks_that_take_less_than_their_way_stay(
-    it: Office, monkeypatch: pytest.MonkeyPatch
+    two: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    it = two
     it.succeeded(it.submit(it.rows()))
     client = part_of(it.app, Jobs).dispatcher._cluster._client
     before = client.run_on_scheduler(block_keys)
