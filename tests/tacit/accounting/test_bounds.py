@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 from fractions import Fraction
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +13,6 @@ from tacit.accounting.bounds import (
     Bound,
     CuratorFigures,
     Disclosed,
-    LocalFigures,
-    SourceBounds,
     Theorem52,
     aggregate,
     local_figures,
@@ -195,24 +191,6 @@ def test_theorem_5_2_fails_where_it_is_given_what_cannot_be() -> None:
     ).theorem_5_2
     assert equal is not None
     assert equal.holds
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        Disclosed(Fraction(1), Fraction(1), 1),
-        X_1,
-        Aggregates(),
-        Bound("max_epsilon", None, False, None, ""),
-        Theorem52(Fraction(1), Fraction(1), True),
-        SourceBounds(source_bounds(Aggregates()).bounds, None),
-        LocalFigures(None, None),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_figures_cannot_be_changed(value: Any) -> None:
-    with pytest.raises(FrozenInstanceError):
-        setattr(value, fields(value)[0].name, None)
 
 
 figures = st.lists(

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tacit.query.fields import Window, part_count
 from tacit.query.query import Query
-from tacit.query.words import Coordinates, Function, Layer
+from tacit.query.words import Layer
 from tests.tacit.examples import PLAIN, VARIANTS, fields, query
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}
@@ -221,17 +221,6 @@ def test_an_unknown_function_is_told_once(changes):
     assert [problem["loc"] for problem in error.value.errors()] == [("function",)]
 
 
-@pytest.mark.parametrize(
-    "field",
-    ["name", "function", "unit", "bounds", "max_readings", "resolution", "mechanism", "sharing",
-     "aggregators", "n_max", "deadline_s"],
-)  # fmt: skip
-def test_required_fields(field):
-    with pytest.raises(ValidationError) as error:
-        query(**{field: None})
-    assert (field,) in [problem["loc"] for problem in error.value.errors()]
-
-
 def test_no_error_shows_an_exception_of_the_validator_itself():
     """However many fields are wrong at once, every one is told."""
     wrong = dict.fromkeys(Query.model_json_schema()["properties"], "?")
@@ -389,13 +378,6 @@ def test_windows_are_half_open_in_utc():
     assert window.canonical() == (
         b'{"end":"2026-01-01T00:00:00.001Z","start":"2026-01-01T00:00:00Z"}'
     )
-
-
-def test_enumerations_are_those_of_the_specification():
-    assert {function.value for function in Function} == {
-        "sum", "count", "mean", "variance", "histogram", "vector_sum"
-    }  # fmt: skip
-    assert {way.value for way in Coordinates} == {"slots", "values"}
 
 
 def test_equal_queries_have_one_hash_and_most_others_another():
