@@ -23,7 +23,6 @@ from tacit.noise.discrete_gaussian import (
 )
 from tacit.noise.discrete_gaussian import _layers as layers
 from tacit.randomness import SecureRandom, SeededRandom
-from tests.tacit.noise.words import Words
 
 ALARM = 1e-6
 DRAWS = 400_000
@@ -111,16 +110,6 @@ def test_a_table_is_exact(deviation: str) -> None:
     other = Fraction(weights[middle + 2], weights[middle])
     if other > Fraction(1, 10**20):
         assert abs(ratio**4 / other - 1) < Fraction(1, 10**120)
-
-
-def test_the_ends_of_the_words() -> None:
-    table = gaussian_table(Fraction(2))
-    ends = np.array([0, Z - 1], np.uint64)
-    found = table.select(ends, Words(*[0] * 7, *[Z - 1] * 7))  # type: ignore[arg-type]
-    weights = table.weights()
-    for place, beyond in ((found[0], weights[: found[0]]), (found[1], weights[found[1] + 1 :])):
-        assert weights[place] > 0
-        assert not any(beyond)
 
 
 @pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")

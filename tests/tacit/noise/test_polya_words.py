@@ -19,7 +19,6 @@ from tacit.noise.polya import (
     add_jumps,
     power_ratio_coins,
     share_tables,
-    thinning_coins,
 )
 from tacit.randomness import SeededRandom
 from tests.tacit.noise.words import Words
@@ -99,19 +98,6 @@ def test_every_place_thins_by_its_own_digit() -> None:
         assert jumps(found, 1, ANY, ANY, 256 + 3, 0, 1001, 1001) == [512 + 256 + 3]
 
 
-def test_a_power_ratio_at_its_borders() -> None:
-    """4 / 6 with two bits: 16 units of target, 6 of a step. u = 0, 1 surely, 3 surely not; u = 2
-    (12 to 18) is kept with probability 4 / 6, the next word compared with its expansion."""
-    powers, sizes = np.full(4, 4, np.uint64), np.full(4, 6, np.uint64)
-    words = np.arange(4, dtype=np.uint64) << np.uint64(62)
-    third = (2 << 64) // 3
-    for rest, kept in ((third - 1, True), (third + 1, False)):
-        source = Words(rest)
-        found = power_ratio_coins(powers, sizes, words, source, 2)  # type: ignore[arg-type]
-        assert found.tolist() == [True, True, kept, False]
-        assert source.left == []
-
-
 def test_32_bits_of_a_word_are_compared() -> None:
     """2/3 = 0.1010...: these bits tie, and the next word continues."""
     powers, sizes = np.array([2], np.uint64), np.array([3], np.uint64)
@@ -134,29 +120,12 @@ def test_the_bucket_is_chosen_by_its_own_word() -> None:
     assert len({found, tables(1, 1), found}) == 2
 
 
-def test_a_power_over_itself_is_certain() -> None:
-    """(u + 1) k = 2^(j + m) at the last u: no further word is drawn."""
-    powers = np.full(2, 8, np.uint64)
-    words = np.array([0, LAST], np.uint64)
-    assert power_ratio_coins(powers, powers, words, Words()).tolist() == [True, True]  # type: ignore[arg-type]
-
-
 def test_a_ratio_of_one_half_is_decided_without_a_tie() -> None:
     """4 / 8 with two bits, target 16: u = 1 ends at it exactly, u = 2 begins at it."""
     powers, sizes = np.full(4, 4, np.uint64), np.full(4, 8, np.uint64)
     words = np.arange(4, dtype=np.uint64) << np.uint64(62)
     found = power_ratio_coins(powers, sizes, words, Words(), 2)  # type: ignore[arg-type]
     assert found.tolist() == [True, True, False, False]
-
-
-def test_thinning_takes_one_more_word_for_each_tie() -> None:
-    high, low = np.array([0, 5], np.uint64), np.array([0, 9], np.uint64)
-    digits = np.array([1, 0, 1, 1, 1], np.uint64)
-    words = np.array([5, 1, 4, 5, 6], np.uint64)
-    source = Words(8, 9)
-    kept = thinning_coins(digits, high, low, words, source)  # type: ignore[arg-type]
-    assert kept.tolist() == [False, True, False, True, True]
-    assert source.left == []
 
 
 def test_dropping_is_rounded_and_stays_below_one() -> None:
@@ -231,11 +200,6 @@ def test_a_place_drops_by_the_digits_at_its_power() -> None:
     for place, digit in ((0, 1), (0, 255), (1, 1), (1, 3)):
         dropped = int(found.thin_high[place, digit]) / 2**64
         assert dropped == pytest.approx(-math.expm1(-digit * 256**place / 100), rel=1e-12)
-
-
-def test_ties_come_with_fewer_bits_of_comparison() -> None:
-    found = share_tables(Fraction(3), Fraction(1, 2), 4)
-    assert found.proposals.comparison_bits == found.buckets.comparison_bits == 4
 
 
 @pytest.mark.parametrize(
