@@ -47,6 +47,10 @@ def test_length_prefixes_keep_sequences_apart(one, two):
     assert (length_prefixed(*one) == length_prefixed(*two)) == (one == two)
 
 
+def test_a_length_takes_four_octets():
+    assert length_prefixed(b"one", b"") == b"\x00\x00\x00\x03one" + bytes(4)
+
+
 # --- single pieces -------------------------------------------------------------------------------
 
 
