@@ -92,6 +92,7 @@ def test_seeds_and_the_rest_give_the_values_back(shared, uniform):
         seeds = [rng.bytes(32) for _ in range(uniform)]
         pieces = [shared.expand(seed, values.size) for seed in seeds]
         pieces += shared.rest(values, iter(pieces))
+        assert len(pieces) == shared.count
         totals += values
         zero = [np.zeros(301, np.uint64)] * len(pieces)
         before = zero if partials is None else partials
