@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import cbor2
 import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
@@ -111,11 +110,3 @@ async def test_a_piece_opens_for_who_breaks_both_halves_only(
                 open_words(guess, piece.nonce, piece.sealed, place)
             with pytest.raises(InvalidTag):
                 AESGCM(guess).decrypt(piece.nonce, piece.sealed, place)
-
-
-async def test_what_is_on_the_wire_names_no_key(run: Any, world: FakeWorld) -> None:
-    """A piece has what it needs and nothing else."""
-    descriptor, _ = run
-    for item in world.aggregators:
-        shown = {name: set(cbor2.loads(body)) for name, body in item.bodies}
-        assert shown[descriptor.round] == {"sender", "session", "nonce", "sealed", "announce"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,10 @@ import pytest
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from tests.coordinator.jobs.office import BOX, Office, office
+from tests.coordinator.jobs.office import BOX, Office
 
 ROWS = 7
-METHODS = ("grid-core", "grid-ldp", "laplace-points", "dpbv-exact")
-
-
-@pytest.fixture(scope="module")
-def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with office(tmp_path_factory.mktemp("office"), job_workers=1) as running:
-        yield running
+METHODS = ("grid-core", "laplace-points", "dpbv-exact")
 
 
 def accepted(it: Office, dataset: str, stance: str, k: int) -> bool:
@@ -43,9 +36,6 @@ def test_any_k_is_answered_whatever_the_rows(it: Office) -> None:
     dataset = it.rows(rows=[[place, place] for place in range(ROWS)])
     assert largest_accepted(it, dataset, "sound") == 256
     assert accepted(it, dataset, "sound", 1)
-    params = {"k": 50, "bounds": BOX, "epsilon": "1"}
-    result = it.succeeded(it.submit(dataset, "dpbv-clustering", params=params))
-    assert result["summary"]["method"] == "grid-core"
 
 
 def test_the_paper_stance_shows_what_refusals_tell(it: Office) -> None:
@@ -56,15 +46,13 @@ def test_the_paper_stance_shows_what_refusals_tell(it: Office) -> None:
 
 def test_an_empty_table_is_answered_with_noise(it: Office) -> None:
     dataset = it.rows(rows=[], name="nobody")
-    params = {"k": 3, "bounds": BOX, "epsilon": "1"}
+    params = {"k": 50, "bounds": BOX, "epsilon": "1"}
     result = it.succeeded(it.submit(dataset, "dpbv-clustering", params=params))
     assert set(result["summary"]) >= {"centres", "masses", "kept_cells"}
 
 
 CLUSTERERS: list[dict[str, Any]] = [
     {"clusterer": "kcluster", "k": 5},
-    {"clusterer": "kcluster", "k": 1},
-    {"clusterer": "kcluster", "k": 5, "consistency": "none", "metric": "manhattan"},
     {"clusterer": "agglomerative", "k": 5},
     {"clusterer": "dbscan", "dbscan_radius": 3.0, "min_samples": 2},
 ]
@@ -84,7 +72,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize("rows", [0, 1, 3])
+@pytest.mark.parametrize("rows", [0, 1])
 @pytest.mark.parametrize("asked", ASKED, ids=lambda each: "-".join(map(str, each.values())))
 def test_every_method_answers_for_few_rows(asked: dict[str, Any], rows: int) -> None:
     algorithm = catalogue.find("dpbv-clustering")

@@ -8,7 +8,6 @@ import json
 from typing import Any
 
 import numpy as np
-import pytest
 
 from algorithms import catalogue
 from tacit.encoders.crowd_tasking import reports as crowd_tasking_reports
@@ -50,8 +49,3 @@ def test_leaving_them_out_shows_them() -> None:
     taken = np.array([0, 1])[places] == OUTSIDE[:, 1]
     rounds = {each.round for each in seen(OUTSIDE)}
     assert rounds - set((np.flatnonzero(taken) + 1).tolist()) == {2, 4}
-
-
-@pytest.mark.parametrize("rows", [INSIDE, OUTSIDE], ids=["inside", "outside"])
-def test_every_round_has_its_report(rows: Any) -> None:
-    assert [each.round for each in seen(rows)] == [1, 2, 3, 4]

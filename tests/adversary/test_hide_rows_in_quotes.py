@@ -5,21 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.coordinator.jobs.office import Office, office
+from tests.adversary.uploads import upload
+from tests.coordinator.jobs.office import Office
 from tests.curator.conftest import OpenSite, Site
 
 BASKETS = [["New York", "a"], ["New York", 'say "hi"'], ["b\n\rc", "a"], ["#x"]]
-
-
-@pytest.fixture(scope="module")
-def it(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with office(tmp_path_factory.mktemp("office"), job_workers=1) as running:
-        yield running
 
 
 @pytest.fixture
@@ -29,21 +23,15 @@ async def meter(site: OpenSite) -> AsyncIterator[Site]:
         yield running
 
 
-def upload(it: Office, kind: str, content: bytes, form: str = "csv", **fields: Any) -> Any:
-    said = {"name": "d", "kind": kind, "format": form, **fields}
-    data = {key: each if isinstance(each, str) else json.dumps(each) for key, each in said.items()}
-    return it.ask("POST", "/v1/datasets", data=data, files={"file": ("f", content)})
-
-
 def table(rows: int, end: str = "\n") -> str:
     """Records with a note of two lines, the second of which looks like a row."""
     notes = (f'0.5,"flat {at}{end}1000,x""{at}"{end}' for at in range(rows))
     return f"kwh,household{end}" + "".join(notes)
 
 
-@pytest.mark.parametrize("rows", [10, 60_000])
-def test_a_line_in_quotes_is_no_row_at_any_size(it: Office, rows: int) -> None:
+def test_a_line_in_quotes_is_no_row(it: Office) -> None:
     """60,000 rows are 1.5 MB: blocks of the reader end inside quotes."""
+    rows = 60_000
     for end in ("\n", "\r\n"):
         content = table(rows, end).encode()
         roles = {"curator": "household"}

@@ -190,19 +190,16 @@ class Tampering(httpx.ASGITransport):
 
 CHANGED: dict[str, dict[str, Any]] = {
     "fewer": {"participants": 7},
-    "one more": {"participants": 401},
+    "one more": {"participants": 17},
     "others": {"members_hash": encode_binary(bytes(32))},
 }
 
 
-@pytest.mark.parametrize("kind", CHANGED)
-async def test_a_changed_figure_is_not_what_the_aggregators_committed_to(
-    house: Houses, kind: str
-) -> None:
+async def test_a_changed_figure_is_not_what_the_aggregators_committed_to(house: Houses) -> None:
     async with house(3) as it:
-        host = await it.host("gateway", 400)
+        host = await it.host("gateway", 16)
         opened = await it.open(query_json())
-        await opened.contribute(host, integers(400))
+        await opened.contribute(host, integers(16))
         assert (await it.finish(opened))["state"] == "released"
 
         def client(changes: dict[str, Any]) -> tacit.AsyncClient:
@@ -211,7 +208,8 @@ async def test_a_changed_figure_is_not_what_the_aggregators_committed_to(
 
         async with client({}) as honest:
             checked = await honest.verify(opened.id)
-            assert checked["participants"] == 400
-        async with client(CHANGED[kind]) as lying:
-            with pytest.raises(TranscriptNotBound):
-                await lying.verify(opened.id)
+            assert checked["participants"] == 16
+        for changes in CHANGED.values():
+            async with client(changes) as lying:
+                with pytest.raises(TranscriptNotBound):
+                    await lying.verify(opened.id)

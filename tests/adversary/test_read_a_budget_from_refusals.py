@@ -83,12 +83,3 @@ async def test_what_did_not_get_through_is_told_later_and_once(
         assert world.refusals.pop((opened.round, "house")).grounds == {"policy": 1}
         await part_of(s.app, Participation).tell_refusals()
         assert world.refusals == {}
-
-
-async def test_a_curator_that_takes_part_says_nothing(site: OpenSite, world: FakeWorld) -> None:
-    async with site() as s:
-        await s.policy(**OPEN)
-        await s.enrol("house")
-        s.open(query(PLAIN))
-        await s.take_part()
-        assert world.refusals == {}

@@ -82,12 +82,3 @@ async def test_a_column_is_no_label_unless_the_descriptor_names_it_so(
     await victim.report()
     assert [len(report["values"]) for report in it.reports] == [2] * len(READINGS)
     assert all("label" not in report for report in it.reports)
-
-
-async def test_the_owner_sees_what_is_public(asker: tuple[Hostile, Home]) -> None:
-    _, victim = asker
-    assert (await victim.ledger())["public_columns"] == []
-    own = {**AGREED, "public_columns": ["tariff"]}
-    await victim.ask("PUT", "/v1/curators/victim/policy", own)
-    assert (await victim.ledger())["public_columns"] == ["tariff"]
-    assert (await victim.ask("GET", "/v1/policy"))["public_columns"] == []

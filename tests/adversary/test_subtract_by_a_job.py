@@ -42,14 +42,12 @@ STATISTICS = tuple(
 __all__ = ["curator"]
 
 
-@pytest.mark.parametrize("step_first", [False, True])
-async def test_an_analyst_with_a_job(house: Houses, step_first: bool) -> None:
+async def test_an_analyst_with_a_job(house: Houses) -> None:
     asked = [query_json(**FAMILY), query_json(**{**STEP, **OVER})]
     async with house(3) as it:
         host = await it.host("gateway", 6)
         opened = [
-            await it.open(each, window=hours(1, 30 * place))
-            for place, each in enumerate(reversed(asked) if step_first else asked)
+            await it.open(each, window=hours(1, 30 * place)) for place, each in enumerate(asked)
         ]
         assert (await finish(it, opened[0], host))["state"] == "released"
         found = await finish(it, opened[1], host, 5)

@@ -28,11 +28,8 @@ from curator.settings import CuratorSettings
 TOKEN = "tct_operator_" + "a" * 43
 SERVICES = ["coordinator", "aggregator", "curator"]
 SAFE = "01928374-5566-7788-99aa-bbccddeeff00"
-NUMBERS = [2**63, -(2**63) - 1, 2**70]
-TIMES = [
-    *("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"),
-    *("9999-12-31T23:59:59-14:00", "0099-12-31T00:00:00Z", "9900-01-01T00:00:00Z"),
-]
+NUMBERS = [2**63, -(2**63) - 1]
+TIMES = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9900-01-01T00:00:00Z"]
 
 
 def app_of(service: str, directory: Path, url: str) -> FastAPI:
@@ -157,23 +154,12 @@ def refused(answer: httpx.Response, call: Call, name: str) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_nul_in_an_address(service: str, tmp_path: Path, database_url: str) -> None:
+async def test_an_end_in_an_address(service: str, tmp_path: Path, database_url: str) -> None:
     async with running(service, tmp_path, database_url) as (app, client):
         for call in calls(app):
             for _, name, kinds in call.parameters:
-                if ("string", "") in kinds:
-                    answer = await call.ask(client, call.body, **{name: "a\0b"})
-                    refused(answer, call, name)
-
-
-@pytest.mark.parametrize("service", SERVICES)
-async def test_a_number_or_time_in_an_address(
-    service: str, tmp_path: Path, database_url: str
-) -> None:
-    async with running(service, tmp_path, database_url) as (app, client):
-        for call in calls(app):
-            for _, name, kinds in call.parameters:
-                ends = [str(number) for number in NUMBERS] if ("integer", "") in kinds else []
+                ends = ["a\0b"] if ("string", "") in kinds else []
+                ends += [str(number) for number in NUMBERS] if ("integer", "") in kinds else []
                 ends += TIMES if ("string", "date-time") in kinds else []
                 for end in ends:
                     refused(await call.ask(client, call.body, **{name: end}), call, name)

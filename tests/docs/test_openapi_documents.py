@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,7 +18,10 @@ from tests.answers import UPLOADS, check, examples_file, model_of
 
 @pytest.fixture(params=SERVICES)
 def document(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return api_document(request.param)
+    return made_once(request.param)
+
+
+made_once = cache(api_document)
 
 
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

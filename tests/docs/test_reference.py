@@ -19,13 +19,3 @@ def test_a_generated_page_is_up_to_date(name: str, monkeypatch: pytest.MonkeyPat
 def test_every_setting_is_explained(service: str) -> None:
     for name, field in settings_class(service).model_fields.items():
         assert field.description, f"{service}: {name}"
-
-
-@pytest.mark.parametrize("service", SERVICES)
-def test_every_route_has_a_summary(service: str) -> None:
-    from importlib import import_module
-
-    app = import_module(f"{service}.app").create_app(settings_class(service)())
-    for path, operations in app.openapi()["paths"].items():
-        for method, operation in operations.items():
-            assert operation.get("summary"), f"{method} {path}"

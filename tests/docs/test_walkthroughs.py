@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.deployment import Deployment, Running, free_ports, pair
+from cli.up import service_settings
 from tests.docs.walkthrough import pattern_of, plain, steps_of, walk
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,42 +43,27 @@ def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_operators_pages_are_true(tmp_path: Path) -> None:
-    home = tmp_path / ".tacit"
-    home.mkdir()
-    deployment = Deployment.plan(home, 3)
-    deployment.save()
-    running = Running(deployment, {})
-    try:
-        running.start()
-        pair(deployment)
-        for name in ("enrol-curators", "import-readings", "policies-and-budgets"):
-            walk(DOCS / "how-to" / f"{name}.md", tmp_path, {"COLUMNS": "110"})
-    finally:
-        running.stop()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
+    "names",
     [
-        "budget-by-curl",
-        "find-polluters",
-        "groups-and-differencing",
-        "jobs-by-curl",
-        "proved-contributions",
+        ("enrol-curators", "import-readings", "policies-and-budgets"),
+        *(("budget-by-curl",), ("datasets",), ("federated-jobs",), ("find-polluters",)),
+        *(("groups-and-differencing",), ("jobs-by-curl",), ("proved-contributions",)),
+        ("python-client",),
     ],
+    ids=" ".join,
 )
-def test_a_page_with_a_deployment_of_its_own(tmp_path: Path, name: str) -> None:
+def test_pages_with_a_deployment_of_their_own(tmp_path: Path, names: tuple[str, ...]) -> None:
     home = tmp_path / ".tacit"
     home.mkdir()
     deployment = Deployment.plan(home, 3)
     deployment.save()
-    running = Running(deployment, {})
+    running = Running(deployment, service_settings() if names == ("python-client",) else {})
     try:
         running.start()
         pair(deployment)
-        walk(DOCS / "how-to" / f"{name}.md", tmp_path, {"COLUMNS": "110"})
+        for name in names:
+            walk(DOCS / "how-to" / f"{name}.md", tmp_path, {"COLUMNS": "110"})
     finally:
         running.stop()
 

@@ -124,7 +124,7 @@ def test_a_file_of_another_kind_gives_one_line(tmp_path: Path, command: str) -> 
 @pytest.mark.parametrize("command", ["readings import", "query preview", "whatif"])
 def test_changed_files_give_one_line_or_are_read(tmp_path: Path, command: str) -> None:
     folder = tmp_path
-    for content in mutated(VALID, 40, seed=15):
+    for content in mutated(VALID, 12, seed=15):
         (folder / "FILE.json").write_bytes(content)
         (folder / "FILE.csv").write_bytes(content)
         arguments = [

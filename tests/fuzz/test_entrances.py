@@ -31,7 +31,7 @@ from tests.fuzz.mutations import mutated
 
 house = coordinator.house
 site, world = curator.site, curator.world
-CASES = 150
+CASES = 40
 LONG = b'curator,device,time,value\nhouse,m,2025-12-31T12:00:00Z,"0.5"\nhouse,m,1767182400000,2\n'
 LOCAL = b"house;d;t;v\nhouse;31.12.2025;12:00;0,5\nhouse;31.12.2025;12:15;1e0\n"
 WIDE = b"meter,a,b,c\nhouse,0.5,1,2\nhouse,1,2\n"
@@ -101,21 +101,14 @@ async def answered(s: Site, entrance: Entrance, body: bytes) -> int:
     return answer.status_code
 
 
-@pytest.mark.parametrize("name", ENTRANCES)
-async def test_changed_bodies_never_break_a_curator_service(site: OpenSite, name: str) -> None:
-    entrance = ENTRANCES[name]
+async def test_changed_bodies_never_break_a_curator_service(site: OpenSite) -> None:
     async with site() as s:
         await s.enrol("house")
-        for body in (
-            entrance.valid,
-            b"",
-            b"\x00" * 9,
-            b"\xff\xfe" + entrance.valid,
-            io.DEFAULT_BUFFER_SIZE * b"7",
-        ):
-            await answered(s, entrance, body)
-        for body in mutated(entrance.valid, CASES, seed=15):
-            await answered(s, entrance, body)
+        for entrance in ENTRANCES.values():
+            valid = entrance.valid
+            odd = (valid, b"", b"\x00" * 9, b"\xff\xfe" + valid, io.DEFAULT_BUFFER_SIZE * b"7")
+            for body in (*odd, *mutated(valid, CASES, seed=15)):
+                await answered(s, entrance, body)
 
 
 DATASETS = {
@@ -126,17 +119,16 @@ DATASETS = {
 }
 
 
-@pytest.mark.parametrize("what", DATASETS)
-async def test_changed_datasets_never_break_a_coordinator(house: Houses, what: str) -> None:
-    kind, form = what.split()
+async def test_changed_datasets_never_break_a_coordinator(house: Houses) -> None:
     async with house(0) as it:
-        valid = DATASETS[what]
-        answer = await hand_in(it, valid, kind=kind, format=form)
-        assert answer.status_code == 201, answer.text
-        others = (b"", b"\0" * 9, b"7\n8\n", b"\xff\xfe" + valid, gzip.compress(valid)[:-9])
-        for body in (*others, *mutated(valid, CASES, seed=15)):
-            answer = await hand_in(it, body, kind=kind, format=form)
-            assert answer.status_code < 500, (body, answer.text)
+        for what, valid in DATASETS.items():
+            kind, form = what.split()
+            answer = await hand_in(it, valid, kind=kind, format=form)
+            assert answer.status_code == 201, answer.text
+            others = (b"", b"\0" * 9, b"7\n8\n", b"\xff\xfe" + valid, gzip.compress(valid)[:-9])
+            for body in (*others, *mutated(valid, CASES, seed=15)):
+                answer = await hand_in(it, body, kind=kind, format=form)
+                assert answer.status_code < 500, (body, answer.text)
 
 
 BODIES: dict[str, object] = {
@@ -154,14 +146,13 @@ BODIES: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("route", BODIES)
-async def test_changed_bodies_never_break_a_coordinator(house: Houses, route: str) -> None:
-    method, path = route.split()
+async def test_changed_bodies_never_break_a_coordinator(house: Houses) -> None:
     async with house(0) as it:
-        valid = json.dumps(BODIES[route]).encode()
-        for body in (b"", b"[]", b"7", b"\xff", b"[" * 9999, *mutated(valid, CASES, seed=15)):
-            answer = await it.ask(method, path, body)
-            assert answer.status_code < 500, (body, answer.text)
+        for route, value in BODIES.items():
+            valid = json.dumps(value).encode()
+            for body in (b"", b"[]", b"7", b"\xff", b"[" * 9999, *mutated(valid, CASES, seed=15)):
+                answer = await it.ask(*route.split(), body)
+                assert answer.status_code < 500, (route, body, answer.text)
 
 
 async def test_changed_bodies_never_break_an_aggregator(house: Houses) -> None:
@@ -218,7 +209,7 @@ def test_changed_messages_are_refused_by_name(mapping: str) -> None:
     topic, valid = MESSAGES[mapping]
     rule = next(route for route in routes(load(mapping), "site") if route.device(topic)).rule
     zone, times = ZoneInfo("Europe/Zurich"), Times(946_684_800_000_000, 2 * 10**15)
-    for body in mutated(valid, 2_000, seed=15):
+    for body in mutated(valid, 500, seed=15):
         message = Message(topic, body, 1_700_000_000_000_000)
         with contextlib.suppress(DomainError):
             for raw in raw_items(message, rule, "p", zone, 100):

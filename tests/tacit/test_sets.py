@@ -75,16 +75,6 @@ def test_compressed_bitmaps_are_the_same_sets(family):
         assert sets.resized(sets.resized(packed, size + 9), size) == packed
 
 
-def test_what_is_no_compressed_bitmap_is_refused():
-    packed = sets.compressed(b"\x05\x01")
-    for data, size in ((packed, 8), (packed, 17), (packed[:-1], 16), (packed + b"x", 16), (b"", 0)):
-        with pytest.raises(ValueError):
-            sets.decompressed(data, size)
-    for bitmap_, size in ((b"\x05\x01", 8), (b"\x05", 2)):
-        with pytest.raises(ValueError):
-            sets.resized(bitmap_, size)
-
-
 def test_a_bitmap_is_told_by_its_length_and_stray_bits():
     for size in range(25):
         whole = sets.pack(np.ones(size, np.bool_))

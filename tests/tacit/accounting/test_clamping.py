@@ -63,7 +63,7 @@ def exact_delta(asked: Query, epsilon: float, draws: int) -> float:
     return float(max(ways))
 
 
-@pytest.mark.parametrize("tail", ["0.9", "0.5", "0.1", "0.01", "0.0001"])
+@pytest.mark.parametrize("tail", ["0.9", "0.1", "0.0001"])
 @pytest.mark.parametrize(("changes", "draws"), [(ONE_DRAW, 1), (SHARES, 2)])
 def test_what_is_verified_is_never_below_the_clamped_mechanisms_own_delta(
     tail: str, changes: dict[str, Any], draws: int
@@ -79,10 +79,8 @@ def test_what_is_verified_is_never_below_the_clamped_mechanisms_own_delta(
 
 def test_a_bound_near_twice_the_scale_costs_what_the_specification_says() -> None:
     """One Laplace, b = Delta = 3, T = 6: 0.154 exactly."""
-    candidates = (proved(**ONE_DRAW, noise_tail=str(part / 100)) for part in range(1, 100))
-    asked = next(
-        each for each in candidates if proof_plan(each).of(1).function.noise_bounds == (6,)
-    )
+    asked = proved(**ONE_DRAW, noise_tail="0.74")
+    assert proof_plan(asked).of(1).function.noise_bounds == (6,)
     exact = exact_delta(asked, 1.0, 1)
     assert exact == pytest.approx(0.154, abs=0.001)
     assert exact <= float(verified_line(asked, Scenario.ASSUMED).delta)

@@ -3,27 +3,16 @@
 Spec: aggregation, section 9.
 """
 
-import math
 from fractions import Fraction
-from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tacit.accounting.error import (
     Draws,
     forecast,
-    laplace_mean_absolute,
     mean_absolute,
-    standard_deviation,
 )
-from tacit.accounting.useful_groups import relative_error, smallest_useful_group
-from tacit.noise import DiscreteLaplace, PolyaShare
-from tacit.query.query import Query
-from tacit.randomness import SeededRandom
-from tests.property_examples import examples
+from tacit.accounting.useful_groups import smallest_useful_group
 from tests.tacit.examples import query
 
 CURATORS, AGGREGATORS = 10_000, 5
@@ -104,78 +93,7 @@ def test_costs_of_a_true_guarantee() -> None:
         assert error(draws) == pytest.approx(expected, abs=0.2)
 
 
-@examples(40)
-@given(st.integers(1, 2000), st.fractions(Fraction(1, 100), 3, max_denominator=100))
-def test_numeric_and_closed_forms_agree(parties: int, weight: Fraction) -> None:
-    draws = Draws(Fraction(10**6), parties, weight)
-    closed = laplace_mean_absolute(float(draws.total), 1e6)
-    assert mean_absolute((draws,)) == pytest.approx(closed, rel=1e-3 if draws.total < 1 else 1e-6)
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(30)])
-def test_one_discrete_laplace_exactly(scale: Fraction) -> None:
-    a = math.exp(-1 / scale)
-    assert mean_absolute((Draws(scale, 1),)) == pytest.approx(2 * a / (1 - a * a), rel=1e-8)
-    assert standard_deviation((Draws(scale, 1),)) == pytest.approx(math.sqrt(2 * a) / (1 - a))
-
-
-def test_against_drawn_noise() -> None:
-    source = SeededRandom(7)
-    shares = (
-        PolyaShare(Fraction(50), Fraction(1, 4)).draw(source, 300_000).reshape(-1, 3).sum(axis=1)
-    )
-    coins = np.arange(100_000) % 10 == 0
-    noise = shares + coins * DiscreteLaplace(Fraction(80)).draw(source, 100_000)
-    draws = (
-        Draws(Fraction(50), 3, Fraction(1, 4)),
-        Draws(Fraction(80), 1, probability=Fraction(1, 10)),
-    )
-    assert np.abs(noise).mean() == pytest.approx(mean_absolute(draws), rel=0.02)
-    assert noise.std() == pytest.approx(standard_deviation(draws), rel=0.02)
-
-
-def distributed(**changes: Any) -> Query:
-    given = {
-        "mechanism": "distributed",
-        "epsilon": "1",
-        "unit": "kWh",
-        "bounds": ["0", "10"],
-        "resolution": "0.001",
-        "max_readings": 1,
-        "aggregators": 5,
-        "min_participants": 10,
-        "n_max": 10**6,
-    }
-    return query(**{**given, **changes})
-
-
-def test_forecast_counts_every_share_there_is() -> None:
-    few = forecast(distributed(layer="curator"), 10)[0]
-    many = forecast(distributed(layer="curator"), 1000)[0]
-    assert few.mean_absolute == pytest.approx(10, rel=1e-3)  # kWh: one Laplace of 10/1
-    assert many.mean_absolute == pytest.approx(laplace_mean_absolute(100, 10), rel=1e-3)
-    parts = forecast(distributed(function="mean"), 10)
-    assert [part.part for part in parts] == ["sum", "count"]
-    assert parts[0].mean_absolute == pytest.approx(10, rel=1e-3)  # (5 kWh) / (1/2)
-    assert parts[1].mean_absolute == pytest.approx(2, rel=0.05)
-
-
 def test_exact_has_no_error_but_of_rounding() -> None:
     assert forecast(query(), 5)[0].mean_absolute == 0
     assert smallest_useful_group(query(), Fraction(1, 100)) is None  # halves become 0 or 1
     assert smallest_useful_group(query(resolution="0.000000001"), Fraction(1, 100)) == 2
-
-
-def test_smallest_useful_group() -> None:
-    q = distributed()
-    group = smallest_useful_group(q, Fraction(1, 100))
-    assert group is not None
-    assert relative_error(q, group) <= 0.01 < relative_error(q, group - 1)
-    assert smallest_useful_group(q, Fraction(1, 100), typical=Fraction(1, 2)) == pytest.approx(
-        10 * group, rel=0.15
-    )
-    assert smallest_useful_group(q, Fraction(1)) == 10
-    local = query(mechanism="local", epsilon_i="0.01", sharing="none", aggregators=1)
-    assert smallest_useful_group(local, Fraction(1, 10**6)) is None
-    with pytest.raises(ValueError):
-        smallest_useful_group(q, Fraction(0))

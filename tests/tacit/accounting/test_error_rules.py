@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 
 from tacit.accounting.averages import averages
 from tacit.accounting.error import (
-    PartError,
     all_draws,
     forecast,
     laplace_mean_absolute,
@@ -20,7 +19,7 @@ from tacit.accounting.error import (
     standard_deviation,
 )
 from tacit.accounting.loss.draws import Draws
-from tacit.accounting.rounding import Rounding, roundings
+from tacit.accounting.rounding import roundings
 from tacit.accounting.useful_groups import (
     relative_error,
     smallest_useful_group,
@@ -224,12 +223,6 @@ def test_shares_and_contributions_are_above_0(share: int, typical: int | None) -
     assert smallest_useful_group(local(resolution="0.1"), Fraction(1, 2), Fraction(1, 2))
 
 
-def test_an_error_cannot_be_changed() -> None:
-    value: Any = PartError("sum", 1, 1.0, 1.0, Rounding(Fraction(0), 0.0))
-    with pytest.raises(FrozenInstanceError):
-        value.part = "other"
-
-
 # ------------------------------------------------------------------------------------- rounding
 
 
@@ -257,7 +250,7 @@ def test_no_reading_is_rounded_further_than_stated(kind: str, resolution: str) -
     centre = Fraction(reading_rule(q).centre, NANO)
     width = 2 if q.coordinates == "values" else None
     low, high = (0, 20) if width or q.l1_bound else (-20, 31)  # within every L1 bound
-    rows = np.random.default_rng(5).integers(low, high, (200, width or 1)).tolist()
+    rows = np.random.default_rng(5).integers(low, high, (60, width or 1)).tolist()
     for row in [*rows, [5] * (width or 1), [15] * (width or 1)]:
         exact = [Fraction(each, 10) for each in row]
         quantity: Any = [each * (NANO // 10) for each in row]

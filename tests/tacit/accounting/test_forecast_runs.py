@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
 from fractions import Fraction
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,12 +39,6 @@ def test_a_week_that_does_not_divide_the_month_counts_its_fullest_stretch() -> N
 def test_what_has_no_figure_has_none_over_a_year() -> None:
     for row in forecast_runs(UNVERIFIED, 86_400):
         assert row.record == row.curator == (None, None)
-
-
-def test_a_forecast_cannot_be_changed() -> None:
-    value: Any = forecast_runs(UNVERIFIED, 86_400)[0]
-    with pytest.raises(FrozenInstanceError):
-        value.runs = 1
 
 
 @given(st.fractions(0, 10), st.fractions(0, 1), st.integers(60, 366 * 86_400))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
-from tacit.accounting.composition import laplace_round, tight
 from tacit.accounting.costs import UNVERIFIED, Cost
 from tacit.accounting.forecast_schedule import Forecast, ForecastRow, forecast_schedule
 from tacit.accounting.scenarios import Scenario
@@ -62,48 +58,3 @@ def test_a_year_of_quarter_hours() -> None:
         # All aggregators together hold all the noise there is: nothing.
         assert row(found, horizon, RECORD, Scenario.EVERYONE).basic == UNVERIFIED
         assert row(found, horizon, RECORD, Scenario.EVERYONE).tight is None
-
-
-def test_the_year_agrees_with_the_composition_itself() -> None:
-    found = forecast_schedule(meters(), None, days=365, period_s=86_400)
-    expected = tight([(laplace_round(200, Fraction(10_000)), 365)], Fraction(1, 10**6))
-    assert row(found, "year", CURATOR, Scenario.ASSUMED).tight == expected
-
-
-def test_the_curve_rises_to_the_last_row() -> None:
-    q = meters(schedule={"period_s": 3600, "first_start": START})
-    found = forecast_schedule(q, None, days=100)
-    assert {r.horizon for r in found.rows} == {"day", "month", "100 days"}
-    curve = [point for point in found.curve if point.unit is CURATOR]
-    assert (curve[0].day, curve[-1].day) == (1, 100)
-    assert curve[-1].at == datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=100)
-    last = row(found, "100 days", CURATOR, Scenario.ASSUMED)
-    assert curve[-1].basic == last.basic
-    figures = [float(point.tight or 0) for point in curve]
-    assert figures == sorted(figures)
-    assert last.tight is not None
-    assert float(last.tight) <= figures[-1] <= 1.02 * float(last.tight)
-    assert all(p.tight <= p.basic.epsilon for p in curve)  # type: ignore[operator]
-    assert {p.basic.epsilon for p in found.curve if p.unit is RECORD} == {Fraction(1, 100)}
-
-
-def test_a_fixed_window_is_released_again_and_again() -> None:
-    fixed = meters(window={"start": START, "end": "2026-01-02T00:00:00Z"})
-    found = forecast_schedule(fixed, None, days=1, period_s=3600)
-    assert row(found, "day", RECORD, Scenario.ASSUMED).touching == 24
-
-
-def test_a_period_that_does_not_divide_the_day_counts_the_fullest_one() -> None:
-    found = forecast_schedule(meters(), None, days=2, period_s=7 * 3600)
-    assert row(found, "day", CURATOR, Scenario.ASSUMED).rounds == 4
-    assert row(found, "2 days", CURATOR, Scenario.ASSUMED).rounds == 7
-    assert found.curve[0].at is None
-
-
-def test_impossible_schedules_are_refused() -> None:
-    with pytest.raises(ValueError, match="period"):
-        forecast_schedule(meters(), None, days=1)
-    with pytest.raises(ValueError):
-        forecast_schedule(meters(), None, days=0, period_s=60)
-    with pytest.raises(ValueError, match="rounds"):
-        forecast_schedule(meters(), None, days=10**6, period_s=60)

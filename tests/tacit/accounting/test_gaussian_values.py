@@ -15,7 +15,6 @@ from tacit.accounting.gaussian import (
     _log_shape,
     _log_upper_tail,
     _minimum,
-    distinguishing_advantage,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
@@ -226,15 +225,6 @@ def test_a_sigma_of_the_profile_is_the_least(epsilon: float, delta: float) -> No
     found = gaussian_sigma(epsilon, delta, 1.5)
     assert gaussian_delta(epsilon, found * (1 - 0.5 * SLACK), 1.5) <= delta
     assert gaussian_delta(epsilon, found * (1 - 1.5 * SLACK), 1.5) > delta
-
-
-def test_the_advantage() -> None:
-    """2 Phi(D / 2 sigma) - 1."""
-    for sigma, sensitivity in ((1.0, 1.0), (2.0, 3.0), (0.5, 0.2)):
-        exact = 2 * float(stats.norm.cdf(sensitivity / (2 * sigma))) - 1
-        assert distinguishing_advantage(sigma, sensitivity) == pytest.approx(
-            exact, rel=1e-13, abs=0
-        )
 
 
 # ------------------------------------------------------------------------------ the theorem

@@ -17,16 +17,6 @@ def test_tail_of_one_draw_is_close_to_the_exact_one(scale: int) -> None:
     assert exact <= noise_tail((Draws(Fraction(scale), 1),)) <= 1.15 * exact + 70
 
 
-def test_tail_grows_with_draws_and_ignores_coins() -> None:
-    some = noise_tail((Draws(Fraction(100), 10), Draws(Fraction(1000), 2)))
-    assert some >= noise_tail((Draws(Fraction(1000), 2),))
-    assert noise_tail((Draws(Fraction(100), 10, probability=Fraction(1, 3)),)) == noise_tail(
-        (Draws(Fraction(100), 10),)
-    )
-    assert noise_tail(()) == 0
-    assert noise_tail((Draws(Fraction(100), 10, probability=Fraction(0)),)) == 0
-
-
 def problem(largest: int, **sharing: Any) -> str | None:
     """A query whose contributions alone just fit; its noise has a scale of largest / epsilon."""
     given = {"privacy_unit": "record", "mechanism": "distributed", "epsilon": "100"}

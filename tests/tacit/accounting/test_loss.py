@@ -13,18 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.accounting.loss.coins import (
-    binomial_masses,
-    exact_mixture_delta,
     mixture_delta,
     revealed_delta,
 )
 from tacit.accounting.loss.draws import Draws
-from tacit.accounting.loss.fractional import log_concave_delta, polya_law
-from tacit.accounting.loss.laplace import continuous_laplace_delta, laplace_delta
-from tacit.accounting.loss.laws import AddedLaws, Law, half_line_delta, tail_bound
+from tacit.accounting.loss.fractional import polya_law
+from tacit.accounting.loss.laplace import laplace_delta
+from tacit.accounting.loss.laws import AddedLaws, Law, half_line_delta
 from tacit.accounting.loss.profile import delta_at, pure_epsilon
-from tacit.accounting.loss.rounding import both_deltas
-from tacit.accounting.loss.share import Share, share_delta, share_pure_epsilon
+from tacit.accounting.loss.share import share_delta, share_pure_epsilon
 from tacit.accounting.loss.whole import whole_delta, whole_law, whole_masses
 from tests.property_examples import examples
 
@@ -66,7 +63,7 @@ def two_layers(pr_u: str, pr_s: str, honest: int) -> tuple[Draws, ...]:
     )
 
 
-@pytest.mark.parametrize("weight", ONE_SHARE)
+@pytest.mark.parametrize("weight", ["0.9", "0.5", "0.01"])
 def test_table_of_a_single_share(weight: str) -> None:
     pure, deltas = ONE_SHARE[weight]
     assert float(share_pure_epsilon(100, Fraction(100), Fraction(weight))) == pytest.approx(
@@ -124,28 +121,7 @@ def test_two_layers_are_never_below_brute_force(pr_u: str, pr_s: str, honest: in
         assert max(hockey_stick(law, epsilon, s) for s in range(1, 101)) <= found + 1e-12
 
 
-@pytest.mark.parametrize(("pr_u", "pr_s", "honest"), [("1e-4", "1e-2", 1), ("0.5", "0.5", 1)])
-def test_the_silent_pattern_stays_when_it_is_revealed(pr_u: str, pr_s: str, honest: int) -> None:
-    silent = (1 - Fraction(pr_u)) * (1 - Fraction(pr_s)) ** honest
-    draws = two_layers(pr_u, pr_s, honest)
-    assert mixture_delta(((Fraction(50), 100, draws, 2),)) >= Decimal(float(silent)) - Decimal(
-        "1e-15"
-    )
-
-
 # --------------------------------------------------------------------------------------- traps
-
-
-def test_trap_a_truncated_law_handed_on_loses_its_tail() -> None:
-    scale, delta, epsilon = 100, 100, 0.9
-    z = np.arange(-2 * scale, 2 * scale + 1)
-    rate = 1 / scale
-    one = np.tanh(rate / 2) * np.exp(-rate * np.abs(z))
-    other = np.tanh(rate / 2) * np.exp(-rate * np.abs(z - delta))
-    handed_on = float(np.maximum(0, one - math.exp(epsilon) * other).sum())
-    exact = float(laplace_delta(Fraction("0.9"), delta, Fraction(scale)))
-    assert handed_on == pytest.approx(0.0424, abs=5e-5)
-    assert exact == pytest.approx(0.0488, abs=5e-5)
 
 
 def test_trap_the_window_without_its_tail_is_below_the_truth() -> None:
@@ -182,20 +158,6 @@ def test_trap_a_coarse_grid_does_not_bound_fractional_noise() -> None:
     assert float(share_delta(Fraction("0.5"), 10**6, Fraction(10**6), Fraction(weight))) >= fine
 
 
-def test_trap_spreading_a_change_is_worse_below_one_draw() -> None:
-    law = symmetric("0.1", 40, 600)  # 0.932 at 40 units, 0.934 at 100
-    half = 20
-    one_coordinate = hockey_stick(law, 0, 2 * half)
-    first, second = np.pad(law, (0, half)), np.pad(law, (half, 0))
-    spread = float(np.maximum(0, np.outer(first, first) - np.outer(second, second)).sum())
-    assert one_coordinate == pytest.approx(0.894, abs=6e-4)
-    assert spread == pytest.approx(0.932, abs=6e-4)
-    draws = (Draws(Fraction(100), 1, Fraction("0.1")),)
-    assert delta_at(Fraction(0), 100, draws, dimension=1).value < Decimal("0.9")
-    assert delta_at(Fraction(0), 100, draws, dimension=2).value == 1
-    assert pure_epsilon(100, draws, dimension=2) is None
-
-
 # --------------------------------------------------------------------------- against other oracles
 
 
@@ -208,18 +170,6 @@ def test_one_discrete_laplace_against_dp_accounting() -> None:
         assert expected - 1e-15 <= found <= expected + 1e-12
 
 
-def test_a_finer_resolution_falls_to_the_continuous_limit() -> None:
-    for share in ("0.1", "0.5", "0.9"):
-        limit = continuous_laplace_delta(float(share), 1.0)
-        found = [
-            float(laplace_delta(Fraction(share), scale, Fraction(scale)))
-            for scale in (1, 10, 10**6)
-        ]
-        assert found == sorted(found, reverse=True)
-        assert limit - 1e-15 <= found[-1] <= limit + 1e-6
-    assert continuous_laplace_delta(2.0, 1.0) == 0
-
-
 @pytest.mark.parametrize("draws", [1, 2, 3, 8, 32])
 def test_whole_laws_equal_the_decimal_recurrence(draws: int) -> None:
     half = whole_masses(draws, Fraction(7), 300)
@@ -227,71 +177,13 @@ def test_whole_laws_equal_the_decimal_recurrence(draws: int) -> None:
     assert np.max(np.abs(half / exact - 1)) < 1e-12
 
 
-@pytest.mark.parametrize("weight", ["0.05", "0.5", "0.95"])
-def test_share_brackets_hold_the_decimal_recurrence(weight: str) -> None:
-    share = Share(Fraction(weight), Fraction(20))
-    exact = polya_law(Fraction(weight), Fraction(20), 1000)
-    tails = np.cumsum([float(mass) for mass in reversed(exact)])[::-1]
-    for w in (0, 1, 5, 20, 100, 300):
-        low, high = share.mass(w)
-        assert low <= math.log(exact[w]) <= high
-        assert high - low < 1e-4
-        if w:
-            low, high = share.tail(w)
-            assert low <= math.log(tails[w]) <= high
-            assert high - low < 1e-4
-
-
-@pytest.mark.parametrize("weight", ["1.25", "2.5"])
-def test_fractional_weights_above_one(weight: str) -> None:
-    law = symmetric(weight, 20, 1500)
-    for epsilon in ("0", "0.3", "0.7"):
-        found = float(log_concave_delta(Fraction(epsilon), 20, Fraction(20), Fraction(weight)))
-        exact = hockey_stick(law, float(epsilon), 20)
-        assert exact - 1e-13 <= found <= exact + 1e-10
-    assert log_concave_delta(Fraction(1), 20, Fraction(20), Fraction(weight)) == 0
-
-
-def test_chernoff_bounds_the_tail() -> None:
-    law = symmetric("3", 10, 900)
-    for reach in (20, 100, 300):
-        beyond = float(law[: 900 - reach].sum() * 2)
-        assert beyond <= tail_bound(3, 10.0, reach)
-
-
 # -------------------------------------------------------------------------------------- properties
 
 epsilons = st.fractions(0, 4, max_denominator=50)
-weights = st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50)
-small = st.integers(1, 12)
-
-
-@examples(60)
-@given(epsilons, small, st.integers(1, 20), weights)
-def test_share_delta_is_tight_and_never_below_brute_force(
-    epsilon: Fraction, sensitivity: int, scale: int, weight: Fraction
-) -> None:
-    law = symmetric(str(weight), scale, 45 * scale)
-    exact = max(hockey_stick(law, float(epsilon), s) for s in range(1, sensitivity + 1))
-    found = float(share_delta(epsilon, sensitivity, Fraction(scale), weight))
-    assert exact - 1e-12 <= found <= exact + 1e-4
-
-
-@examples(60)
-@given(epsilons, small, st.integers(1, 3), st.integers(1, 9), st.integers(0, 2), st.integers(1, 9))
-def test_whole_delta_is_tight_and_never_below_brute_force(
-    epsilon: Fraction, sensitivity: int, one: int, b: int, other: int, c: int
-) -> None:
-    law = np.convolve(
-        symmetric(str(one), b, 50 * b), symmetric(str(other), c, 50 * c) if other else np.ones(1)
-    )
-    exact = max(hockey_stick(law, float(epsilon), s) for s in range(1, sensitivity + 1))
-    found = float(whole_delta(epsilon, sensitivity, ((one, Fraction(b)), (other, Fraction(c)))))
-    assert exact - 1e-12 <= found <= exact + 1e-9
 
 
 @examples(40)
-@given(st.tuples(epsilons, epsilons), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 6))
+@given(st.tuples(epsilons, epsilons), st.integers(1, 60), st.integers(1, 60), st.integers(1, 6))
 def test_delta_falls_with_epsilon_and_with_noise(
     pair: tuple[Fraction, Fraction], sensitivity: int, scale: int, draws: int
 ) -> None:
@@ -310,37 +202,6 @@ def test_delta_falls_with_epsilon_and_with_noise(
     )
 
 
-@examples(25)
-@given(st.integers(300, 3000), st.fractions(0, 2, max_denominator=20), st.integers(2, 3))
-def test_the_coarse_grid_bounds_the_fine_one(
-    sensitivity: int, epsilon: Fraction, draws: int
-) -> None:
-    scale = Fraction(sensitivity, 2)
-    fine = AddedLaws(None, whole_law(draws, scale))
-    exact = half_line_delta(fine, epsilon, sensitivity)
-    found = float(whole_delta(epsilon, sensitivity, ((draws, scale),)))
-    assert exact - 1e-9 <= found <= exact + 0.01
-
-
-@examples(25)
-@given(
-    epsilons,
-    st.integers(1, 30),
-    st.fractions(0, 1, max_denominator=10),
-    st.fractions(0, 1, max_denominator=10),
-    st.integers(0, 3),
-)
-def test_revealing_who_drew_never_understates(
-    epsilon: Fraction, sensitivity: int, pr_u: Fraction, pr_s: Fraction, honest: int
-) -> None:
-    draws = (Draws(Fraction(8), 1, probability=pr_u), Draws(Fraction(20), honest, probability=pr_s))
-    exact = exact_mixture_delta(epsilon, sensitivity, draws)
-    assert exact is not None
-    revealed = revealed_delta(((epsilon, sensitivity, draws, 1),))
-    assert revealed >= exact - Decimal("1e-9")
-    assert revealed <= 1
-
-
 def test_many_curators_with_coins() -> None:
     many = (Draws(Fraction(40), 10_000, probability=Fraction(1, 10_000)),)
     silent = (1 - Fraction(1, 10_000)) ** 10_000
@@ -352,21 +213,6 @@ def test_many_curators_with_coins() -> None:
     assert revealed >= float(silent)
     busy = (Draws(Fraction(40), 10_000, probability=Fraction(1, 2)),)
     assert delta_at(Fraction("2.5"), 100, busy).value < Decimal("1e-15")
-
-
-def test_binomial_masses_add_up() -> None:
-    masses = binomial_masses(100, Fraction("0.3"), 40)
-    assert len(masses) == 41
-    assert float(sum(masses)) == pytest.approx(1, abs=1e-14)
-    assert sum(masses) >= 1
-    assert binomial_masses(5, Fraction(1), 3) == (0, 0, 0, 1)
-    assert binomial_masses(0, Fraction("0.3"), 3) == (1,)
-
-
-def test_two_deltas() -> None:
-    assert both_deltas(Decimal("0.5"), Decimal("0.5")) == Decimal("0.75")
-    assert both_deltas(Decimal(1), Decimal("0.5")) == 1
-    assert both_deltas(Decimal(0), Decimal(0)) == 0
 
 
 @pytest.mark.parametrize(

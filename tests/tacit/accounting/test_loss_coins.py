@@ -181,20 +181,6 @@ def test_three_layers_are_too_many() -> None:
 # ------------------------------------------------------------------------ the law of a mixture
 
 
-def test_a_mixture_is_the_sum_over_who_draws() -> None:
-    for draws in (ONE_LAYER, TWO_LAYERS, (Draws(HALF, 40), Draws(ONE, 1, probability=THIRD))):
-        law = _mixture(draws)
-        assert law is not None
-        exact = np.ones(1)
-        for layer in draws:
-            count = min(layer.parties, 32)
-            exact = np.convolve(exact, mixed(Draws(layer.scale, count, ONE, layer.probability)))
-        middle, reach = exact.size // 2, 12
-        found = law.mass[law.reach - reach : law.reach + reach + 1]
-        assert found == pytest.approx(exact[middle - reach : middle + reach + 1], rel=1e-12, abs=0)
-        assert law.mass.shape == (2 * law.reach + 1,)
-
-
 def test_a_mixture_states_its_reach_its_tail_and_its_error() -> None:
     """Each layer: the widest of its laws, and a rounding for each of them and four more."""
     chances = binomial(3, THIRD)
@@ -215,12 +201,6 @@ def test_a_mixture_states_its_reach_its_tail_and_its_error() -> None:
     error = alone.error + other.error + other.mass.size * UNIT
     assert other.mass.size < alone.mass.size
     assert both.error == pytest.approx(error, rel=1e-12, abs=0)
-
-
-def test_without_draws_a_mixture_is_one_point() -> None:
-    law = _mixture((Draws(TWO, 0, probability=HALF),))
-    assert law is not None
-    assert (law.mass.tolist(), law.reach, law.tail, law.error) == ([1.0], 0, 0.0, 4 * UNIT)
 
 
 def test_a_count_of_draws_as_rare_as_1e_18_is_left_to_the_tail() -> None:
@@ -366,18 +346,3 @@ def test_a_sure_draw_that_covers_each_part_needs_no_delta() -> None:
     covered, short = (Fraction(3), 3, (coin, sure), 2), (Fraction(2), 3, (coin, sure), 2)
     assert mixture_delta((covered, covered)) == 0
     assert mixture_delta((covered, short)) == mixture_delta((short, covered)) > 0
-
-
-@pytest.mark.parametrize("dimension", [1, 2])
-def test_without_layers_nothing_is_hidden(dimension: int) -> None:
-    assert mixture_delta(((Fraction(100), 3, (), dimension),)) == 1
-    assert exact_mixture_delta(Fraction(100), 3, ()) is None
-
-
-@pytest.mark.parametrize("dimension", [1, 2])
-@pytest.mark.parametrize("probability", [HALF, ONE], ids=str)
-def test_shares_with_a_coin_are_refused(dimension: int, probability: Fraction) -> None:
-    """A sure half share needs more than the ratio, and a coin's half share is no whole draw."""
-    draws = (Draws(ONE, 1, probability=HALF), Draws(TWO, 1, HALF, probability))
-    with pytest.raises(ValueError, match="whole draws only"):
-        mixture_delta(((Fraction(3), 3, draws, dimension),))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
-from typing import Any
 
 import numpy as np
 import pytest
@@ -178,9 +176,3 @@ def test_noisy_values_that_cannot_be_are_refused() -> None:
             far_values(np.array([1, 2]), scales)
     assert far_values(np.array([], np.int64), np.array([])) == ()
     assert far_values(np.array([5]), np.array([0.5])) == ()
-
-
-def test_a_proposal_cannot_be_changed() -> None:
-    value: Any = Proposal(1, Reason.FAR_VALUE, {})
-    with pytest.raises(FrozenInstanceError):
-        value.curator = 2

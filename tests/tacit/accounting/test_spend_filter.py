@@ -122,7 +122,7 @@ def test_exact_audit_of_a_hostile_asker(filtered: bool) -> None:
     by the sums that it opened before. The log-ratio of the exact laws of the whole view, at every
     point of a box and its corners, stays within epsilon and reaches it; without the filter not."""
     worst = 0.0
-    for view in product((-300, -30, -3, 0, 1, 2, 3, 4, 30, 300), repeat=4):
+    for view in product((-300, -3, 0, 1, 2, 3, 300), repeat=4):
         spent, ratio = Spent.nothing(1), 0.0
         rate = Fraction(2, 5)
         for opened in view:

@@ -13,7 +13,6 @@ from common.web.problems import TYPE_PREFIX
 from tacit import AsyncClient, Client, NoAnswer, Problem, Retry, TooMany, Unavailable
 
 QUICK = Retry(attempts=4, deadline_s=5.0, pause_factor=0.0)
-Handler = Callable[[httpx.Request], httpx.Response]
 Call = Callable[[Any], Any]
 
 
@@ -79,15 +78,6 @@ def test_a_creation_is_repeated_with_one_key(run: Run) -> None:
 
 
 @both
-def test_two_creations_have_two_keys(run: Run) -> None:
-    lines = [Line(done()), Line(done())]
-    for line in lines:
-        run(line, lambda client: client.open_round("q"))
-    first, second = (line.seen[0].headers["Idempotency-Key"] for line in lines)
-    assert first != second
-
-
-@both
 def test_what_would_happen_twice_is_not_repeated(run: Run) -> None:
     line = Line(LOST, done())
     with pytest.raises(NoAnswer) as caught:
@@ -116,12 +106,6 @@ def test_too_many_requests_are_repeated_whatever_they_do(run: Run) -> None:
 
 
 @both
-def test_a_key_under_way_is_waited_for(run: Run) -> None:
-    line = Line(refusal(409, "idempotency_in_progress", **BUSY), done())
-    assert run(line, lambda client: client.create_query({})) == {"id": "it"}
-
-
-@both
 def test_a_refusal_is_final(run: Run) -> None:
     line = Line(refusal(409, "budget_exceeded", retryable=False), done())
     with pytest.raises(Problem):
@@ -138,13 +122,6 @@ def test_no_pause_is_begun_that_would_end_too_late(run: Run) -> None:
     assert len(line.seen) == 1
 
 
-@both
-def test_ready_asks_once(run: Run) -> None:
-    line = Line(httpx.ConnectError("refused"), done())
-    assert run(line, lambda client: client.ready()) is False
-    assert run(line, lambda client: client.ready()) is True
-
-
 def pages() -> Line:
     link = {"Link": '</v1/queries?cursor=abc>; rel="next"'}
     first = httpx.Response(200, json={"queries": [{"id": 1}, {"id": 2}]}, headers=link)
@@ -159,12 +136,6 @@ def test_pages_are_one_iterator() -> None:
         assert len(line.seen) == 1  # no page is asked for before it is needed
         assert [item["id"] for item in found] == [2, 3]
     assert line.seen[-1].url.query == b"cursor=abc"
-
-
-async def test_pages_are_one_asynchronous_iterator() -> None:
-    transport = httpx.MockTransport(pages())
-    async with AsyncClient("http://it.test", transport=transport, retry=QUICK) as client:
-        assert [item["id"] async for item in client.queries()] == [1, 2, 3]
 
 
 def state(name: str, tag: str) -> httpx.Response:
@@ -186,9 +157,3 @@ def test_waiting_for_a_round_that_aborts(run: Run) -> None:
     line = Line(state("open", '"1"'), state("aborted", '"2"'))
     with pytest.raises(RoundNotReleased, match="an operator"):
         run(line, lambda client: client.wait_for("r"))
-
-
-@both
-def test_waiting_for_a_round_that_lasts(run: Run) -> None:
-    with pytest.raises(TimeoutError):
-        run(Line(), lambda client: client.wait_for("r", timeout_s=0.0))

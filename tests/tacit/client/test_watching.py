@@ -65,13 +65,3 @@ def test_the_last_item_of_a_stream_asks_all_that_the_stream_asks() -> None:
     with pytest.raises(StopIteration) as done:
         call.send(None)
     assert done.value.value == 2
-
-
-def test_a_stream_without_items_has_no_last_one() -> None:
-    def nothing() -> Stream[int]:
-        yield Pause(1)
-
-    call = last(nothing())
-    next(call)
-    with pytest.raises(ValueError, match="no last one"):
-        call.send(None)

@@ -16,7 +16,7 @@ from tacit.crypto.hybrid_signing import (
     SignatureStripped,
     verify_hybrid,
 )
-from tacit.crypto.signing import Signed, verify
+from tacit.crypto.signing import Signed
 from tacit.wire import WireModel
 from tests.property_examples import examples
 
@@ -83,11 +83,6 @@ def test_every_flipped_bit_shows(place: int, bit: int) -> None:
     signature = bytearray(SIGNED.signature)
     signature[place] ^= 1 << bit
     refused(with_signature(bytes(signature)))
-
-
-def test_the_classical_half_signs_alone() -> None:
-    signed = OWNER.classical.sign(LABEL, Said(text="x"))
-    assert verify(LABEL, signed, OWNER.public.ed25519) == signed.statement
 
 
 def test_secrets_are_whole_and_stay_here() -> None:

@@ -42,15 +42,13 @@ WORDS = np.array([0, 1, 2**64 - 1], np.uint64)
 SESSION = bytes(range(16))
 
 
-def test_spans_and_headers_cannot_be_changed():
-    for item, name in ((HEADER.span, "first"), (HEADER, "host")):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(item, name, None)
-
-
 @given(st.lists(st.binary(max_size=4), max_size=4), st.lists(st.binary(max_size=4), max_size=4))
 def test_length_prefixes_keep_sequences_apart(one, two):
     assert (length_prefixed(*one) == length_prefixed(*two)) == (one == two)
+
+
+def test_a_length_takes_four_octets():
+    assert length_prefixed(b"one", b"") == b"\x00\x00\x00\x03one" + bytes(4)
 
 
 # --- single pieces -------------------------------------------------------------------------------
@@ -177,16 +175,32 @@ def test_a_run_of_one_number_and_one_that_ends_with_a_segments_first():
     assert spans(64, 0, 64) == []
 
 
-# --- batches -------------------------------------------------------------------------------------
+# --- batches, and parts of proved rounds ----------------------------------------------------------
 
 D = 4096  # segments of 64 numbers, so that small spans have neighbours
+SEGMENT = 4096
 PRESENT = sets.pack(np.array([True, False, True] + [False] * 7))
 HEADER = BatchHeader("gateway-1", b"d" * 32, 2, 0, Span(3, 192, 10), D, SESSION, PRESENT)
 BATCH_WORDS = np.arange(2 * D, dtype=np.uint64).reshape(2, D)
 BODY = seal_batch(KEY, HEADER, BATCH_WORDS)
+PLAIN = bytes(range(77))
+PART = PartHeader("gateway-1", b"d" * 32, 2, 1, Span(3, 12_288, 10), len(PLAIN), SESSION, PRESENT)
+PART_BODY = seal_part(KEY, PART, PLAIN)
 FIXED = 88
+CONTEXT = FIXED + len("gateway-1") + 2
 LAYOUT = struct.Struct("<4s32sBHIIIII16sB12s")
-NAMES = ("magic", "digest", "share", "part", "segment", "first", "length", "count", "d", "session")
+NAMES = (
+    "magic",
+    "digest",
+    "share",
+    "part",
+    "segment",
+    "first",
+    "length",
+    "count",
+    "size",
+    "session",
+)
 
 
 def receive(body, key=KEY):
@@ -195,122 +209,149 @@ def receive(body, key=KEY):
     return header, open_batch(key, body, offset)
 
 
-def test_a_batch_comes_back():
+def receive_part(body, key=KEY):
+    header, offset = read_part_header(body, SEGMENT)
+    return header, open_part(key, body, offset)
+
+
+SEALED = {"batch": (BODY, receive), "part": (PART_BODY, receive_part)}
+both = pytest.mark.parametrize(("sealed", "take"), SEALED.values(), ids=SEALED)
+
+
+def test_octets_come_back():
+    nonce, sealed = seal_octets(KEY, PLAIN, b"place")
+    assert open_octets(KEY, nonce, sealed, b"place") == PLAIN
+    with pytest.raises(SealBroken):
+        open_octets(KEY, nonce, sealed, b"another")
+
+
+def test_a_batch_and_a_part_come_back():
     header, words = receive(BODY)
     assert header == HEADER
-    assert header.count == 2
+    assert header.count == PART.count == 2
     assert (words == BATCH_WORDS.ravel()).all()
-    assert len(BODY) == FIXED + len("gateway-1") + 2 + 8 * 2 * D + TAG_BYTES
+    assert len(BODY) == CONTEXT + 8 * 2 * D + TAG_BYTES
+    assert receive_part(PART_BODY) == (PART, PLAIN)
+    assert len(PART_BODY) == CONTEXT + len(PLAIN) + TAG_BYTES
 
 
-def test_a_batch_holds_as_many_words_as_it_says():
+def test_the_layout_of_a_part_is_that_of_the_specification():
+    fields = LAYOUT.unpack_from(PART_BODY)
+    assert fields[:-1] == (
+        b"TCB1", b"d" * 32, 2, 1, 3, 12_288, 10, 2, len(PLAIN), SESSION, len("gateway-1")
+    )  # fmt: skip
+    assert PART_BODY[FIXED:CONTEXT] == b"gateway-1" + PRESENT
+    plain = AESGCM(KEY).decrypt(fields[-1], PART_BODY[CONTEXT:], PART_BODY[:CONTEXT])
+    assert plain == PLAIN
+
+
+def test_each_is_fresh_bound_to_its_key_and_as_long_as_it_says():
+    assert seal_batch(KEY, HEADER, BATCH_WORDS) != BODY
+    assert seal_part(KEY, PART, PLAIN) != PART_BODY
+    for sealed, take in SEALED.values():
+        with pytest.raises(SealBroken):
+            take(sealed, bytes(32))
     with pytest.raises(ValueError):
         seal_batch(KEY, HEADER, BATCH_WORDS[:1])
+    with pytest.raises(ValueError):
+        seal_part(KEY, PART, PLAIN[1:])
+    for name in (b"", bytes(15), bytes(17)):
+        with pytest.raises(ValueError):
+            seal_batch(KEY, dataclasses.replace(HEADER, sealed_under=name), BATCH_WORDS)
+        with pytest.raises(ValueError):
+            seal_part(KEY, dataclasses.replace(PART, sealed_under=name), PLAIN)
 
 
-def test_a_batch_is_fresh_each_time_and_bound_to_its_key():
-    assert seal_batch(KEY, HEADER, BATCH_WORDS) != BODY
-    with pytest.raises(SealBroken):
-        receive(BODY, bytes(32))
+@both
+def test_every_bit_of_header_host_and_presence_is_protected(sealed, take):
+    for at in range(CONTEXT):
+        for bit in range(8):
+            body = bytearray(sealed)
+            body[at] ^= 1 << bit
+            with pytest.raises(SealBroken):
+                take(bytes(body))
 
 
-@pytest.mark.parametrize("at", range(0, FIXED + len("gateway-1") + 2))
-def test_every_byte_of_header_host_and_presence_is_protected(at):
-    for bit in range(8):
-        body = bytearray(BODY)
-        body[at] ^= 1 << bit
+@both
+@given(data=st.data())
+def test_content_and_length_are_protected(sealed, take, data):
+    body = bytearray(sealed)
+    body[data.draw(st.integers(CONTEXT, len(sealed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    length = data.draw(st.integers(0, len(sealed) - 1))
+    for wrong in (bytes(body), sealed[:length], sealed + sealed[: length + 1]):
         with pytest.raises(SealBroken):
-            receive(bytes(body))
+            take(wrong)
 
 
-@given(st.integers(FIXED, len(BODY) - 1), st.integers(0, 7))
-def test_every_byte_of_the_content_is_protected(at, bit):
-    body = bytearray(BODY)
-    body[at] ^= 1 << bit
-    with pytest.raises(SealBroken):
-        receive(bytes(body))
-
-
-@given(st.integers(0, len(BODY) - 1))
-def test_truncated_and_lengthened_batches_are_refused(length):
-    for body in (BODY[:length], BODY + BODY[: length + 1]):
-        with pytest.raises(SealBroken):
-            receive(body)
-
-
+@both
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("digest", b"e" * 32),
-        ("share", 1),
-        ("part", 1),
-        ("segment", 4),
-        ("first", 200),
-        ("length", 11),
-        ("length", 16),
-        ("length", 0),
-        ("length", 2**32 - 1),
-        ("count", 1),
-        ("count", 0),
-        ("count", 2**32 - 1),
-        ("d", 0),
-        ("d", D // 2),
-        ("d", 2**32 - 1),
-        ("session", bytes(16)),
+        *[("digest", b"e" * 32), ("share", 1), ("part", 7), ("segment", 4), ("first", 200)],
+        *[("first", 12_296), ("length", 11), ("length", 16), ("length", 0), ("length", 2**32 - 1)],
+        *[("count", 1), ("count", 0), ("count", 2**32 - 1), ("size", 0), ("size", D // 2)],
+        *[("size", 2**32 - 1), ("session", bytes(16))],
     ],
 )
-def test_manipulated_headers_are_refused(name, value):
-    fields = list(LAYOUT.unpack_from(BODY))
+def test_manipulated_headers_are_refused(sealed, take, name, value):
+    fields = list(LAYOUT.unpack_from(sealed))
     fields[NAMES.index(name)] = value
     with pytest.raises(SealBroken):
-        receive(LAYOUT.pack(*fields) + BODY[FIXED:])
+        take(LAYOUT.pack(*fields) + sealed[FIXED:])
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"span": Span(4, 192, 10)},  # numbers of another segment than the header's
-        {"span": Span(3, 248, 10)},  # runs over into the next segment
-        {"span": Span(3, 193, 10)},  # not whole bytes in
-        {"span": Span(3, 192, 10), "host": ""},
-        {"presence": b"\x01\x04", "span": Span(3, 192, 10)},  # a bit beyond the span
+def sent(header):
+    """What an aggregator makes of a batch or part with this header."""
+    if isinstance(header, PartHeader):
+        return receive_part(seal_part(KEY, header, PLAIN))
+    return receive(seal_batch(KEY, header, np.zeros(header.count * header.dimension, np.uint64)))
+
+
+@pytest.mark.parametrize(("header", "size"), [(HEADER, 64), (PART, SEGMENT)], ids=SEALED)
+def test_even_the_host_itself_cannot_send_what_is_misplaced(header, size):
+    first = header.span.first
+    for change in (
+        {"span": Span(4, first, 10)},  # numbers of another segment than the header's
+        {"span": Span(3, first + size - 8, 10)},  # runs over into the next segment
+        {"span": Span(3, first + 1, 10)},  # not whole bytes in
+        {"host": ""},
+        {"host": "gäteway"},
+        {"presence": b"\x01\x04"},  # a bit beyond the span
         {"presence": bytes(2)},  # nobody
-        {"span": Span(3, 192, 65), "presence": b"\x01" + bytes(8)},  # one number too many
-        {"span": Span(0, 192, 10), "dimension": 0},
-    ],
-)
-def test_even_the_host_itself_cannot_send_a_misplaced_batch(change):
-    header = dataclasses.replace(HEADER, **change)
-    words = np.zeros(header.count * header.dimension, np.uint64)
-    with pytest.raises(SealBroken):
-        receive(seal_batch(KEY, header, words))
+        {"span": Span(3, first, size + 1), "presence": b"\x01" + bytes(size // 8)},
+        *([{"span": Span(0, 192, 10), "dimension": 0}] if header is HEADER else []),
+    ):
+        moved = dataclasses.replace(header, **change)
+        with pytest.raises(SealBroken):
+            sent(moved)
 
 
-def test_a_batch_may_fill_its_segment_and_hold_one_word_each():
+def test_a_segment_may_be_filled_and_neither_is_the_other():
     full = dataclasses.replace(HEADER, span=Span(3, 192, 64), presence=b"\x81" + bytes(6) + b"\x80")
     header, words = receive(seal_batch(KEY, full, np.arange(3 * D, dtype=np.uint64)))
     assert (header, words.size) == (full, 3 * D)
     thin = dataclasses.replace(HEADER, span=Span(0, 192, 10), dimension=1)
     header, words = receive(seal_batch(KEY, thin, np.array([4, 5], np.uint64)))
     assert (header, words.tolist()) == (thin, [4, 5])
-
-
-def test_a_body_with_another_mark_is_no_batch_though_its_seal_opens():
-    fields = list(LAYOUT.unpack_from(BODY))
-    fields[0] = b"TCB2"
-    context = LAYOUT.pack(*fields) + b"gateway-1" + PRESENT
-    body = context + AESGCM(KEY).encrypt(fields[-1], BATCH_WORDS.tobytes(), context)
-    with pytest.raises(SealBroken, match="not a batch"):
-        receive(body)
-
-
-def test_a_host_name_outside_ascii_is_refused():
-    header = dataclasses.replace(HEADER, host="gäteway")
+    whole = dataclasses.replace(PART, span=Span(3, 12_288, 4096), presence=b"\xff" * 512)
+    assert receive_part(seal_part(KEY, whole, PLAIN)) == (whole, PLAIN)
     with pytest.raises(SealBroken):
-        receive(seal_batch(KEY, header, BATCH_WORDS))
+        receive(PART_BODY)
+    with pytest.raises(SealBroken):
+        receive_part(BODY)
 
 
-BATCH_FIELDS = st.tuples(
+@both
+def test_a_body_with_another_mark_is_refused_though_its_seal_opens(sealed, take):
+    fields = list(LAYOUT.unpack_from(sealed))
+    fields[0] = b"TCB2"
+    context = LAYOUT.pack(*fields) + sealed[FIXED:CONTEXT]
+    plain = AESGCM(KEY).decrypt(fields[-1], sealed[CONTEXT:], sealed[:CONTEXT])
+    with pytest.raises(SealBroken, match="not a"):
+        take(context + AESGCM(KEY).encrypt(fields[-1], plain, context))
+
+
+FIELDS = st.tuples(
     st.sampled_from([b"TCB1", b"TCB2"]),
     st.just(b"d" * 32),
     st.integers(0, 255),
@@ -322,10 +363,14 @@ BATCH_FIELDS = st.tuples(
 )
 
 
-@given(BATCH_FIELDS, st.binary(max_size=300))
-def test_no_other_error_leaves_the_readers(fields, rest):
-    with pytest.raises(SealBroken):
-        receive(LAYOUT.pack(*fields) + rest)
+@given(FIELDS, st.binary(max_size=300), st.integers(0, 300), st.binary(max_size=40))
+def test_no_other_error_leaves_the_readers(fields, rest, offset, key):
+    for body in (rest, LAYOUT.pack(*fields) + rest):
+        for take in (receive, receive_part):
+            with pytest.raises(SealBroken):
+                take(body)
+        with pytest.raises(SealBroken):
+            open_batch(key, body, offset)
 
 
 @given(st.integers(0, 20), st.integers(0, 3), st.integers(0, 3), st.data())
@@ -336,150 +381,3 @@ def test_no_other_error_leaves_the_readers_for_bodies_of_the_right_length(length
     body = fixed + data.draw(st.binary(min_size=size, max_size=size))
     with pytest.raises(SealBroken):
         receive(body)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_as_a_batch_are_refused_in_one_way(body):
-    with pytest.raises(SealBroken):
-        receive(body)
-
-
-@pytest.mark.parametrize("name", [b"", bytes(15), bytes(17), SESSION + b"\x00"])
-def test_a_name_has_16_bytes(name):
-    with pytest.raises(ValueError):
-        seal_batch(KEY, dataclasses.replace(HEADER, sealed_under=name), BATCH_WORDS)
-    with pytest.raises(ValueError):
-        seal_part(KEY, dataclasses.replace(PART, sealed_under=name), PLAIN)
-
-
-@given(st.binary(max_size=200), st.integers(0, 300), st.binary(max_size=40))
-def test_open_batch_alone_refuses_in_one_way(body, offset, key):
-    with pytest.raises(SealBroken):
-        open_batch(key, body, offset)
-
-
-# --- parts of proved rounds ----------------------------------------------------------------------
-
-SEGMENT = 4096
-PLAIN = bytes(range(77))
-PART = PartHeader("gateway-1", b"d" * 32, 2, 1, Span(3, 12_288, 10), len(PLAIN), SESSION, PRESENT)
-PART_BODY = seal_part(KEY, PART, PLAIN)
-PART_FIXED = FIXED
-PART_LAYOUT = LAYOUT
-PART_NAMES = (*NAMES[:8], "size", "session", "host", "nonce")
-
-
-def receive_part(body, key=KEY):
-    header, offset = read_part_header(body, SEGMENT)
-    return header, open_part(key, body, offset)
-
-
-def test_octets_come_back():
-    nonce, sealed = seal_octets(KEY, PLAIN, b"place")
-    assert open_octets(KEY, nonce, sealed, b"place") == PLAIN
-    with pytest.raises(SealBroken):
-        open_octets(KEY, nonce, sealed, b"another")
-
-
-def test_a_part_comes_back():
-    assert receive_part(PART_BODY) == (PART, PLAIN)
-    assert PART.count == 2
-    assert len(PART_BODY) == PART_FIXED + len("gateway-1") + 2 + len(PLAIN) + TAG_BYTES
-
-
-def test_the_layout_of_a_part_is_that_of_the_specification():
-    fields = PART_LAYOUT.unpack_from(PART_BODY)
-    assert fields[:-1] == (
-        b"TCB1", b"d" * 32, 2, 1, 3, 12_288, 10, 2, len(PLAIN), SESSION, len("gateway-1")
-    )  # fmt: skip
-    context = PART_BODY[: PART_FIXED + len("gateway-1") + 2]
-    assert context[PART_FIXED:] == b"gateway-1" + PRESENT
-    assert AESGCM(KEY).decrypt(fields[-1], PART_BODY[len(context) :], context) == PLAIN
-
-
-def test_a_part_holds_as_many_bytes_as_it_says():
-    with pytest.raises(ValueError):
-        seal_part(KEY, PART, PLAIN[1:])
-
-
-def test_a_part_is_fresh_each_time_and_bound_to_its_key():
-    assert seal_part(KEY, PART, PLAIN) != PART_BODY
-    with pytest.raises(SealBroken):
-        receive_part(PART_BODY, bytes(32))
-
-
-def test_every_bit_of_a_part_is_protected():
-    for at in range(len(PART_BODY)):
-        for bit in range(8):
-            body = bytearray(PART_BODY)
-            body[at] ^= 1 << bit
-            with pytest.raises(SealBroken):
-                receive_part(bytes(body))
-
-
-@given(st.integers(0, len(PART_BODY) - 1))
-def test_truncated_and_lengthened_parts_are_refused(length):
-    for body in (PART_BODY[:length], PART_BODY + PART_BODY[: length + 1]):
-        with pytest.raises(SealBroken):
-            receive_part(body)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("digest", b"e" * 32),
-        ("share", 1),
-        ("part", 0),
-        ("segment", 4),
-        ("first", 12_296),
-        ("length", 11),
-        ("length", 0),
-        ("count", 1),
-        ("count", 0),
-        ("size", len(PLAIN) + 1),
-        ("size", 2**32 - 1),
-        ("session", b"x" + bytes(11)),
-        ("session", bytes(16)),
-        ("nonce", bytes(12)),
-    ],
-)
-def test_manipulated_headers_of_parts_are_refused(name, value):
-    fields = list(PART_LAYOUT.unpack_from(PART_BODY))
-    fields[PART_NAMES.index(name)] = value
-    with pytest.raises(SealBroken):
-        receive_part(PART_LAYOUT.pack(*fields) + PART_BODY[PART_FIXED:])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"span": Span(4, 12_288, 10)},
-        {"span": Span(3, 16_376, 10)},  # runs over into the next segment
-        {"span": Span(3, 12_289, 10)},  # not whole bytes in
-        {"host": ""},
-        {"host": "gäteway"},
-        {"presence": b"\x01\x04"},  # a bit beyond the span
-        {"presence": bytes(2)},  # nobody
-        {"span": Span(3, 12_288, 4097), "presence": b"\x01" + bytes(512)},
-    ],
-)
-def test_even_the_host_itself_cannot_send_a_misplaced_part(change):
-    header = dataclasses.replace(PART, **change)
-    with pytest.raises(SealBroken):
-        receive_part(seal_part(KEY, header, PLAIN))
-
-
-def test_a_part_fills_its_segment_and_is_no_batch_nor_a_batch_a_part():
-    full = dataclasses.replace(PART, span=Span(3, 12_288, 4096), presence=b"\xff" * 512)
-    assert receive_part(seal_part(KEY, full, PLAIN)) == (full, PLAIN)
-    with pytest.raises(SealBroken):
-        receive(PART_BODY)
-    with pytest.raises(SealBroken):
-        receive_part(BODY)
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_as_a_part_are_refused_in_one_way(rest):
-    for body in (rest, PART_BODY[:44] + rest, PART_BODY[:PART_FIXED] + rest):
-        with pytest.raises(SealBroken):
-            receive_part(body)

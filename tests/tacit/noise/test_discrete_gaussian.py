@@ -17,14 +17,10 @@ import pytest
 from scipy import stats
 
 from tacit.noise.discrete_gaussian import (
-    DEVIATION_LIMIT,
-    TABLE_LIMIT,
-    CumulativeTable,
     DiscreteGaussian,
     gaussian_table,
     reach_of,
 )
-from tacit.noise.discrete_gaussian import _coins as coins
 from tacit.noise.discrete_gaussian import _layers as layers
 from tacit.randomness import SecureRandom, SeededRandom
 
@@ -95,13 +91,6 @@ def test_low_bits_beyond_one_table() -> None:
     assert stats.chisquare(counts).pvalue > ALARM
 
 
-def test_the_two_methods_agree() -> None:
-    """On either side of the limit the law is the same up to its scale."""
-    below = DiscreteGaussian(Fraction(TABLE_LIMIT) ** 2).draw(SeededRandom(3), DRAWS)
-    above = DiscreteGaussian(Fraction(TABLE_LIMIT) ** 2 + 1).draw(SeededRandom(4), DRAWS)
-    assert stats.ks_2samp(below, above).pvalue > ALARM
-
-
 @pytest.mark.parametrize("deviation", ["0.05", "1", "6.41", "90.65"])
 def test_a_table_is_exact(deviation: str) -> None:
     """Against weights from the normal law summed with other arithmetic; ends with 2^64 - 1."""
@@ -123,63 +112,9 @@ def test_a_table_is_exact(deviation: str) -> None:
         assert abs(ratio**4 / other - 1) < Fraction(1, 10**120)
 
 
-class Fixed:
-    """A source of given words."""
-
-    def __init__(self, *words: int) -> None:
-        self._words = list(words)
-
-    def words(self, count: int) -> np.ndarray:
-        taken, self._words = self._words[:count], self._words[count:]
-        return np.array(taken, np.uint64)
-
-
-def test_words_that_equal_a_bound_are_continued() -> None:
-    """Once in 2^64 / entries: with the rest all zeros it is this entry, all ones the next."""
-    table = gaussian_table(Fraction(1))
-    place = len(table.bounds) // 2
-    word = int(table.bounds[place])
-    assert 0 < table.rests[place] < (1 << 448) - 1
-    words = np.array([word], np.uint64)
-    assert table.select(words, Fixed(*[0] * 7))[0] == place  # type: ignore[arg-type]
-    assert table.select(words, Fixed(*[Z - 1] * 7))[0] == place + 1  # type: ignore[arg-type]
-    assert table.select(words - np.uint64(1), Fixed())[0] == place  # type: ignore[arg-type]
-    assert table.select(words + np.uint64(1), Fixed())[0] == place + 1  # type: ignore[arg-type]
-
-
-def test_the_ends_of_the_words() -> None:
-    table = gaussian_table(Fraction(2))
-    ends = np.array([0, Z - 1], np.uint64)
-    found = table.select(ends, Fixed(*[0] * 7, *[Z - 1] * 7))  # type: ignore[arg-type]
-    weights = table.weights()
-    for place, beyond in ((found[0], weights[: found[0]]), (found[1], weights[found[1] + 1 :])):
-        assert weights[place] > 0
-        assert not any(beyond)
-
-
-def test_a_coin_that_ties_takes_more_digits() -> None:
-    (bounds, rests), *_ = layers(Fraction(5000) ** 2).coins
-    digit = np.array([100])
-    tie = int(bounds[100])
-    assert coins(digit, bounds, rests, Fixed(tie, *[0] * 7))[0]  # type: ignore[arg-type]
-    assert not coins(digit, bounds, rests, Fixed(tie, *[Z - 1] * 7))[0]  # type: ignore[arg-type]
-    assert coins(np.array([0]), bounds, rests, Fixed(Z - 1, *[Z - 1] * 7))[0]  # type: ignore[arg-type]
-
-
-def test_a_small_table_draws_every_entry() -> None:
-    """Three values of masses 1, 2, 1."""
-    from decimal import Decimal
-
-    table = CumulativeTable.from_law([Decimal(1), Decimal(2), Decimal(1)])
-    quarter = Z // 4
-    words = np.array([0, quarter - 1, quarter + 1, 3 * quarter - 1, Z - 2], np.uint64)
-    assert table.select(words, Fixed()).tolist() == [0, 0, 1, 1, 2]  # type: ignore[arg-type]
-    assert table.weights() == (1 << 510, 1 << 511, 1 << 510)
-
-
 @pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 @pytest.mark.parametrize("kind", [np.int32, np.int64], ids=["int32", "int64"])
-@pytest.mark.parametrize("deviation", ["0.3", "6", "90.65"])
+@pytest.mark.parametrize("deviation", ["0.3", "90.65"])
 def test_the_compiled_twin_draws_the_same(deviation: str, kind: type) -> None:
     law = DiscreteGaussian(Fraction(deviation) ** 2)
     plain = np.arange(50_001, dtype=kind)
@@ -188,30 +123,3 @@ def test_the_compiled_twin_draws_the_same(deviation: str, kind: type) -> None:
     law.add_to(compiled, SecureRandom.from_secret_seed(bytes(32), "one"), compiled=True)
     assert (plain == compiled).all()
     assert (plain != np.arange(50_001)).any()
-
-
-@pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
-def test_the_compiled_twin_finds_ties() -> None:
-    from tacit.noise.discrete_gaussian_compiled import add_looked_up
-
-    table = gaussian_table(Fraction(1))
-    middle = len(table.bounds) // 2
-    ties = [7, 9, 20, 21, 22, 23, 24, 25, 26, 27]
-    words = np.full(30, 5, np.uint64) << np.uint64(60)
-    words[ties] = table.bounds[middle]
-    values = np.zeros(30, np.int64)
-    reach = middle
-    assert add_looked_up(values, words, table.bounds, table.guide, reach).tolist() == ties
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(TypeError):
-        DiscreteGaussian(0.5)  # type: ignore[arg-type]
-    for variance in (Fraction(0), Fraction(-1), Fraction(DEVIATION_LIMIT) ** 2 + 1):
-        with pytest.raises(ValueError, match="deviation"):
-            DiscreteGaussian(variance)
-
-
-def test_no_draws() -> None:
-    assert DiscreteGaussian(Fraction(1)).draw(SeededRandom(1), 0).size == 0
-    assert DiscreteGaussian(Fraction(10**8)).draw(SeededRandom(1), 0).size == 0

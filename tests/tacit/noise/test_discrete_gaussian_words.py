@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
@@ -31,21 +30,10 @@ from tacit.noise.discrete_gaussian import (
     reach_of,
 )
 from tacit.randomness import SeededRandom
+from tests.tacit.noise.words import Words
 
 LAST = (1 << 64) - 1
 COMPILED = "tacit.noise.discrete_gaussian_compiled"
-
-
-class Words:
-    """A source whose words are chosen by the test."""
-
-    def __init__(self, *words: int) -> None:
-        self.left = list(words)
-
-    def words(self, count: int) -> np.ndarray:
-        head, self.left = self.left[:count], self.left[count:]
-        assert len(head) == count, "more words were drawn than foreseen"
-        return np.array(head, dtype=np.uint64)
 
 
 class Recording:
@@ -142,14 +130,10 @@ def test_entries_that_share_a_leading_word_are_distinguished_by_their_rests() ->
 
 def test_a_table_cannot_be_changed_and_is_its_own() -> None:
     table, other = (CumulativeTable.from_law([Decimal(1)] * 2) for _ in range(2))
-    with pytest.raises(FrozenInstanceError):
-        table.rests = ()  # type: ignore[misc]
     assert not table.bounds.flags.writeable
     assert not table.guide.flags.writeable
     assert len({table, other, table}) == 2
     first, second = _layers(Fraction(5000) ** 2), _layers(Fraction(5001) ** 2)
-    with pytest.raises(FrozenInstanceError):
-        first.shift = 1  # type: ignore[misc]
     assert len({first, second, first}) == 2
 
 
@@ -392,8 +376,6 @@ def test_variances_that_are_served() -> None:
             DiscreteGaussian(wrong)
     with pytest.raises(TypeError, match="rational"):
         DiscreteGaussian(0.5)  # type: ignore[arg-type]
-    with pytest.raises(FrozenInstanceError):
-        DiscreteGaussian(Fraction(1)).variance = Fraction(2)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("variance", ["0.8", "1", "30"])

@@ -12,24 +12,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.noise.polya import PolyaShare, add_jumps, power_ratio_coins, share_tables, thinning_coins
+from tacit.noise.polya import PolyaShare, add_jumps, power_ratio_coins, share_tables
 from tacit.randomness import SecureRandom, SeededRandom
+from tests.tacit.noise.words import Words
 
 ALARM = 1e-6
 DRAWS = 10**6
 EXACT = Context(prec=120, Emin=-(10**9), Emax=10**9)
-
-
-class Words:
-    """A source whose words are chosen by the test."""
-
-    def __init__(self, *words):
-        self.left = list(words)
-
-    def words(self, count):
-        head, self.left = self.left[:count], self.left[count:]
-        assert len(head) == count, "more words were drawn than foreseen"
-        return np.array(head, dtype=np.uint64)
 
 
 def share_law(scale: float, weight: float) -> np.ndarray:
@@ -47,24 +36,22 @@ def share_law(scale: float, weight: float) -> np.ndarray:
 
 
 def goodness(drawn, law: np.ndarray) -> float:
-    """Chi-square over runs of values that expect at least 20 draws each."""
-    centre, expected = len(law) // 2, law * len(drawn)
+    """Chi-square over runs of values that expect at least 100 draws each."""
+    centre, upto = len(law) // 2, np.cumsum(law * len(drawn))
     counts = np.bincount(np.clip(drawn + centre, 0, len(law) - 1), minlength=len(law))
-    group, filled = np.zeros(len(law), dtype=np.int64), 0.0
-    number = 0
-    for index, value in enumerate(expected):
-        group[index] = number
-        filled += value
-        if filled >= 20:
-            number, filled = number + 1, 0.0
-    group = np.minimum(group, number - 1)
-    observed = np.bincount(group, weights=counts)
-    wanted = np.bincount(group, weights=expected)
+    starts = [0]
+    while (end := int(np.searchsorted(upto, (upto[starts[-1] - 1] if starts[1:] else 0) + 100))) < (
+        len(law) - 1
+    ):
+        starts.append(end + 1)
+    starts = starts[:-1]  # what is left behind the last whole run belongs to it
+    observed = np.add.reduceat(counts, starts)
+    wanted = np.diff(np.append(0, upto)[[*starts, len(law)]])
     return stats.chisquare(observed, wanted * (observed.sum() / wanted.sum())).pvalue
 
 
-@pytest.mark.parametrize("weight", ["0.5", "0.1", "0.01"])
-@pytest.mark.parametrize("scale", ["0.5", "3", "1000"])
+@pytest.mark.parametrize("weight", ["0.5", "0.01"])
+@pytest.mark.parametrize("scale", ["0.5", "1000"])
 def test_single_shares_follow_their_law(scale, weight):
     share = PolyaShare(Fraction(scale), Fraction(weight))
     drawn = share.draw(SeededRandom(30), DRAWS)
@@ -72,7 +59,7 @@ def test_single_shares_follow_their_law(scale, weight):
     assert goodness(drawn, share_law(float(scale), float(weight))) > ALARM
 
 
-@pytest.mark.parametrize("weight", ["0.5", "0.1", "0.01"])
+@pytest.mark.parametrize("weight", ["0.5", "0.01"])
 @pytest.mark.parametrize("scale", ["12345.678", "10000000"])
 def test_single_shares_of_wide_noise(scale, weight):
     """b = 12345.678 on its full grid; b = 10^7, beyond a grid: mass at 0, sign and variance."""
@@ -106,7 +93,7 @@ def tail_sum(start: int, power: float, rate: float) -> float:
 
 @pytest.mark.parametrize(
     ("parties", "draws"),
-    [(3, 10**6), (10, 10**6), (1000, 10**5)],
+    [(10, 300_000), (1000, 20_000)],
 )
 @pytest.mark.parametrize("scale", ["0.5", "1000"])
 def test_shares_add_up_to_one_discrete_laplace(parties, draws, scale):
@@ -117,8 +104,8 @@ def test_shares_add_up_to_one_discrete_laplace(parties, draws, scale):
     assert goodness(total, share_law(float(scale), 1.0)) > ALARM
 
 
-@pytest.mark.parametrize("scale", ["0.5", "3", "1000", "12345.678", "10000000"])
-@pytest.mark.parametrize("parties", [3, 10])
+@pytest.mark.parametrize("scale", ["3", "12345.678", "10000000"])
+@pytest.mark.parametrize("parties", [3])
 def test_shares_of_every_scale_add_up(scale, parties):
     """Against the closed form P(Z >= m) = P(Z <= -m) = a^m / (1 + a) in 250 cells."""
     b, draws = float(Fraction(scale)), 300_000
@@ -143,14 +130,13 @@ def test_a_thousand_shares_add_up_over_a_million_draws():
     assert goodness(total, share_law(1000.0, 1.0)) > ALARM
 
 
-@pytest.mark.parametrize("weight", ["1", "2.5", "1.3333333"])
+@pytest.mark.parametrize("weight", ["1", "2.5"])
 def test_weights_above_one_draw_whole_laplaces(weight):
     drawn = PolyaShare(Fraction(3), Fraction(weight)).draw(SeededRandom(34), DRAWS)
     assert goodness(drawn, share_law(3.0, float(weight))) > ALARM
 
 
-@pytest.mark.parametrize("weight", ["0.5", "0.01"])
-@pytest.mark.parametrize("scale", ["3", "1000"])
+@pytest.mark.parametrize(("scale", "weight"), [("3", "0.01"), ("1000", "0.5")])
 def test_the_tie_branch_follows_the_law(scale, weight):
     tables = share_tables(Fraction(scale), Fraction(weight), 4)
     drawn = np.zeros(DRAWS, dtype=np.int64)
@@ -256,33 +242,6 @@ def test_the_power_ratio_is_exact(bits):
         assert stats.binomtest(int(shown[k - 1]), each, p).pvalue > ALARM
 
 
-def test_the_power_ratio_decides_at_its_exact_word():
-    """2/3 = 0.1010...: the high half of the word ties, the next word continues."""
-    powers, sizes = np.array([2], dtype=np.uint64), np.array([3], dtype=np.uint64)
-    first = (2 << 32) // 3
-    rest = Fraction(2 << 32, 3) - first
-    second = int(rest * (1 << 64))
-    for word, further, kept in (
-        (first - 1, (), True),
-        (first + 1, (), False),
-        (first, (second - 1,), True),
-        (first, (second + 1,), False),
-    ):
-        words = np.array([word << 32], dtype=np.uint64)
-        source = Words(*further)
-        assert power_ratio_coins(powers, sizes, words, source).tolist() == [kept]
-        assert source.left == []
-
-
-def test_thinning_decides_at_its_exact_word():
-    high = np.array([0, 5], dtype=np.uint64)
-    low = np.array([0, 9], dtype=np.uint64)
-    digits = np.array([1, 1, 1, 1, 0], dtype=np.uint64)
-    words = np.array([4, 5, 5, 6, 0], dtype=np.uint64)
-    kept = thinning_coins(digits, high, low, words, Words(8, 9, 0))
-    assert kept.tolist() == [False, False, True, True, True]
-
-
 def test_the_largest_sizes_do_not_wrap():
     sizes = np.array([(1 << 32) - 1, 1 << 31], dtype=np.uint64)
     powers = np.full(2, 1 << 31, dtype=np.uint64)
@@ -295,14 +254,3 @@ def test_tiny_scales_and_weights():
     assert not PolyaShare(Fraction("0.01"), Fraction(1, 3)).draw(SeededRandom(1), 1000).any()
     assert not PolyaShare(Fraction(10), Fraction(1, 10**12)).draw(SeededRandom(1), 1000).any()
     assert PolyaShare(Fraction(10), Fraction(1, 3)).draw(SecureRandom(), 0).shape == (0,)
-
-
-@pytest.mark.parametrize(("scale", "weight"), [(0, 1), (20_000_001, 1), (1, 0), (1, -1)])
-def test_out_of_range(scale, weight):
-    with pytest.raises(ValueError):
-        PolyaShare(Fraction(scale), Fraction(weight))
-
-
-def test_floats_are_refused():
-    with pytest.raises(TypeError):
-        PolyaShare(Fraction(1), 0.5)

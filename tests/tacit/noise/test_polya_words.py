@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from fractions import Fraction
 
@@ -20,25 +19,13 @@ from tacit.noise.polya import (
     add_jumps,
     power_ratio_coins,
     share_tables,
-    thinning_coins,
 )
 from tacit.randomness import SeededRandom
+from tests.tacit.noise.words import Words
 
 LAST = (1 << 64) - 1
 ANY = 1 << 40
 """A word that ties with no entry of the tables below."""
-
-
-class Words:
-    """A source whose words are chosen by the test."""
-
-    def __init__(self, *words: int) -> None:
-        self.left = list(words)
-
-    def words(self, count: int) -> np.ndarray:
-        head, self.left = self.left[:count], self.left[count:]
-        assert len(head) == count, "more words were drawn than foreseen"
-        return np.array(head, dtype=np.uint64)
 
 
 def always(entry: int) -> AliasTable:
@@ -111,19 +98,6 @@ def test_every_place_thins_by_its_own_digit() -> None:
         assert jumps(found, 1, ANY, ANY, 256 + 3, 0, 1001, 1001) == [512 + 256 + 3]
 
 
-def test_a_power_ratio_at_its_borders() -> None:
-    """4 / 6 with two bits: 16 units of target, 6 of a step. u = 0, 1 surely, 3 surely not; u = 2
-    (12 to 18) is kept with probability 4 / 6, the next word compared with its expansion."""
-    powers, sizes = np.full(4, 4, np.uint64), np.full(4, 6, np.uint64)
-    words = np.arange(4, dtype=np.uint64) << np.uint64(62)
-    third = (2 << 64) // 3
-    for rest, kept in ((third - 1, True), (third + 1, False)):
-        source = Words(rest)
-        found = power_ratio_coins(powers, sizes, words, source, 2)  # type: ignore[arg-type]
-        assert found.tolist() == [True, True, kept, False]
-        assert source.left == []
-
-
 def test_32_bits_of_a_word_are_compared() -> None:
     """2/3 = 0.1010...: these bits tie, and the next word continues."""
     powers, sizes = np.array([2], np.uint64), np.array([3], np.uint64)
@@ -146,29 +120,12 @@ def test_the_bucket_is_chosen_by_its_own_word() -> None:
     assert len({found, tables(1, 1), found}) == 2
 
 
-def test_a_power_over_itself_is_certain() -> None:
-    """(u + 1) k = 2^(j + m) at the last u: no further word is drawn."""
-    powers = np.full(2, 8, np.uint64)
-    words = np.array([0, LAST], np.uint64)
-    assert power_ratio_coins(powers, powers, words, Words()).tolist() == [True, True]  # type: ignore[arg-type]
-
-
 def test_a_ratio_of_one_half_is_decided_without_a_tie() -> None:
     """4 / 8 with two bits, target 16: u = 1 ends at it exactly, u = 2 begins at it."""
     powers, sizes = np.full(4, 4, np.uint64), np.full(4, 8, np.uint64)
     words = np.arange(4, dtype=np.uint64) << np.uint64(62)
     found = power_ratio_coins(powers, sizes, words, Words(), 2)  # type: ignore[arg-type]
     assert found.tolist() == [True, True, False, False]
-
-
-def test_thinning_takes_one_more_word_for_each_tie() -> None:
-    high, low = np.array([0, 5], np.uint64), np.array([0, 9], np.uint64)
-    digits = np.array([1, 0, 1, 1, 1], np.uint64)
-    words = np.array([5, 1, 4, 5, 6], np.uint64)
-    source = Words(8, 9)
-    kept = thinning_coins(digits, high, low, words, source)  # type: ignore[arg-type]
-    assert kept.tolist() == [False, True, False, True, True]
-    assert source.left == []
 
 
 def test_dropping_is_rounded_and_stays_below_one() -> None:
@@ -245,11 +202,6 @@ def test_a_place_drops_by_the_digits_at_its_power() -> None:
         assert dropped == pytest.approx(-math.expm1(-digit * 256**place / 100), rel=1e-12)
 
 
-def test_ties_come_with_fewer_bits_of_comparison() -> None:
-    found = share_tables(Fraction(3), Fraction(1, 2), 4)
-    assert found.proposals.comparison_bits == found.buckets.comparison_bits == 4
-
-
 @pytest.mark.parametrize(
     ("mean", "block"),
     [
@@ -315,7 +267,3 @@ def test_what_a_share_refuses() -> None:
     for weight in (Fraction(0), Fraction(-1, 2)):
         with pytest.raises(ValueError, match="weight"):
             PolyaShare(Fraction(1), weight)
-    with pytest.raises(FrozenInstanceError):
-        PolyaShare(Fraction(1), Fraction(1)).weight = Fraction(2)  # type: ignore[misc]
-    with pytest.raises(FrozenInstanceError):
-        share_tables(Fraction(3), Fraction(1, 4)).mean = Fraction(2)  # type: ignore[misc]

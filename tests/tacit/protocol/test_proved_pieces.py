@@ -1,7 +1,5 @@
 """Packed shares come back as they were, open in one place of one round, and have one length."""
 
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,23 +36,6 @@ def split(function, shares, coordinates, seed=1):
     nonces, randomness = prio3.draw_randomness(SeededRandom(seed), len(coordinates))
     found = prio3.shard(proof_context(DIGEST), function.encode(coordinates), nonces, randomness)
     return prio3, pack(nonces, found)
-
-
-@pytest.mark.parametrize(
-    ("function", "shares", "lengths"),
-    [
-        (SUM, 2, (376, 48)),
-        (SUM, 5, (376, 48)),
-        (HISTOGRAM, 2, (2000, 144)),
-        (HISTOGRAM, 5, (2096, 240)),
-    ],
-)
-def test_lengths_are_those_of_the_specification(function, shares, lengths):
-    prio3 = function.prio3(shares)
-    assert [prio3.share_bytes(index) for index in range(shares)] == [
-        lengths[0],
-        *[lengths[1]] * (shares - 1),
-    ]
 
 
 @pytest.mark.parametrize("function", [SUM, HISTOGRAM], ids=["sum", "histogram"])
@@ -124,10 +105,6 @@ def test_a_wrong_length_is_refused(length):
                 unpack(prio3, index, np.zeros((2, length), np.uint8))
 
 
-def test_no_plaintexts_at_all_are_no_rows():
-    assert rows_of(SUM.prio3(2), 1, []).shape == (0, 48)
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [(0, b"e" * 32), (1, "meter-2"), (2, "south"), (3, 1), (4, 377)],
@@ -140,18 +117,6 @@ def test_a_readdressed_piece_does_not_open(field, value):
     place[field] = value
     with pytest.raises(SealBroken):
         open_octets(KEY, nonce, sealed, piece_context(*place))
-
-
-@given(st.data())
-def test_a_flipped_bit_does_not_open(data):
-    context = piece_context(*PLACE)
-    nonce, sealed = seal_octets(KEY, bytes(48), context)
-    parts = [bytearray(KEY), bytearray(nonce), bytearray(sealed), bytearray(context)]
-    which = data.draw(st.integers(0, 3))
-    at = data.draw(st.integers(0, len(parts[which]) - 1))
-    parts[which][at] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(SealBroken):
-        open_octets(*map(bytes, parts))
 
 
 def test_neighbouring_fields_cannot_flow_together_nor_a_declared_piece_pass_for_a_proved_one():
@@ -170,8 +135,6 @@ def test_noise_is_clamped_to_its_bound_and_none_stays_none(drawn):
     plaintexts = split_pieces(proof, DIGEST, values, noise, SeededRandom(1))
     prio3 = proof.prio3
     taken = [unpack(prio3, index, rows) for index, rows in enumerate(plaintexts)]
-    with pytest.raises(FrozenInstanceError):
-        taken[0].nonces = None
     assert taken[0] != Shares(**vars(taken[0])), "told apart without comparing arrays"
     done = [
         prio3.verify(

@@ -40,11 +40,6 @@ def test_a_curator_counts_once_if_it_has_a_reading(kind: str) -> None:
     assert decode(asked, total) == {**decode(plain, total[:-1]), PRESENCE: "2"}
 
 
-def test_a_query_without_it_has_the_bytes_that_it_had() -> None:
-    assert b"completeness" not in query().canonical()
-    assert query(completeness="curators").digest() != query().digest()
-
-
 @pytest.mark.parametrize("unit", ["curator", "record"])
 def test_it_is_paid_for_out_of_the_querys_epsilon(unit: str) -> None:
     plain = query(**NOISY, privacy_unit=unit)

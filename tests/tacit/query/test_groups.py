@@ -11,15 +11,8 @@ from tacit import sets
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
 from tacit.wire import encode_binary
-from tests.tacit.examples import fields, query
+from tests.tacit.examples import fields
 from tests.tacit.protocol.round.test_checks import bitmap, descriptor
-
-OF_THE_FIRST_VERSION = "9e4cec5c331e6f615169f4907b5328df12d2af80730741f7d86ec3be586da900"
-"""The hash of `PLAIN` before queries had groups."""
-
-
-def test_a_query_without_the_new_fields_keeps_its_hash() -> None:
-    assert query().digest().hex() == OF_THE_FIRST_VERSION
 
 
 def test_a_descriptor_for_everyone_says_nothing_of_members() -> None:

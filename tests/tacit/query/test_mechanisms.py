@@ -10,7 +10,6 @@ import pytest
 from scipy import stats
 
 from tacit.crypto.sharing import Additive, Shamir
-from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.query.functions import parts
 from tacit.query.mechanisms import (
     NoisePlan,
@@ -128,16 +127,6 @@ def test_drawn_noise_has_the_plan_s_shape_and_spread():
         assert noise[:, column].std() == pytest.approx(np.sqrt(2 * a) / (1 - a), rel=0.05)
 
 
-def test_shares_add_up_to_one_discrete_laplace():
-    share = NoisePlan((Fraction(20),), (1,), weight=Fraction(1, 4))
-    total = draw(share, SeededRandom(2), 4 * 50_000).reshape(4, -1).sum(axis=0)
-    edges = np.arange(-100, 101, 5)
-    counts = np.histogram(total, [-np.inf, *edges, np.inf])[0]
-    law = DiscreteLaplace(Fraction(20)).pmf(np.arange(-3000, 3001))
-    cells = np.histogram(np.arange(-3000, 3001), [-np.inf, *edges, np.inf], weights=law)[0]
-    assert stats.chisquare(counts, cells / cells.sum() * counts.sum()).pvalue > ALARM
-
-
 def test_one_coin_for_a_whole_contribution():
     plan = NoisePlan((Fraction(10**6), Fraction(10**6)), (2, 1), probability=Fraction(1, 4))
     noisy = (draw(plan, SeededRandom(3), 20_000) != 0).sum(axis=1)
@@ -169,15 +158,6 @@ def test_local_sensitivity_keeps_the_coin_per_contribution():
     assert stats.binomtest(int((noisy > 0).sum()), 20_000, 0.25).pvalue > ALARM
     never = NoisePlan((Fraction(5),), (1,), probability=Fraction(0))
     assert not draw_by_local_sensitivity(never, (10,), local[:, :1], SeededRandom(6)).any()
-
-
-def test_local_sensitivities_of_a_part_that_is_zero_leave_the_other_noisy():
-    """One draw for each different sensitivity: rows and parts do not get mixed up."""
-    plan = NoisePlan((Fraction(10**6), Fraction(10**6)), (1, 2))
-    local = np.array([[0, 10], [10, 0]] * 50, np.int64)
-    noise = draw_by_local_sensitivity(plan, (10, 10), local, SeededRandom(7))
-    assert not noise[0::2, 0].any() and not noise[1::2, 1:].any()
-    assert np.count_nonzero(noise) >= 148  # of 150
 
 
 # --- what does not fit ---------------------------------------------------------------------------
@@ -245,12 +225,3 @@ def test_a_total_is_drawn_in_blocks_of_bounded_size():
     assert total.shape == (1 << 18,)
     variance = 3 * 2 * np.exp(1 / 3) / (np.exp(1 / 3) - 1) ** 2
     assert total.var() == pytest.approx(variance, rel=0.02)
-
-
-def test_a_whole_weight_is_laplaces_only():
-    plan = NoisePlan((Fraction(3),), (2,), weight=Fraction(1, 2))
-    once, again = SeededRandom(25), SeededRandom(25)
-    assert (
-        draw_total(plan, once, 2).tolist()
-        == draw_total(NoisePlan((Fraction(3),), (2,)), again, 1).tolist()
-    )

@@ -63,8 +63,10 @@ def drawn_noise(plan: ProofPlan, curators: int) -> np.ndarray | None:
     return np.stack((bounds, -bounds, bounds // 3))
 
 
-@pytest.mark.parametrize("completeness", [None, "curators"])
-@pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.parametrize(
+    ("noise", "completeness"),
+    [("aggregators", None), ("shares", "curators"), ("two layers", None)],
+)
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, completeness: Any) -> None:
     """Three lone curators and a host of four: the opened total with its offset is that of a plain
@@ -323,7 +325,6 @@ def test_a_plaintext_stays_within_16_mib(field: str, small: Any, large: Any) -> 
 def test_a_wide_histogram_is_named_by_its_edges() -> None:
     edges = [str(edge) for edge in range(65_536)]
     wide = {"function": "histogram", "edges": edges, "bounds": ["0", "65535"], "n_max": 4096}
-    assert refusal(**wide, max_readings=1) is None
     found = refusal(**wide, max_readings=10**6)
     assert found is not None
     assert found[0] == "edges"

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tacit.query.fields import Window, part_count
 from tacit.query.query import Query
-from tacit.query.words import Coordinates, Function, Layer
+from tacit.query.words import Layer
 from tests.tacit.examples import PLAIN, VARIANTS, fields, query
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}
@@ -28,57 +28,37 @@ HOURLY = {"period_s": 3600, "first_start": "2026-01-01T00:00:00Z"}
 BAD = [
     # names and shapes
     ("name", {"name": ""}),
-    ("name", {"name": "a b"}),
     ("name", {"name": "a\n"}),
     ("name", {"name": "x" * 129}),
-    ("function", {"function": "median"}),
     ("register", {"register": "no such name"}),
     ("unit", {"unit": "furlong"}),
-    ("unit", {"unit": "kwh"}),
-    ("privacy_unit", {"privacy_unit": "household"}),
-    ("stance", {"stance": "hopeful"}),
-    ("mechanism", {"mechanism": "privada"}),
-    ("sharing", {"sharing": "weights"}),
     ("family", {"family": "-"}),
     ("colour", {"colour": "red"}),
     # bounds, readings, resolution
     ("bounds", {"bounds": ["3", "3"]}),
     ("bounds", {"bounds": ["3", "-2"]}),
-    ("bounds", {"bounds": ["0"]}),
-    ("bounds", {"bounds": ["0", "1", "2"]}),
     ("bounds", {"bounds": ["NaN", "1"]}),
     ("bounds", {"bounds": [0, 1]}),
-    ("bounds", {"bounds": [0.5, 1.5]}),
     ("bounds", {"bounds": ["0", "4611686018.427387905"]}),
-    ("bounds", {"bounds": ["-1e10", "0"]}),
     ("max_readings", {"max_readings": 0}),
-    ("max_readings", {"max_readings": "2"}),
-    ("max_readings", {"max_readings": 2.0}),
     ("max_readings", {"max_readings": 1_000_001}),
     ("resolution", {"resolution": "0"}),
-    ("resolution", {"resolution": "-1"}),
     ("resolution", {"resolution": "1e-10"}),
     ("resolution", {"resolution": "1/3"}),
-    ("resolution", {"resolution": 1}),
     ("resolution", {"resolution": "1000"}),
     # functions
     ("edges", {"edges": ["0", "1"]}),
     ("edges", {"function": "histogram"}),
     ("edges", {"function": "histogram", "edges": ["0"]}),
     ("edges", {"function": "histogram", "edges": ["0", "0"]}),
-    ("edges", {"function": "histogram", "edges": ["0", "2", "1"]}),
     ("edges", {"function": "histogram", "edges": ["0", "1e12"]}),
-    ("edges", {"function": "histogram", "edges": ["0", 1.5]}),
     ("dimension", {"dimension": 2}),
     ("dimension", {**VECTOR, "dimension": 0}),
     ("dimension", {**VECTOR, "dimension": 65_537}),
-    ("dimension", {**VECTOR, "dimension": "2"}),
     ("l1_bound", {"l1_bound": "1"}),
     ("l1_bound", {**VECTOR, "l1_bound": "0"}),
-    ("l1_bound", {**VECTOR, "l1_bound": "-1"}),
     ("l1_bound", {**VECTOR, "l1_bound": "0.9"}),
     ("coordinates", {"coordinates": "slots"}),
-    ("coordinates", {**VECTOR, "coordinates": "fourier"}),
     ("coordinates", {**BLOCKS, "coordinates": None}),
     ("coordinates", {**BLOCKS, "coordinates": "slots"}),
     ("blocks", {"function": "vector_sum"}),
@@ -93,49 +73,35 @@ BAD = [
         "blocks",
         {**BLOCKS, "blocks": [{**BLOCK, "name": n, "dimension": 40_000} for n in ("a", "b")]},
     ),
-    ("blocks.0.dimension", {**BLOCKS, "blocks": [{**BLOCK, "dimension": 0}]}),
-    ("blocks.0.resolution", {**BLOCKS, "blocks": [{**BLOCK, "resolution": "0"}]}),
-    ("blocks.0.l1_bound", {**BLOCKS, "blocks": [{**BLOCK, "l1_bound": "-1"}]}),
     ("blocks.0.name", {**BLOCKS, "blocks": [{**BLOCK, "name": "a b"}]}),
     # mechanisms and their epsilons
     ("epsilon", {"mechanism": "distributed"}),
     ("epsilon", {**NOISY, "epsilon": "0"}),
-    ("epsilon", {**NOISY, "epsilon": "-1"}),
-    ("epsilon", {**NOISY, "epsilon": "NaN"}),
     ("epsilon", {**NOISY, "epsilon": "inf"}),
-    ("epsilon", {**NOISY, "epsilon": 1}),
-    ("epsilon", {**NOISY, "epsilon": 0.5}),
     ("epsilon", {**NOISY, "epsilon": "10001"}),
     ("epsilon", {"epsilon": "1"}),
     ("epsilon_u", {**TWO_LAYER, "epsilon_u": None}),
-    ("epsilon_u", {**TWO_LAYER, "epsilon_u": "0"}),
     ("epsilon_s", {**TWO_LAYER, "epsilon_s": "-0.1"}),
     ("epsilon_s", {**NOISY, "epsilon_s": "1"}),
     ("pr_u", {**TWO_LAYER, "pr_u": "1.01"}),
     ("pr_u", {**TWO_LAYER, "pr_u": None}),
     ("pr_s", {**TWO_LAYER, "pr_s": "-0.01"}),
-    ("pr_s", {**TWO_LAYER, "pr_s": 0.5}),
     ("pr_s", {**NOISY, "pr_s": "1"}),
     ("epsilon_i", {**LOCAL, "epsilon_i": None}),
     ("epsilon_i", {**NOISY, "epsilon_i": "1"}),
     ("delta", {"delta": "1"}),
     ("delta", {"delta": "-1e-9"}),
-    ("delta", {"delta": 0}),
     ("split", {"function": "mean", "split": ["0.5", "0.4"]}),
     ("split", {"function": "mean", "split": ["1"]}),
     ("split", {"function": "mean", "split": ["1.5", "-0.5"]}),
-    ("split", {"function": "mean", "split": ["1", "0"]}),
     ("split", {"split": ["0.5", "0.5"]}),
     ("split", {"function": "variance", "split": ["0.5", "0.5"]}),
     ("split", {**BLOCKS, "split": ["0.5", "0.5"]}),
-    ("split", {"function": "mean", "split": []}),
     ("layer", {"layer": "curator"}),
     ("layer", {**TWO_LAYER, "layer": "both"}),
-    ("layer", {**NOISY, "layer": "none"}),
     # sharing and collusion
     ("aggregators", {"aggregators": 1}),
     ("aggregators", {"aggregators": 17}),
-    ("aggregators", {"aggregators": 0}),
     ("aggregators", {**LOCAL, "aggregators": 2}),
     ("aggregators", {**LOCAL, "sharing": "additive"}),
     ("aggregators", {"sharing": "none"}),
@@ -144,16 +110,12 @@ BAD = [
     ("threshold", {**SHAMIR, "threshold": 6}),
     ("threshold", {**SHAMIR, "threshold": 2}),
     ("threshold", {**SHAMIR, "aggregators": 4, "threshold": 2}),
-    ("threshold", {**SHAMIR, "threshold": 0}),
     ("collusion", {"collusion": {"aggregators": 3}}),
     ("collusion", {**SHAMIR, "collusion": {"aggregators": 3}}),
     ("collusion", {**LOCAL, "collusion": {"aggregators": 2}}),
     ("collusion.aggregators", {"collusion": {"aggregators": -1}}),
-    ("collusion.curators", {"collusion": {"curators": "2"}}),
-    ("collusion.sybils", {"collusion": {"sybils": 1}}),
     ("c_noise", {"c_noise": 2}),
     ("c_noise", {**SHAMIR, **NOISY, "c_noise": 4}),
-    ("c_noise", {**SHAMIR, **NOISY, "c_noise": 0}),
     ("c_noise", {**SHAMIR, **NOISY, "c_noise": 2, "collusion": {"aggregators": 2}}),
     ("c_noise", {**SHAMIR, "c_noise": 2}),
     ("min_participants", {"min_participants": 0}),
@@ -163,30 +125,22 @@ BAD = [
     ("n_max", {"n_max": 10_000_001}),
     ("n_max", {"n_max": 9, "min_participants": 10}),
     # proved contributions
-    ("validity", {"validity": "trusted"}),
     ("stance", {**NOISY, "validity": "proved", "stance": "paper"}),
     ("sharing", {**SHAMIR, "validity": "proved"}),
     ("sharing", {**LOCAL, "validity": "proved"}),
     ("aggregators", {"validity": "proved", "aggregators": 1}),
     ("noise_tail", {**NOISY, "layer": "curator", "noise_tail": "1e-9"}),
-    ("noise_tail", {**NOISY, "layer": "curator", "validity": "declared", "noise_tail": "1e-9"}),
     ("noise_tail", {**NOISY, "validity": "proved", "noise_tail": "1e-9"}),
     ("noise_tail", {"validity": "proved", "noise_tail": "1e-9"}),
     ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": "0"}),
     ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": "1"}),
-    ("noise_tail", {**TWO_LAYER, "validity": "proved", "noise_tail": 0.5}),
     ("part_length", {"part_length": 8192}),
-    ("part_length", {"validity": "declared", "part_length": 8192}),
     ("part_length", {"validity": "proved", "part_length": 2048}),
     ("part_length", {"validity": "proved", "part_length": 12_288}),
     ("part_length", {"validity": "proved", "part_length": 524_288}),
-    ("part_length", {"validity": "proved", "part_length": "8192"}),
     # time
     ("deadline_s", {"deadline_s": 0}),
-    ("deadline_s", {"deadline_s": "60"}),
-    ("window", {"window": "today"}),
     ("window.end", {"window": {"start": DAY["start"], "end": DAY["start"]}}),
-    ("window.end", {"window": {"start": DAY["end"], "end": DAY["start"]}}),
     ("window.start", {"window": {**DAY, "start": "2026-01-01T00:00:00"}}),
     ("schedule.period_s", {"schedule": {**HOURLY, "period_s": 1}}),
     ("schedule", {"schedule": HOURLY, "window": DAY}),
@@ -219,17 +173,6 @@ def test_an_unknown_function_is_told_once(changes):
     with pytest.raises(ValidationError) as error:
         query(**{**changes, "function": "median"})
     assert [problem["loc"] for problem in error.value.errors()] == [("function",)]
-
-
-@pytest.mark.parametrize(
-    "field",
-    ["name", "function", "unit", "bounds", "max_readings", "resolution", "mechanism", "sharing",
-     "aggregators", "n_max", "deadline_s"],
-)  # fmt: skip
-def test_required_fields(field):
-    with pytest.raises(ValidationError) as error:
-        query(**{field: None})
-    assert (field,) in [problem["loc"] for problem in error.value.errors()]
 
 
 def test_no_error_shows_an_exception_of_the_validator_itself():
@@ -389,13 +332,6 @@ def test_windows_are_half_open_in_utc():
     assert window.canonical() == (
         b'{"end":"2026-01-01T00:00:00.001Z","start":"2026-01-01T00:00:00Z"}'
     )
-
-
-def test_enumerations_are_those_of_the_specification():
-    assert {function.value for function in Function} == {
-        "sum", "count", "mean", "variance", "histogram", "vector_sum"
-    }  # fmt: skip
-    assert {way.value for way in Coordinates} == {"slots", "values"}
 
 
 def test_equal_queries_have_one_hash_and_most_others_another():

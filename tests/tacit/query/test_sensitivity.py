@@ -90,8 +90,7 @@ def record_pairs(windows: list[tuple]) -> Iterator[tuple[tuple, tuple]]:
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("kind", VARIANTS)
-@pytest.mark.parametrize("most", [1, 2])
-@pytest.mark.parametrize("completeness", [None, "curators"])
+@pytest.mark.parametrize(("most", "completeness"), [(1, "curators"), (2, None)])
 def test_no_neighbours_exceed_the_sensitivity_and_some_attain_it(kind, bounds, most, completeness):
     """Windows of up to m + 1 readings: removing a counted one lets the next one in."""
     changed = {**VARIANTS[kind], "bounds": list(bounds), "max_readings": most}
@@ -99,7 +98,7 @@ def test_no_neighbours_exceed_the_sensitivity_and_some_attain_it(kind, bounds, m
     curator = query(**changed, privacy_unit="curator")
     record = query(**changed, privacy_unit="record")
     choices = possible_readings(curator)
-    if len(choices) ** (most + 1) > 8000:  # both ends of the grid, its middle and its inside
+    if len(choices) ** (most + 1) > 2000:  # both ends of the grid, its middle and its inside
         choices = [*choices[:4], *choices[len(choices) // 2 :: 3], *choices[-4:]]
     windows = [
         window

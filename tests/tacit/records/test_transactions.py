@@ -44,12 +44,6 @@ def test_text_keeps_order_duplicates_and_empty_records() -> None:
     assert found.records == 4
 
 
-def test_a_universe_fixes_the_places() -> None:
-    found = read_text(io.BytesIO("ä b\n".encode()), ["b", "ä", "never"])
-    assert found.items == ("b", "ä", "never")
-    assert found.values.tolist() == [1, 0]
-
-
 @pytest.mark.parametrize("content", [b"", b"\n"])
 def test_nothing_is_legal(content: bytes) -> None:
     found = read_text(io.BytesIO(content))
@@ -126,15 +120,6 @@ def test_malformed_ndjson(line: str) -> None:
     assert wrong.value.row == 2
 
 
-def test_an_unknown_item_of_ndjson_and_parquet() -> None:
-    with pytest.raises(UnknownItem) as wrong:
-        read_ndjson(io.BytesIO(b'["a"]\n["a", "x"]\n'), ["a"])
-    assert (wrong.value.row, wrong.value.column) == (2, 2)
-    with pytest.raises(UnknownItem) as wrong:
-        read_parquet(parquet([["a"], ["a", "x"]]), ["a"])
-    assert wrong.value.row == 2
-
-
 @pytest.mark.parametrize("rows", [[["a"], None], [["a"], ["b", None]], [["a"], [""]]])
 def test_malformed_lists_of_parquet(rows: Sequence[Any]) -> None:
     with pytest.raises(MalformedRow) as wrong:
@@ -184,9 +169,3 @@ def test_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrays_that_do_not_fit(items: Any, values: list[int], offsets: list[int]) -> None:
     with pytest.raises(ValueError):
         Transactions(items, np.array(values, np.int32), np.array(offsets, np.int64))
-
-
-def test_records_by_hand() -> None:
-    found = Transactions.of([["b"], [], ["a", "b"]], ["a", "b"])
-    assert found.values.tolist() == [1, 0, 1]
-    assert found.offsets.tolist() == [0, 1, 1, 3]

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,18 +97,3 @@ def test_figures_are_never_smaller_than_they_are(epsilon: Any, delta: Any) -> No
     assert Fraction(row.cells[1]) <= Fraction(epsilon) * Fraction(101, 100)
     assert Fraction(row.cells[2]) >= Fraction(delta)
     assert row.cells[3] == "74 of 100"
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_lines_fit_a_screen(width: int) -> None:
-    lines = brief_text(brief(report()), width=width).splitlines()
-    assert max(map(len, lines)) <= max(width, 43 + 24)
-
-
-def test_a_clause_ends_with_no_open_bracket() -> None:
-    assumed = [
-        "The labels are public (here: all of them). Nobody lies.",
-        "Keys (of Ed25519) hold: so",
-    ]
-    found = brief({"stance": "paper", "verified": [], "assumptions": assumed})
-    assert "The labels are public; Keys (of Ed25519) hold." in brief_text(found, width=200)

@@ -3,9 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import pytest
-from pydantic import ValidationError
-
 from tacit.report.builder import (
     ADD_SAMPLER_DELTA,
     EVALUATED,
@@ -16,8 +13,6 @@ from tacit.report.builder import (
     ONE_RELEASE,
     OUTSIDE_BUDGET,
     ReportBuilder,
-    pure_dp,
-    voided_by,
 )
 from tacit.report.model import Charge, PrivacyReport, Subject
 
@@ -58,18 +53,6 @@ def test_fields_take_the_place_of_what_follows() -> None:
     assert (line.model, line.epsilon, line.delta) == ("none", "inf", "1")
 
 
-@pytest.mark.parametrize("field", ["caveat", "epsilon"])
-def test_an_unknown_field_is_refused(field: str) -> None:
-    with pytest.raises(ValidationError):
-        SOUND.report("m", {}, method="sum", verified=(), **{field: "x"})
-
-
-def test_figures_are_rounded_up() -> None:
-    assert pure_dp(THIRD) == {"model": "pure-dp", "epsilon": "0.333333333334", "delta": "0"}
-    assert pure_dp(None)["epsilon"] == "inf"
-    assert SOUND.noise("counts", THIRD).scale == "0.333333333334"
-
-
 def test_a_replacement_costs_twice_an_addition() -> None:
     added, replaced = SOUND.neighbour_lines(THIRD, "one more", "one other", conditions=("c",))
     assert (added.key, added.neighbouring, added.epsilon) == ("a", "add-remove", "0.333333333334")
@@ -106,8 +89,3 @@ def test_the_sound_stance_reserves_what_it_charges_unless_told_otherwise() -> No
     noise = SOUND.noise(None, None, "Gaussian")
     assert (noise.distribution, noise.sampler) == ("discrete Gaussian", "exact-integer")
     assert SOUND.caveats("x", evaluated=True) == (ONE_RELEASE, ADD_SAMPLER_DELTA, "x", EVALUATED)
-
-
-def test_a_seed_and_a_published_evaluation_void_every_report_of_noise() -> None:
-    first, middle, last = voided_by("x")
-    assert ("seed" in first, middle, "evaluation" in last) == (True, "x", True)

@@ -60,10 +60,6 @@ def test_a_guess_that_is_told_is_not_believed() -> None:
     assert VerifiedStatement.model_validate_json(told) == statement("2.5")
 
 
-def test_a_copy_with_other_figures_has_another_guess() -> None:
-    assert statement("2.5").model_copy(update={"epsilon": "5"}).guess == "0.9934"
-
-
 @given(st.integers(0, 2000), st.integers(0, 1000))
 def test_it_is_the_total_variation_that_epsilon_and_delta_allow(
     hundredths: int, thousandths: int

@@ -20,9 +20,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.shown.base import Shown, number
-from tacit.shown.jobs import JobResult, Picture
 from tacit.shown.rounds import Result, Round
-from tacit.shown.tables import frame
 
 QUERY: dict[str, Any] = {
     "name": "load",
@@ -134,24 +132,6 @@ def test_a_notebook_gets_no_markup_of_others() -> None:
     page = found._repr_html_()
     assert "<script" not in page and "&lt;script&gt;" in page
     assert "because" in page and "<details>" in page
-
-
-def test_rows_without_a_library_of_data_frames_are_plain_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tacit.shown.tables.find_spec", lambda name: None)
-    assert frame([{"a": Decimal("0.5"), "b": None}]) == [{"a": 0.5, "b": None}]
-    assert JobResult({"summary": {"k": 3, "sizes": [1, 2]}}).to_frame() == [
-        {"sizes": 1},
-        {"sizes": 2},
-    ]
-    assert JobResult({"summary": {"k": 3}}).rows() == [{"k": 3}]
-
-
-def test_a_picture_knows_its_kind() -> None:
-    assert Picture(b"<svg/>")._repr_svg_() == "<svg/>" and Picture(b"<svg/>")._repr_png_() is None
-    png = Picture(b"\x89PNG...")
-    assert png._repr_png_() == png and png._repr_svg_() is None
 
 
 def calls(client: type) -> dict[str, Any]:

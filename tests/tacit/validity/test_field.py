@@ -10,7 +10,7 @@ import pytest
 
 from tests.tacit.validity.arithmetic import ARITHMETICS
 
-RANDOM = 100_000
+RANDOM = 20_000
 
 
 @pytest.fixture(params=ARITHMETICS)

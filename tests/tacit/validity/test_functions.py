@@ -80,7 +80,7 @@ def test_the_worked_example_of_a_mean():
     assert outputs(function, measurement).tolist() == [[2, 1]]
 
 
-@pytest.mark.parametrize("shares", [2, 3, 5])
+@pytest.mark.parametrize("shares", [2, 5])
 def test_every_value_of_a_sum_is_accepted(shares):
     function = ProvedSum(ReadingBounds(-337, 1000, 1))
     values = np.arange(-337, 1001)[:, np.newaxis]
@@ -348,20 +348,6 @@ def test_the_squares_that_are_opened_move_by_the_square_of_a_reading():
         both = np.array([[first + second, first**2 + second**2, 2]])
         after = outputs(function, function.encode(both))[0]
         assert (abs(after - before) <= (2, 4, 1)).all()
-
-
-def test_totals_of_parts_are_the_totals_of_lone_proofs():
-    """n' times the bounds allow the same totals: sums, pairs of a mean, vectors under a bound."""
-    lone = {(s, k) for s, _, k in reachable(ReadingBounds(-2, 2, 1))}
-    totals = {(0, 0)}
-    for _ in range(3):
-        totals = {(s + t, k + j) for s, k in totals for t, j in lone}
-    part = ReadingBounds(-2, 2, 3)
-    assert totals == {(s, k) for s, _, k in reachable(part)}
-    vectors = [v for v in itertools.product(range(3), repeat=2) if sum(v) <= 3]
-    sums = {tuple(map(sum, zip(a, b, strict=True))) for a in vectors for b in vectors}
-    whole = {v for v in itertools.product(range(5), repeat=2) if sum(v) <= 6}
-    assert sums == whole
 
 
 def test_a_large_variance_is_in_the_larger_field_with_python_s_integers():

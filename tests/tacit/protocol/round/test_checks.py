@@ -2,13 +2,10 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tacit import sets
 from tacit.crypto.sealing import segment_size
@@ -34,7 +31,6 @@ from tacit.protocol.round.manifests import (
 from tacit.protocol.round.opening import (
     CommitmentRefused,
     RevealRefused,
-    TranscriptNotBound,
     check_commitments,
     check_transcript,
     commitment_hash,
@@ -286,16 +282,6 @@ def test_no_manifest_from_foreign_sets(kind):
         manifest_of(made, foreign_sets(made)[kind], SALT)
 
 
-def test_sets_of_another_descriptor_never_meet():
-    """A coordinator that shows two windows gets no sum over both."""
-    longer = Window(start=OPENED - timedelta(days=2), end=OPENED)
-    one, two = descriptor(), descriptor({"window": longer})
-    mixed = [accepted(one, 0), accepted(one, 1), accepted(two, 2)]
-    for made in (one, two):
-        with pytest.raises(ManifestRefused):
-            manifest_of(made, mixed, SALT)
-
-
 def test_too_few_participants():
     made = descriptor(min_participants=3)
     given_sets = [accepted(made, 0, bitmap(1, 3)), accepted(made, 1), accepted(made, 2)]
@@ -308,11 +294,6 @@ def test_more_than_n_max_are_refused():
     made = descriptor(n_max=2)
     with pytest.raises(ManifestRefused, match="n_max"):
         manifest_of(made, [accepted(made, i) for i in range(3)], SALT)
-
-
-def test_as_many_as_the_minimum_and_as_n_max_are_enough():
-    made = descriptor(min_participants=3, n_max=3)
-    assert manifest_of(made, [accepted(made, i) for i in range(3)], SALT).count == 3
 
 
 def test_every_aggregator_may_contribute_noise():
@@ -332,15 +313,6 @@ def test_a_shamir_quorum_and_its_noise():
     for noise in ([0, 2], [0, 2, -1], [0, 2, 5], [0, 2, 2, 4], []):
         with pytest.raises(ManifestRefused):
             manifest_of(made, [*given_sets[:2], accepted(made, 2, contributions=noise)], SALT)
-
-
-def test_a_dropped_noise_contribution_is_noticed():
-    """A colluding aggregator leaves an honest one's noise out: too little is left for c_noise."""
-    made = descriptor(**SHAMIR)
-    given_sets = [accepted(made, i, contributions=[0, 1, 2]) for i in range(3)]
-    manifest_of(made, given_sets, SALT)
-    with pytest.raises(ManifestRefused, match="c_noise"):
-        manifest_of(made, [*given_sets[:2], accepted(made, 2, contributions=[1, 2])], SALT)
 
 
 # --- commitments and reveals ---------------------------------------------------------------------
@@ -465,35 +437,6 @@ def test_a_sum_of_two_coordinates_opens():
     assert open_sum(made, manifest, (0, 1, 2), commitments, reveals).tolist() == [4, -9]
 
 
-def test_what_a_transcript_proves_cannot_be_changed():
-    checked = check_transcript(OPENING.transcript(), COORDINATOR.public_key)
-    with pytest.raises(FrozenInstanceError):
-        checked.anchored = True
-
-
-def transcripts_with_other_figures(opening: Opening) -> dict[str, Transcript]:
-    figures = {
-        "participants": {"participants": 2},
-        "contributions": {"contributions": (0, 1, 3)},
-        "members": {"members_hash": members_hash(SALT, b"\x03")},
-        "salt": {"members_hash": members_hash(bytes(32), opening.manifest.members)},
-    }
-    return {name: opening.transcript(**changes) for name, changes in figures.items()}
-
-
-@pytest.mark.parametrize("kind", ["participants", "contributions", "members", "salt"])
-def test_no_figure_of_a_transcript_can_be_changed(kind):
-    opening = Opening((0, 1, 2), **SHAMIR)
-    with pytest.raises(TranscriptNotBound):
-        check_transcript(transcripts_with_other_figures(opening)[kind], COORDINATOR.public_key)
-
-
-def test_another_quorum_is_not_the_one_committed_to():
-    opening = Opening((0, 1, 2), **SHAMIR)
-    with pytest.raises((TranscriptNotBound, CommitmentRefused)):
-        check_transcript(opening.transcript(quorum=(0, 1, 3)), COORDINATOR.public_key)
-
-
 def test_the_hash_of_a_manifest_covers_every_field():
     fields = [ROUND, b"d" * 32, (0, 1, 2), 3, (0, 1), b"m" * 32]
     hashes = {manifest_hash_of(*fields)}
@@ -514,12 +457,6 @@ def test_the_hash_of_a_manifest_covers_every_field():
         )
     )
     assert manifest_hash_of(*fields) == hashlib.sha256(prefixed).digest()
-
-
-def test_no_more_take_part_than_the_roster_has():
-    opening = Opening()
-    with pytest.raises((ManifestRefused, TranscriptNotBound)):  # 12 curators in all
-        check_transcript(opening.transcript(participants=13), COORDINATOR.public_key)
 
 
 # --- the trust file ------------------------------------------------------------------------------
@@ -634,21 +571,6 @@ def test_a_false_quorum_is_refused(quorum):
         Opening().check(quorum=quorum)
 
 
-def test_two_quorums_of_one_round_are_never_both_opened():
-    """An aggregator that both quorums share commits to one manifest; the other stays shut."""
-    one, two = Opening((0, 1, 2), **SHAMIR), Opening((2, 3, 4), **SHAMIR)
-    assert one.hash != two.hash
-    shared = one.commitments[2]  # the single signature of aggregator 2 in this round
-    with pytest.raises(CommitmentRefused):
-        two.check([shared, *two.commitments[1:]])
-
-
-def test_a_minority_of_a_shamir_round_opens_nothing():
-    opening = Opening((0, 1, 2), **SHAMIR)
-    with pytest.raises(CommitmentRefused, match="small"):
-        opening.check(opening.commitments[:2], quorum=(0, 1))
-
-
 def foreign_reveals(opening: Opening) -> dict[str, list[Reveal]]:
     good, made = opening.reveals, opening.reveal
     flipped = bytes([opening.partials[2][0] ^ 1]) + opening.partials[2][1:]
@@ -674,22 +596,7 @@ def test_foreign_reveals_are_refused(kind):
         opening.open(foreign_reveals(opening)[kind])
 
 
-@given(st.integers(0, 2), st.integers(0, 63))
-def test_a_flipped_bit_of_any_partial_sum_is_refused(which, bit):
-    opening = OPENING
-    words = int.from_bytes(opening.partials[which], "little") ^ (1 << bit)
-    reveals = list(opening.reveals)
-    reveals[which] = opening.reveal(which, partial=words.to_bytes(8, "little"))
-    with pytest.raises(RevealRefused):
-        opening.open(reveals)
-
-
-OPENING = Opening()
-
-
-@pytest.mark.parametrize(
-    "partial", [1, PRIME, 2**64 - 1], ids=["off the polynomial", "p", "all ones"]
-)
+@pytest.mark.parametrize("partial", [1, PRIME], ids=["off the polynomial", "p"])
 def test_a_liar_s_committed_sum_is_refused_beyond_the_threshold(partial):
     """A false sum whose commitment is in order: with more than k sums the lie shows."""
     opening = Opening((0, 1, 2, 3), **SHAMIR)

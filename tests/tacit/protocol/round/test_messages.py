@@ -7,17 +7,15 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from tacit.crypto.signing import Identity, Signed, verify
 from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import ItemAnswer, Piece
 from tacit.protocol.round.transcript import Commitment, Manifest, Reveal
 from tacit.wire import WireModel, encode_binary
-from tests.tacit.protocol.round.test_checks import descriptor, entry
+from tests.tacit.protocol.round.test_checks import descriptor
 
 ROUND = "01234567-89ab-7def-8123-456789abcdef"
 HASH = bytes(range(32))
-TEXT = encode_binary(HASH)
 
 MODELS = [
     Piece(sender="m", session=bytes(16), nonce=bytes(12), sealed=b"\x00\xff"),
@@ -39,40 +37,19 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-def test_round_trip(model):
-    back = type(model).model_validate_json(model.canonical())
-    assert back == model
-    assert back.digest() == model.digest()
-
-
-def test_a_signed_descriptor_travels():
-    identity = Identity.generate()
-    made = descriptor()
-    signed = identity.sign("label", made)
-    back = Signed[RoundDescriptor].model_validate_json(signed.model_dump_json())
-    assert back == signed
-    assert back.statement.digest() == made.digest()
-    assert verify("label", back, identity.public_key) == made
-
-
 @pytest.mark.parametrize(
     ("model", "field", "value"),
     [
         (Commitment, "hash", encode_binary(HASH[:-1])),
         (Commitment, "manifest_hash", encode_binary(HASH + b"\x00")),
-        (Commitment, "descriptor_hash", ""),
         (Commitment, "round", "01234567"),
         (Commitment, "round", ROUND.upper()),
         (Commitment, "round", ROUND + "\n"),
         (Commitment, "aggregator", "../etc"),
-        (Commitment, "extra", 1),
         (Reveal, "nonce", encode_binary(bytes(31))),
         (Piece, "nonce", encode_binary(bytes(13))),
         (Piece, "session", encode_binary(bytes(15))),
         (Manifest, "count", -1),
-        (Manifest, "quorum", [0.5]),
-        (Manifest, "members", 5),
     ],
 )
 def test_wrong_sizes_are_refused(model, field, value):
@@ -90,9 +67,7 @@ def test_wrong_sizes_are_refused(model, field, value):
         ("segment_size", 2**19),
         ("roster_size", -1),
         ("roster_size", 2**32 + 1),
-        ("roster_version", -1),
         ("format", "tacit.round/3"),
-        ("query", {}),
         ("window", {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}),
     ],
 )
@@ -126,11 +101,3 @@ def test_a_bad_query_inside_a_descriptor_is_told_with_its_place():
     with pytest.raises(ValidationError) as error:
         RoundDescriptor.model_validate_json(json.dumps(body))
     assert [problem["loc"] for problem in error.value.errors()] == [("query", "resolution")]
-
-
-def test_share_indices_are_positions():
-    made = descriptor()
-    assert [made.index_of(item.id) for item in made.aggregators] == [0, 1, 2]
-    with pytest.raises(KeyError):
-        made.index_of("stranger")
-    assert entry(1).fingerprint == Identity.from_bytes(bytes([1]) * 32).fingerprint
