@@ -30,7 +30,7 @@ from algorithms.graph_random_matrix.product import product
 from algorithms.graph_random_matrix.publication import Cells, Release, block_rows, publish
 from algorithms.graph_random_matrix.rows import Adjacency, Rows
 from algorithms.graph_random_matrix.spectrum import gram_of, one_thread
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from tacit.encoders.graph_random_matrix.projection import Projection, entries, forget
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SecureRandom

@@ -38,7 +38,7 @@ from reproduction.graph_random_matrix_printed import (
     SIZES,
 )
 from reproduction.graph_random_matrix_study import SIGMAS, distance, mean, runs_of
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from simulation.plots import Line, Panel, Plot
 from tacit.encoders.graph_random_matrix.projection import Projection
 from tacit.wire import parse_exact

@@ -22,7 +22,7 @@ from algorithms.graph_random_matrix.publication import Cells, Release, publish
 from algorithms.graph_random_matrix.reference import reference_spectrum
 from algorithms.graph_random_matrix.rows import Adjacency
 from algorithms.graph_random_matrix.spectrum import Spectrum, from_gram
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from tacit.encoders.graph_random_matrix.projection import Kind, Projection
 from tacit.wire import parse_exact
 

@@ -38,6 +38,10 @@ class Cost:
         self._tests: defaultdict[str, float] = defaultdict(float)
         self._workers: list[dict[str, float]] = []
 
+    def pytest_collection_finish(self) -> None:
+        """What imports took is no test's."""
+        self._last_s = _cpu_s()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Give each report the CPU since the last one; xdist carries it to the controller."""

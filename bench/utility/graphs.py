@@ -25,7 +25,7 @@ from bench.utility.peers import (
     top_m_filter,
     uniform_grid,
 )
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from simulation.populations import shared_data
 
 GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined")

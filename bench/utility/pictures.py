@@ -24,7 +24,7 @@ from bench.utility.reports import bounded_reports, laplace_reports
 from bench.utility.sequences import long_tail, released_sequences
 from bench.utility.sets import released_sets
 from bench.utility.spectra import spectral
-from reproduction.graph_stand_in import blocks as communities
+from simulation.graph_stand_in import blocks as communities
 from simulation.set_valued_data import stm_like_diffuse
 from tacit.encoders.kmeans.encoder import Floats
 

@@ -22,7 +22,7 @@ from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
 from algorithms.datasets.tables import NumericTable
 from algorithms.problems import MethodNeedsSound
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from simulation.sequential_stand_in import metro
 from simulation.set_valued_data import msnbc_like
 from tacit.errors import Invalid

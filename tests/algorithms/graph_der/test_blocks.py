@@ -25,7 +25,7 @@ from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, measure, sides_
 from algorithms.graph_der.parameters import BLOCK_SHARES, block_plan_of
 from algorithms.graph_der.problems import BadCells, BadShares
 from algorithms.simplex import on_simplex, on_simplices
-from reproduction.graph_stand_in import blocks, power_law
+from simulation.graph_stand_in import blocks, power_law
 from simulation.populations import shared_data
 from tacit.errors import Invalid
 from tests.property_examples import examples

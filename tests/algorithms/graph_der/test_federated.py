@@ -14,7 +14,7 @@ from algorithms.contract import Outcome
 from algorithms.graph_der import Parameters, federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.problems import NotOverCurators
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read
 from tacit.errors import Invalid

@@ -33,7 +33,7 @@ from algorithms.graph_random_matrix.problems import (
 )
 from algorithms.graph_random_matrix.settings import privacy_of, settings_of
 from algorithms.problems import MethodNeedsSound
-from reproduction.graph_stand_in import blocks
+from simulation.graph_stand_in import blocks
 from tacit.accounting.gaussian import zcdp_delta
 from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid

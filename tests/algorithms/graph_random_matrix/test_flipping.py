@@ -26,7 +26,7 @@ from algorithms.graph_random_matrix.flipping import PAIRS, Flip, flipped, packed
 from algorithms.graph_random_matrix.forecast import squared_cosine_of_flips
 from algorithms.graph_random_matrix.problems import GraphTooLarge
 from algorithms.graph_random_matrix.reference import eigenpairs
-from reproduction.graph_stand_in import blocks, power_law
+from simulation.graph_stand_in import blocks, power_law
 from simulation.populations import shared_data
 from tacit.randomness import NoiseSource
 

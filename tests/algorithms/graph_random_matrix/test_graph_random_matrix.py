@@ -37,7 +37,7 @@ from algorithms.graph_random_matrix.spectrum import (
     singular_values,
 )
 from algorithms.graph_random_matrix.subspace import first_basis, iterate, on_grid
-from reproduction.graph_stand_in import power_law
+from simulation.graph_stand_in import power_law
 from tacit.encoders.graph_random_matrix import projection as projections
 from tacit.encoders.graph_random_matrix.projection import (
     Entries,
