@@ -14,8 +14,8 @@ PYTEST := $(BIN)/pytest --dist loadfile
 test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
 	$(PYTEST) -n 2 -m "not slow and not release"
 
-test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties
-	$(PYTEST) -n 3 -m "(slow or hypothesis) and not release" --hypothesis-profile full
+test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties; ROOMS=tests/tacit for some
+	$(PYTEST) -n 2 -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
 
 test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, soaks, a thousand kills
 	$(PYTEST) -n 2 -m release

@@ -55,7 +55,7 @@ class Up:
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Signal the command; its exit code and what it said at its end."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=200)
         return self.process.returncode, said
 
 
@@ -88,7 +88,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 def test_no_service_outlives_a_command_that_is_killed(up: Up) -> None:
     """And meanwhile a second start in the same home is refused."""
     again = up.another()
-    out, said = again.communicate(timeout=60)
+    out, said = again.communicate(timeout=200)
     assert again.returncode != 0
     assert "is up already" in said
     assert "Tacit is up" not in out
@@ -105,7 +105,7 @@ def test_no_service_outlives_a_command_whose_terminal_closes(up: Up) -> None:
 @pytest.mark.slow
 def test_a_service_that_dies_is_named_and_ends_all(up: Up) -> None:
     os.kill(up.services["aggregator-1"], signal.SIGKILL)
-    _, said = up.process.communicate(timeout=60)
+    _, said = up.process.communicate(timeout=200)
     assert up.process.returncode == 1
     (line,) = said.splitlines()
     assert "aggregator-1 ended by SIGKILL" in line
