@@ -425,7 +425,7 @@ async def test_other_rows_leave_no_other_trace(
         await asyncio.sleep(2)  # what is told after a release
         after = await figures(it)
         counted = {
-            name: 0.0 if value == before.get(name) else value - before.get(name, 0.0)
+            name: 0.0 if value == before.get(name) else round(value - before.get(name, 0.0), 9)
             for name, value in after.items()
         }
         steps = [{**each} for each in report["details"]["steps"]]
