@@ -261,7 +261,7 @@ def real(name: str) -> EdgeList:
 @pytest.mark.parametrize("area", [0.1, 0.25])
 def test_the_forecast_of_a_rectangle(area: float) -> None:
     """Acceptance 6: the deviation of a count between ranges, 30 runs, within a factor 2 of what the
-    reports say; thrice a deviation of 30 runs, 39 %, beyond that is chance."""
+    reports say."""
     graph = power_law(4_000, 80_000, 3)
     side = round(graph.count * math.sqrt(area))
     true = int(((graph.first < side) & (graph.second < side)).sum())
@@ -272,8 +272,7 @@ def test_the_forecast_of_a_rectangle(area: float) -> None:
         ends = np.array(outcome.files[0].content.split(), np.int64).reshape(-1, 2)
         errors.append(int((ends < side).all(axis=1).sum()) - true)
         said.append((outcome.report.error or {})["rectangle_deviation"][str(area)])
-    ratio = math.sqrt(np.mean(np.square(errors))) / np.mean(said)
-    assert 0.5 * 0.61 < ratio < 2 * 1.39
+    assert 0.5 < math.sqrt(np.mean(np.square(errors))) / np.mean(said) < 2
 
 
 @pytest.mark.slow
