@@ -11,13 +11,14 @@ demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
 
 PYTEST := $(BIN)/pytest --dist loadfile
+
 test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
 	$(PYTEST) -n 2 -m "not slow and not release"
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties; ROOMS=tests/tacit for some
 	$(PYTEST) -n 2 -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
 
-test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, soaks, a thousand kills
+test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, other examples of properties
 	$(PYTEST) -n 2 -m release
 	$(PYTEST) -n 2 -m hypothesis --hypothesis-profile explore
 

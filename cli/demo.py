@@ -252,7 +252,7 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
         f"Answer    {released:,.1f} kWh; its noise is {error:,.1f} kWh on average, "
         f"{100 * error / released:.1f} % of it",
         f"In truth  {truth.raw_kwh:,.1f} kWh ({truth.clamped_kwh:,.1f} kWh after the declared "
-        f"clamp),",
+        "clamp),",
         f"          so it is off by {off:,.1f} kWh. (Known only because this is a demo.)",
         "",
         "What stayed private",

@@ -59,8 +59,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hold each answer of a service in this process against the API's document; build each route
-    once; count what the tests cost."""
+    """Hold each answer of a service in this process against the API's document; share
+    routes and statements; count what the tests cost."""
     config.pluginmanager.register(Cost(), "cost")
     share()
     hold_answers(recording=config.getoption("--record-answers"))

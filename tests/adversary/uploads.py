@@ -1,4 +1,4 @@
-"""Files that are handed in for jobs."""
+"""Files that the attackers upload for jobs."""
 
 from __future__ import annotations
 

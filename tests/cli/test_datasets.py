@@ -1,4 +1,4 @@
-"""`tacit dataset` and `tacit items`: what is handed in, listed, shown and deleted; samples."""
+"""`tacit dataset` and `tacit items`: uploads, lists, deletions, and samples."""
 
 from __future__ import annotations
 
