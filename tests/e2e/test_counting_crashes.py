@@ -196,12 +196,12 @@ async def killed_inside(
     killed, rounds = asyncio.Event(), set[str]()
 
     async def watch(seen: str, method: str, path: str) -> None:
-        if method != "POST" or not path.endswith("/batches") or killed.is_set():
+        if seen != moment or method != "POST" or not path.endswith("/batches") or killed.is_set():
             return
         if earlier.intersection(path.split("/")):  # what an earlier victim still had to deliver
             return
         rounds.add(path)
-        if seen == moment and len(rounds) == number:
+        if len(rounds) == number:
             killed.set()
             await running.call(running.kill, victim)
 

@@ -29,6 +29,9 @@ _NO_PAGES: Final[dict[str, list[str]]] = {
 _NOWHERE: Final = "127.0.0.1:0"
 """Dask always listens for HTTP, by default on 8787 of all interfaces: here it has no pages, on any
 free port of the loopback address."""
+_NEVER: Final = "1000 days"
+"""Dask closes a lost worker's nanny for good if none is there 15 s later, though a slow machine
+still starts it, or it was lost again just then. Nannies start workers as often as they end."""
 
 
 class ClusterAway(Exception):
@@ -118,7 +121,13 @@ class Cluster:
         import dask
         import distributed
 
-        dask.config.set({"distributed.scheduler.allowed-failures": 0, **_NO_PAGES})
+        dask.config.set(
+            {
+                "distributed.scheduler.allowed-failures": 0,
+                "distributed.deploy.lost-worker-timeout": _NEVER,
+                **_NO_PAGES,
+            }
+        )
         address = self._settings.dask_scheduler
         if address is None:
             if self._own is not None:

@@ -16,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dask.utils import parse_timedelta
+from distributed.deploy import spec
 
 from algorithms import catalogue
 from common.web.parts import part_of
@@ -314,6 +316,18 @@ def test_a_lost_worker_costs_an_attempt_and_nothing_else(it: Office) -> None:
     assert monotone(events), events
     first = next(event for event in events if event["attempt"] == killed + 1)
     assert (first["state"], first["progress"]) == ("running", 0)
+
+
+@pytest.mark.slow
+def test_a_lost_worker_that_is_long_in_coming_back_gets_the_next_attempt(
+    it: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask waits a thousandth as long as it is told until it gives a lost worker up."""
+    monkeypatch.setattr(spec, "parse_timedelta", lambda text: (parse_timedelta(text) or 0) / 1000)
+    job = it.submit(it.rows(rows=scattered(1000, 10)), "dpbv-clustering", params=LONG)
+    it.drawn(job)
+    os.kill(worker_of(it, job), signal.SIGKILL)
+    assert it.until(job)["state"] == "succeeded"
 
 
 @pytest.mark.slow
