@@ -136,12 +136,14 @@ class _Call:
             try:
                 answer = self.child.ask(self.question)
             except _Ended:
-                status = self.child.end()
-                # One that had been idle may have ended before it read the question.
-                if reused and status == 0 and not self.cancelled:
+                # One that had been idle may have been about to end, for which a slow machine takes
+                # long: only its limit of processor time says something about the question.
+                if self.child.end() != -signal.SIGXCPU and reused:
                     continue
                 raise TooMuchArithmetic from None
-            self.idle.append(self.child)
+            with self.lock:
+                self.idle.append(self.child)
+                self.child = None  # no longer ours to kill
             return answer
 
     def _take(self) -> bool:
