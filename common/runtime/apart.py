@@ -87,9 +87,10 @@ class _Child:
 
     def __init__(self) -> None:
         own = {name: text for name, text in os.environ.items() if not name.startswith("TACIT_")}
-        own |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(os.getpid())],
+        own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+        own["OPENBLAS_NUM_THREADS"] = "1"
+        self._process = subprocess.Popen(  # -P: what lies in the working folder is not ours
+            [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=own,

@@ -11,6 +11,7 @@ import asyncio
 import operator
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -144,6 +145,15 @@ async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
         for each in working:
             each.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+
+
+async def test_modules_of_our_names_in_the_working_folder_are_not_ours(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "common.py").write_text("raise SystemExit('the wrong module')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(filter(None, sys.path)))
+    assert await mine.run(operator.add, 1, 2) == 3
 
 
 async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
