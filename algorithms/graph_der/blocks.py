@@ -74,6 +74,19 @@ class BlockPlan:
         fine = float(self.epsilon * self.shares[3]) / self.inflation
         return min(self.max_cells, round(size * fine / _FINE + 2 * self.ranges(size) ** 2))
 
+    def rectangle_deviation(self, area: Fraction, ranges: int, parts: int) -> float:
+        """Of the edges in a rectangle over this part of all pairs; parts: of all cells together.
+
+        A cell's own count takes most of the noise of its parts away, but less of it where the
+        rectangle's border cuts the cell: there half of the parts count on average.
+        """
+        cells = ranges * (ranges + 1) / 2
+        coarse = 2 * float(self.scale(2)) ** 2
+        fine = 2 * float(self.scale(3)) ** 2 * parts / cells
+        left = coarse / (coarse + fine)
+        cut = math.sqrt(area) * ranges
+        return math.sqrt(fine * (float(area) * cells * left + cut * (1 - left) / 6))
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:

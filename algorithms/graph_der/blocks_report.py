@@ -30,7 +30,7 @@ TOUCHED: Final = (1, 2, 1, 1)
 HINTED_DEGREE: Final = 10
 _AREAS: Final = (Fraction(1, 10), Fraction(1, 4))
 """Where the forecast holds within a factor 2 (spec: utility, section 2). Of smaller ones borders
-count more, and of larger ones the total, which is known better, takes part of the noise away."""
+count more."""
 _PUBLICATION: Final = (
     "two noisy grids as of points: Qardaji, Yang and Li, ICDE 2013; noisy degrees of the beta "
     "model: Karwa and Slavkovic, 2012"
@@ -125,26 +125,25 @@ def _forecast(params: Parameters, seen: SeenBlocks | None) -> dict[str, Any]:
     """From the released number of edges, or the guessed one; none without either."""
     shares, epsilon = params.block_shares, params.epsilon / params.k
     found: dict[str, Any] = {
-        "basis": "edges in a rectangle of labels over a part of all pairs: the noise of the fine "
-        "counts in it, within a factor of 2 on the graphs tried, and in addition at most half the "
-        "edges of the parts that its border cuts",
+        "basis": "edges in a rectangle of labels over a part of all pairs: the noise of the coarse "
+        "and fine counts in it together, within a factor of 2 on the graphs tried, and in addition "
+        "at most half the edges of the parts that its border cuts",
     }
     if shares[1]:
         found["degree_deviation"] = math.sqrt(laplace_variance(float(2 / (epsilon * shares[1]))))
-    size, cells = params.edges_hint, None
     if seen is not None:
-        size, cells = seen.measured.size, seen.measured.parts.size
-    elif size is not None:
-        ranges = BlockPlan(2 * size, params.epsilon, shares, params.k, params.max_cells)
-        cells = ranges.expected_cells(size)
-    if size is None or cells is None:
+        plan, size, parts = seen.plan, seen.measured.size, seen.measured.parts.size
+    elif (size := params.edges_hint) is not None:
+        plan = BlockPlan(2 * size, params.epsilon, shares, params.k, params.max_cells)
+        parts = plan.expected_cells(size)
+    else:
         return found | {"reason": "needs edges_hint, or the number of edges that is released"}
+    ranges = plan.ranges(size)
     return found | {
         "edges": size,
-        "cells": cells,
+        "cells": parts,
         "rectangle_deviation": {
-            format_exact(area): math.sqrt(2 * float(area) * cells) / float(epsilon * shares[3])
-            for area in _AREAS
+            format_exact(area): plan.rectangle_deviation(area, ranges, parts) for area in _AREAS
         },
     }
 

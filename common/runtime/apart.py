@@ -87,9 +87,10 @@ class _Child:
 
     def __init__(self) -> None:
         own = {name: text for name, text in os.environ.items() if not name.startswith("TACIT_")}
-        own |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(os.getpid())],
+        own["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+        own["OPENBLAS_NUM_THREADS"] = "1"
+        self._process = subprocess.Popen(  # -P: what lies in the working folder is not ours
+            [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=own,
@@ -136,12 +137,14 @@ class _Call:
             try:
                 answer = self.child.ask(self.question)
             except _Ended:
-                status = self.child.end()
-                # One that had been idle may have ended before it read the question.
-                if reused and status == 0 and not self.cancelled:
+                # One that had been idle may have been about to end, for which a slow machine takes
+                # long: only its limit of processor time says something about the question.
+                if self.child.end() != -signal.SIGXCPU and reused:
                     continue
                 raise TooMuchArithmetic from None
-            self.idle.append(self.child)
+            with self.lock:
+                self.idle.append(self.child)
+                self.child = None  # no longer ours to kill
             return answer
 
     def _take(self) -> bool:

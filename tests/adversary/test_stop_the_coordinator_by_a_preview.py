@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import pickle
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -143,6 +145,44 @@ async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
         for each in working:
             each.cancel()
         await asyncio.gather(*working, return_exceptions=True)
+
+
+async def test_modules_of_our_names_in_the_working_folder_are_not_ours(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "common.py").write_text("raise SystemExit('the wrong module')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(filter(None, sys.path)))
+    assert await mine.run(operator.add, 1, 2) == 3
+
+
+async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers no more and has not ended yet, as on a loaded machine: here it takes an hour."""
+    before = children()
+    monkeypatch.setattr(
+        apart,
+        "_PROGRAM",
+        "import atexit, time, common.runtime.apart as apart; waits = iter((True, False));"
+        "apart.select.select = lambda *_: (next(waits),); atexit.register(time.sleep, 3600);"
+        "apart.compute()",
+    )
+    assert await mine.run(operator.add, 1, 2) == 3
+    (ending,) = children() - before
+    monkeypatch.undo()
+    assert await mine.run(operator.add, 1, 2) == 3
+    assert ending not in children()
+
+
+async def test_a_process_that_has_answered_is_not_killed_with_its_request(mine: Apart) -> None:
+    idle: list[Any] = []
+    call = apart._Call(pickle.dumps((60.0, operator.add, (1, 2))), idle)
+    assert pickle.loads(call()) == (True, 3)
+    call.cancel()
+    assert pickle.loads(apart._Call(call.question, idle)()) == (True, 3)
+    assert len(idle) == 1
+    idle.pop().end()
 
 
 async def test_memory_is_limited(mine: Apart) -> None:

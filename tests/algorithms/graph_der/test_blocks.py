@@ -261,7 +261,8 @@ def real(name: str) -> EdgeList:
 @pytest.mark.parametrize("area", [0.1, 0.25])
 def test_the_forecast_of_a_rectangle(area: float) -> None:
     """Acceptance 6: the deviation of a count between ranges, 30 runs, within a factor 2 of what the
-    reports say."""
+    reports say. Over 221 runs it is 1.2 and 1.3 times that, and of 30 runs it varies by 13 %: 2 is
+    four deviations away."""
     graph = power_law(4_000, 80_000, 3)
     side = round(graph.count * math.sqrt(area))
     true = int(((graph.first < side) & (graph.second < side)).sum())
@@ -273,6 +274,16 @@ def test_the_forecast_of_a_rectangle(area: float) -> None:
         errors.append(int((ends < side).all(axis=1).sum()) - true)
         said.append((outcome.report.error or {})["rectangle_deviation"][str(area)])
     assert 0.5 < math.sqrt(np.mean(np.square(errors))) / np.mean(said) < 2
+
+
+def test_the_forecast_of_a_rectangle_by_hand() -> None:
+    """Ten cells with ten parts each, scales 2 and 4: v = 8, and 32 of a part. A cell's count leaves
+    8 / (8 + 320) of its parts' noise; the rectangle holds 2.5 cells, and its border cuts 2."""
+    shares = Fraction(1, 4), Fraction(0), Fraction(1, 2), Fraction(1, 4)
+    asked = BlockPlan(100, Fraction(1), shares, 1, 1_000)
+    left = 8 / 328
+    expected = math.sqrt(320 * (2.5 * left + 2 * (1 - left) / 6))
+    assert asked.rectangle_deviation(Fraction(1, 4), 4, 100) == pytest.approx(expected)
 
 
 @pytest.mark.slow
