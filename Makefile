@@ -35,7 +35,7 @@ test-generators: $(SETUP)  ## Generated clients of the API; their generator has 
 	  -r requirements-generators.lock
 	$(BIN)/pytest -q tests/e2e/test_generated_clients.py
 
-mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger/ledger.py for one
+mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/ledger.py for one
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
 	nice -n 15 $(BIN)/python -m tests.mutation $(MODULE)
 

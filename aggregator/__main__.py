@@ -2,7 +2,7 @@
 
 from aggregator.app import create_app
 from aggregator.settings import AggregatorSettings
-from common.web.serve import main
+from common.web.server import main
 
 
 def run() -> None:

@@ -10,40 +10,37 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from aggregator.audit.routes import add_audit
+from aggregator.audit import add_audit
 from aggregator.context import Aggregator
-from aggregator.meters import Meters
-from aggregator.pieces.flow import UploadCounts, add_flow
+from aggregator.metrics import Meters
 from aggregator.pieces.intake import Intake
-from aggregator.pieces.routes import PieceParts, add_pieces
-from aggregator.pieces.seal_key_routes import add_seal_keys
-from aggregator.pieces.session_routes import add_sessions
-from aggregator.roster.identity_routes import add_identity
-from aggregator.roster.peer_routes import add_peers
+from aggregator.pieces.peer_seals import add_seal_keys
+from aggregator.pieces.routes import PieceParts, UploadCounts, add_flow, add_pieces
+from aggregator.pieces.sealing_sessions import add_sessions
+from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.identities import add_identity
+from aggregator.roster.peers import add_peers
 from aggregator.roster.routes import add_enrolment
-from aggregator.roster.senders import SenderDirectory
-from aggregator.rounds import identity_ends, key_sweep, restoring, state_machine
-from aggregator.rounds.evaluating import Evaluations
-from aggregator.rounds.key_routes import add_key_rotation
-from aggregator.rounds.routes import add_rounds
-from aggregator.rounds.steps import RoundSteps
-from aggregator.rounds.verifying import Verifying
-from aggregator.sealing.files import KeyDirectory
+from aggregator.rounds import key_rotation, restoring, state_machine
+from aggregator.rounds.key_rotation import add_key_rotation
+from aggregator.rounds.routes import RoundSteps, add_rounds
+from aggregator.rounds.verification import Verifying
+from aggregator.rounds.verifier_shares import Evaluations
 from aggregator.sealing.seal_keys import Periods, SealKeyring
+from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.settings import AggregatorSettings
 from aggregator.store import tables
-from common.runtime.background import Repeating
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
 from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.meters import add_store_meters
-from common.store.own_identities import OwnIdentities
-from common.store.serial_file import SerialFile
+from common.store.metrics import add_store_meters
+from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
-from common.web.parts import part_of, provide
+from common.web.dependencies import part_of, provide
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
 from tacit.errors import Invalid
@@ -209,7 +206,7 @@ class Sweeper(Repeating):
     async def look(self) -> None:
         """Sweep once."""
         self._meters.expired.inc(await state_machine.sweep(self._aggregator, self._intake))
-        await identity_ends.sweep(self._aggregator, self._intake)
-        if await key_sweep.sweep(self._aggregator, self._intake):
+        await key_rotation.sweep_identities(self._aggregator, self._intake)
+        if await key_rotation.sweep_keys(self._aggregator, self._intake):
             await self._aggregator.erasure.erase()
         await self._counts.store()

@@ -27,18 +27,18 @@ from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.store.erasure import Erasure
+from common.store.group_commit import InTurn, Together, in_turn
 from common.store.own_identities import OwnIdentities
-from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.declared_pieces import DeclaredForm
 from tacit.protocol.identities import IdentitySuperseded
 from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.pieces import DeclaredForm
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan
-from tacit.query.words import Sharing
+from tacit.query.terms import Sharing
 from tacit.randomness import SecureRandom
 
 _KEPT_ROUNDS = 1024
@@ -114,7 +114,7 @@ class Aggregator:
     samplers_passed: bool
     """Whether the noise samplers passed their self-test at the start; no round opens otherwise."""
     verify_keys: OrderedDict[str, bytes] = field(default_factory=OrderedDict)
-    """Of proved rounds, by id, in memory only (`aggregator.pieces.verify_keys`)."""
+    """Of proved rounds, by id, in memory only (`aggregator.pieces.peer_seals`)."""
     promises: OrderedDict[tuple[bytes, tuple[str, ...]], None] = field(default_factory=OrderedDict)
     """Queries, by their hash, with operators, whose guarantee was found to hold."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import RootModel
 
-from common.web.bodies import BINARY, OCTETS, body, described, takes
+from common.web.openapi import BINARY, OCTETS, body, described, takes
 from common.web.problems import openapi_responses
 from tacit.protocol.round.pieces import CarriedPiece, ItemAnswer, Piece
 

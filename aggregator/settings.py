@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from common.runtime.settings import ServiceSettings
-from tacit.query.words import MAX_CURATORS, MAX_DIMENSION
+from tacit.query.terms import MAX_CURATORS, MAX_DIMENSION
 
 
 class AggregatorSettings(ServiceSettings):

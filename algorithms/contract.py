@@ -1,9 +1,7 @@
 """What an algorithm is: a frozen parameter model and a pure `run(dataset, params, context)`.
 
-Spec: jobs, "Catalogue" and "Result". An algorithm knows no service, store, clock or scheduler; it
-draws noise from the context's secret streams only, and public choices from public seeds. What it
-returns holds nothing that depends on the data except through the mechanism; `evaluation` alone
-compares with the true data, and is never published.
+Also the interfaces of federated jobs (rounds and collections of noisy reports), and how a privacy
+report changes when an algorithm runs over curators. Spec: jobs; federated-counting, section 10.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from tacit.encoders.sums import RecordSum
 from tacit.protocol.federation import Report
@@ -141,7 +139,7 @@ class FederatedRounds:
     `planned(state)`: how many sums in total. `when`: for which
     parameters and stances, in a few words. `universe(params)`: the items, where records are
     sequences; None: they are rows of numbers. `forecast(params, asking)`: what the result will be
-    worth and what it takes, an `algorithms.counts.forecast.Asking`, as JSON values; None: none is
+    worth and what it takes, an `algorithms.counts.rounds.Asking`, as JSON values; None: none is
     made. `budget(params)`: what no record spends more of in all sums together, which curators hold
     by themselves, so that they are debited once; None: each round is debited.
     """
@@ -247,3 +245,28 @@ class Algorithm:
         if self.reports is not None:
             ways["reports"] = self.reports.when
         return ways or None
+
+
+# The privacy report of an algorithm that runs over curators, by rounds.
+#
+# Spec: jobs, "Privacy report"; federated-counting, section 10.
+
+TRUST: Final = (
+    "at most as many corrupt aggregators as the federation declares; coordinator and other "
+    "curators are not trusted with privacy"
+)
+_CENTRAL: Final = ("The coordinator keeps the", "The column with the role curator")
+
+
+def by_rounds(report: PrivacyReport) -> PrivacyReport:
+    """Without what is said of a job on stored rows, which the coordinator holds."""
+    mechanism = report.mechanism
+    assert not isinstance(mechanism, str)
+    kept = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))
+    return report.model_copy(
+        update={
+            "mechanism": mechanism.model_copy(update={"name": f"{mechanism.name}, by rounds"}),
+            "assumptions": kept,
+            "details": {**report.details, "trust": TRUST},
+        }
+    )

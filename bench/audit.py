@@ -36,13 +36,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.costs import Cost
+from tacit.accounting.amounts import Cost
+from tacit.accounting.charges import unit_cost
 from tacit.accounting.scenarios import Scenario, honest_draws
-from tacit.accounting.unit_costs import unit_cost
 from tacit.query.functions import Readings, encode, local_sensitivities, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan, draw, draw_by_local_sensitivity
 from tacit.query.query import Query
-from tacit.query.words import Function, PrivacyUnit, Stance
+from tacit.query.terms import Function, PrivacyUnit, Stance
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
 from tacit.report.model import Subject
 from tacit.report.queries import query_report

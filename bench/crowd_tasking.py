@@ -16,13 +16,11 @@ from fractions import Fraction
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.crowd_tasking.algorithm import run
-from algorithms.crowd_tasking.attacks import Prior, filterable_variance, pca, sf, wiener
-from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.algorithm import perturb_floating, run
+from algorithms.crowd_tasking.evaluation import Prior, filterable_variance, pca, sf, wiener
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.prediction import histogram_error
-from algorithms.datasets.tables import UserSeries
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Texts, UserSeries
 from tacit.encoders.crowd_tasking.encoder import Component, Perturbation, perturb
 from tacit.randomness import PublicRandom, SecureRandom, SeededRandom
 

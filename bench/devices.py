@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cli.deployment import Deployment, Running, join_token, pair
+from cli.services.deployment import Deployment, Running, join_token, pair
 from tacit.protocol.enrolment import PartyKind
 from tacit.wire import format_instant
 

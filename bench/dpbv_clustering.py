@@ -19,12 +19,18 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from algorithms.dpbv_clustering.distances import Combination, distances
-from algorithms.dpbv_clustering.hamming import Kernel, count, matrix, product
-from algorithms.dpbv_clustering.kcluster import BitDistances, MatrixDistances, kcluster
-from algorithms.dpbv_clustering.matched import recover
+from algorithms.dpbv_clustering.algorithm import run
+from algorithms.dpbv_clustering.clustering_methods import BitDistances, MatrixDistances, kcluster
+from algorithms.dpbv_clustering.distances import (
+    Combination,
+    Kernel,
+    count,
+    distances,
+    matrix,
+    product,
+)
+from algorithms.dpbv_clustering.paper import recover
 from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.dpbv_clustering.run import run
 from tacit.accounting.randomised_response import response_epsilon, total_epsilon
 from tacit.encoders.dpbv_clustering.encoder import Flip, encode, make_codes
 from tacit.randomness import PublicRandom, SecureRandom

@@ -21,13 +21,12 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters as GraphDerParameters
-from algorithms.graph_der import arrangement, splitting
+from algorithms.graph_der import exploration, publication
+from algorithms.graph_der.exploration import PlainKernel
 from algorithms.graph_der.parameters import Labelling, plan_of
 from algorithms.graph_der.publication import Release, publish
-from algorithms.graph_der.splitting import PlainKernel
 from simulation.populations import shared_data
 
 GATES: Final = {"ca-GrQc, step 4": 1.5, "ca-GrQc, paper, step 1": 5.0, "power law": 20.0}
@@ -98,16 +97,16 @@ def show(
 
 def kernels(graph: EdgeList) -> None:
     """Loops and arrays."""
-    compiled = splitting.kernel()
+    compiled = exploration.kernel()
     if isinstance(compiled, PlainKernel):
         print("\nnumba is not installed: splitting points by numpy")
         return
     fast, _ = seconds(lambda: release(graph, 4))
-    splitting.kernel = PlainKernel  # type: ignore[assignment]
+    exploration.kernel = PlainKernel  # type: ignore[assignment]
     try:
         slow, _ = seconds(lambda: release(graph, 4), 1)
     finally:
-        splitting.kernel = lambda: compiled  # type: ignore[assignment]
+        exploration.kernel = lambda: compiled  # type: ignore[assignment]
     print(f"\nca-GrQc, step 4, splitting points by numpy {slow:.2f} s,")
     print(f"  compiled {fast:.2f} s: {slow / fast:.0f} times as fast")
 
@@ -115,12 +114,12 @@ def kernels(graph: EdgeList) -> None:
 def together(graph: EdgeList) -> None:
     """All leaves of a block at once, and a block for each leaf, as the source has it."""
     fast, _ = seconds(lambda: release(graph, None), 1)
-    whole = arrangement.BLOCK_EDGES
-    arrangement.BLOCK_EDGES = 1  # type: ignore[misc]
+    whole = publication.BLOCK_EDGES
+    publication.BLOCK_EDGES = 1  # type: ignore[misc]
     try:
         slow, _ = seconds(lambda: release(graph, None), 1)
     finally:
-        arrangement.BLOCK_EDGES = whole  # type: ignore[misc]
+        publication.BLOCK_EDGES = whole  # type: ignore[misc]
     print(f"\n{graph.count:,} vertices, {graph.edges:,} edges, leaf after leaf {slow:.2f} s,")
     print(f"  all at once {fast:.2f} s: {slow / fast:.1f} times as fast")
 

@@ -25,12 +25,16 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.product import product
-from algorithms.graph_random_matrix.publication import Cells, Release, block_rows, publish
-from algorithms.graph_random_matrix.rows import Adjacency, Rows
-from algorithms.graph_random_matrix.spectrum import gram_of, one_thread
-from simulation.graph_stand_in import power_law
+from algorithms.graph_random_matrix.linear_algebra import Adjacency, Rows, gram_of, one_thread
+from algorithms.graph_random_matrix.publication import (
+    Cells,
+    Release,
+    adjacency,
+    block_rows,
+    product,
+    publish,
+)
+from simulation.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix.projection import Projection, entries, forget
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SecureRandom

@@ -33,8 +33,8 @@ from pyarrow import csv, parquet
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from cli.deployment import Deployment, Running, ServiceAddress
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, ServiceAddress
+from cli.services.up import service_settings
 from tacit import Client
 from tacit.randomness import SeededRandom
 

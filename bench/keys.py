@@ -25,13 +25,11 @@ from pydantic import BaseModel
 
 from bench.uploads import Load, closed_loop, raw_request
 from common.web.wire import CBOR, encode
-from tacit.crypto.hybrid_signing import HybridIdentity, verify_hybrid
-from tacit.crypto.seal_keys import SealKey, SealPublicKey
-from tacit.crypto.sealing import Direction, open_octets, seal_octets
-from tacit.crypto.signing import Identity, verify_once
+from tacit.crypto.sealing import Direction, SealKey, SealPublicKey, open_octets, seal_octets
+from tacit.crypto.signing import HybridIdentity, Identity, verify_hybrid, verify_once
 from tacit.protocol.enrolment import Grant, JoinToken, PartyKind
 from tacit.protocol.identities import IDENTITY_LABEL, IdentityDocument, Role
-from tacit.protocol.sessions import (
+from tacit.protocol.sealing_sessions import (
     SEAL_KEY_LABEL,
     SealKeyStatement,
     SessionEnds,

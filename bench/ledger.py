@@ -32,13 +32,17 @@ from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
 from coordinator.budget.round_charges import Price
 from coordinator.budget.state import LedgerState
-from coordinator.models.budget_events import Draft, Event, Kind, MemberSet, chain
-from coordinator.models.budget_figures import (
+from coordinator.models.budget_ledger import (
     NANO,
     Declaration,
     Disclosure,
+    Draft,
+    Event,
+    Kind,
+    MemberSet,
     Scaled,
     ScaledDisclosure,
+    chain,
     exact_figures,
 )
 from coordinator.store import ledger as store
@@ -46,7 +50,7 @@ from tacit.accounting.amounts import Amount
 from tacit.accounting.bounds import aggregate, source_bounds
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import Identity
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 PRICE = Price.of(

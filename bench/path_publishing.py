@@ -20,18 +20,14 @@ from typing import Final
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from algorithms.path_publishing.assembly import graph_path
-from algorithms.path_publishing.complement import off_path
-from algorithms.path_publishing.insertion import arranged
-from algorithms.path_publishing.orientation import orientable
-from algorithms.path_publishing.relations import drawn_relations
+from algorithms.path_publishing.evaluation import orientable
+from algorithms.path_publishing.levelled_graph import arranged, drawn_relations, graph_path
+from algorithms.path_publishing.sound_modes import off_path
 from reproduction.path_publishing_networks import SIZES, random_network
 from reproduction.path_publishing_study import Setting, usable_share
-from tacit.paths.decoding import best_paths
 from tacit.paths.network import NetworkMap, NetworkPath
-from tacit.paths.published import ComplementEdges, written
-from tacit.paths.recovery import recover
-from tacit.paths.sealed import opened, sealed
+from tacit.paths.published import ComplementEdges, opened, sealed, written
+from tacit.paths.recovery import best_paths, recover
 from tacit.randomness import SeededRandom
 
 GATE_SWEEP_S: Final = 30

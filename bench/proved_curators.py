@@ -28,7 +28,7 @@ from curator.engine import (
     prepare_parts,
     prepare_together,
 )
-from curator.participation.grouping import LOT_WORDS
+from curator.participation.preparation import LOT_WORDS
 from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
 from tacit.crypto.signing import Identity

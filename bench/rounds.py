@@ -54,16 +54,16 @@ import httpx
 import numpy as np
 
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
-from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, join_token, pair
 from common.runtime.clock import epoch_microseconds
 from common.store.database import open_database
 from coordinator.budget.round_charges import Price
-from coordinator.models.budget_events import Draft, Kind, MemberSet, chain
+from coordinator.models.budget_ledger import Draft, Kind, MemberSet, chain
 from coordinator.store import ledger as ledger_store
 from tacit.accounting.amounts import Amount
 from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 AGGREGATORS: Final = 5
 PATIENCE_S: Final = 900.0
@@ -338,13 +338,13 @@ def _bytes_used(deployment: Deployment) -> dict[str, float]:
 
 async def _expire(path: Path) -> int:
     """Expire all rounds of a coordinator that does not run; how many."""
-    from coordinator.store import expiry
+    from coordinator.store import round_details
 
     database, expired = open_database(f"sqlite:///{path}"), 0
     now = datetime.now(UTC)
     while True:
         async with database.begin() as transaction:
-            some = await expiry.expire(transaction, now, now, spared=0, limit=50)
+            some = await round_details.expire(transaction, now, now, spared=0, limit=50)
         expired += some
         if not some:
             break

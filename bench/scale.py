@@ -33,7 +33,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.shares import END, QUERY, SETTINGS, START, cpu_s
-from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
+from cli.services.deployment import (
+    Deployment,
+    Running,
+    ServiceAddress,
+    free_ports,
+    join_token,
+    pair,
+)
 from simulation.plots import Line, Panel, Plot, can_draw, draw
 from tacit.protocol.enrolment import PartyKind
 

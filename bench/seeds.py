@@ -18,7 +18,7 @@ import numpy as np
 from bench.timing import seconds
 from tacit.crypto.sealing import open_octets, seal_octets
 from tacit.crypto.sharing import Additive, Scheme, Shamir
-from tacit.protocol.declared_pieces import SHORT, DeclaredForm
+from tacit.protocol.round.pieces import SHORT, DeclaredForm
 from tacit.randomness import SecureRandom
 
 KEY, CONTEXT = os.urandom(32), b"place"

@@ -24,8 +24,7 @@ from algorithms.contract import SequentialContext
 from algorithms.counts.keeper import adder, no_noise
 from algorithms.sequential_ngram import Parameters as SequentialNgramParameters
 from algorithms.sequential_ngram import algorithm
-from algorithms.sequential_ngram.counts import first
-from algorithms.sequential_ngram.growth import BLOCK_SYMBOLS, grow
+from algorithms.sequential_ngram.counts import BLOCK_SYMBOLS, first, grow
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Settings, empty_threshold
 from bench.timing import seconds
@@ -34,8 +33,8 @@ from reproduction.sequential_ngram_prefix import prefix_text
 from simulation.populations import shared_data
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc, read_text
+from tacit.records.item_files import read_msnbc, read_text_sequences
+from tacit.records.items import Sequences
 
 GATE: Final = 1.5
 """Seconds of a release of MSNBC at epsilon 1, in numpy alone."""
@@ -66,7 +65,7 @@ def parsing() -> None:
         lines = np.split(data.items + 1, data.starts[1:-1])
         text = "\n".join(" ".join(map(str, line.tolist())) for line in lines)
         name, content = "MSNBC-like", text.encode()
-        own = seconds(lambda: read_text(io.BytesIO(content)))
+        own = seconds(lambda: read_text_sequences(io.BytesIO(content)))
 
     def by_line() -> None:
         places: dict[bytes, int] = {}

@@ -22,18 +22,18 @@ from typing import BinaryIO, Final, cast
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.counts.empties import heads
+from algorithms.counts.keeper import heads
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
-from algorithms.sequential_prefix_tree.growth import grow
+from algorithms.sequential_prefix_tree.counts import grow
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from bench.timing import seconds
 from simulation.populations import shared_data
-from simulation.sequential_stand_in import StandIn, bus, metro, stm_like
+from simulation.stand_in_data import StandIn, bus, metro, stm_like
 from tacit.noise import Bernoulli
 from tacit.randomness import SecureRandom
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc
+from tacit.records.item_files import read_msnbc
+from tacit.records.items import Sequences
 
 GATE: Final = 2.5
 """Seconds of MSNBC after parsing."""

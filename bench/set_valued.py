@@ -22,20 +22,14 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued.laws import PaperLaw, SoundLaw
-from algorithms.set_valued.partitioning import publish
+from algorithms.set_valued.counts import publish
 from algorithms.set_valued.records import record_masks
-from algorithms.set_valued.settings import Settings
+from algorithms.set_valued.settings import PaperLaw, Settings, SoundLaw
 from bench.timing import seconds
-from simulation.set_valued_data import (
-    Population,
-    msnbc_like,
-    stm_like_concentrated,
-    stm_like_diffuse,
-)
-from tacit.encoders.set_valued_taxonomy import Taxonomy
-from tacit.records.transactions import Transactions
-from tacit.records.transactions_files import read_text
+from simulation.stand_in_data import Population, msnbc_like, stm_like_concentrated, stm_like_diffuse
+from tacit.encoders.set_valued_counts import Taxonomy
+from tacit.records.item_files import read_text
+from tacit.records.items import Transactions
 
 GATE: Final = 13.0
 """Seconds of the diffuse set after parsing."""

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cli.deployment import Deployment, Running, ServiceAddress, join_token, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, join_token, pair
 from tacit.protocol.enrolment import PartyKind
 
 AGGREGATORS = 5

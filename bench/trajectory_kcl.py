@@ -22,19 +22,17 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.table import Table
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Table, Texts
 from algorithms.privacy_check import ALGORITHM as CHECK
 from algorithms.privacy_check.parameters import Parameters as CheckParameters
 from algorithms.trajectory_kcl import ALGORITHM
+from algorithms.trajectory_kcl.algorithm import anonymise
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.evaluation import instance_loss
 from algorithms.trajectory_kcl.incidence import build
 from algorithms.trajectory_kcl.mining import mine
 from algorithms.trajectory_kcl.parameters import Model, Parameters
-from algorithms.trajectory_kcl.run import anonymise
-from algorithms.trajectory_kcl.scoring import PlainKernel, best_kernel
-from algorithms.trajectory_kcl.suppression import Greedy
+from algorithms.trajectory_kcl.suppression import Greedy, PlainKernel, best_kernel
 from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl_data import Routes, city, metro, routes_like
 from tacit.randomness import SeededRandom

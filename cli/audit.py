@@ -27,8 +27,8 @@ from cli.context import (
     table,
     tabled,
 )
-from cli.deployment import trusted
-from cli.words import amount, verified
+from cli.formatting import amount, verified
+from cli.services.deployment import trusted
 from tacit import Client
 
 app = typer.Typer(

@@ -1,4 +1,6 @@
-"""`tacit budget`: what the sources claim, what holds, what is left, and what a year will cost."""
+"""`tacit budget`: what the sources claim, the verified figures, what is left, and what a year will
+cost, also drawn.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.budget_plot import draw_forecast
 from cli.context import (
     Answer,
     Target,
@@ -23,8 +24,51 @@ from cli.context import (
     table,
     tabled,
 )
-from cli.words import amount, verified
+from cli.formatting import amount, verified
+from common.runtime.process import extra_needed
 from tacit import Client
+
+UNITS = {"record": "one reading", "curator": "a curator"}
+
+
+def draw_forecast(found: dict[str, Any], path: Path) -> None:
+    """Write the picture of a forecast; the ending of the file says in which format."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise RuntimeError(extra_needed("drawing", "plots")) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise ValueError(f"{path}: a picture is .svg, .png or .pdf")
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
+    for color, unit in zip(("tab:blue", "tab:orange"), UNITS, strict=True):
+        points = [point for point in found["curve"] if point["unit"] == unit]
+        basic = [(point["day"], point["basic"]["epsilon"]) for point in points]
+        tight = [(point["day"], point["tight"]) for point in points]
+        for style, label, line in (
+            ("-", "basic, enforced", basic),
+            ("--", f"tight at delta {found['delta']}", tight),
+        ):
+            days = [day for day, epsilon in line if epsilon != "inf"]
+            epsilons = [float(epsilon) for _, epsilon in line if epsilon != "inf"]
+            if days:
+                axes.plot(days, epsilons, style, color=color, label=f"{UNITS[unit]}: {label}")
+    axes.set_xlabel("days since the schedule began")
+    axes.set_ylabel("epsilon, as each query assumes collusion")
+    axes.set_yscale("log")
+    axes.set_title(f"One round every {found['period_s']} s")
+    axes.grid(visible=True, which="both", alpha=0.25)
+    if axes.lines:
+        axes.legend()
+    else:
+        axes.text(0.5, 0.5, "no finite guarantee", ha="center", transform=axes.transAxes)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+# `tacit budget`: what the sources claim, what holds, what is left, and what a year will cost.
 
 app = typer.Typer(
     no_args_is_help=True, help="The privacy budget: bounds, limits, events, forecast."

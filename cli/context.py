@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cli.deployment import Deployment, ServiceAddress, trusted
+from cli.services.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, Problem, RoundNotReleased
 from tacit.errors import DomainError
-from tacit.field_words import first_of
+from tacit.field_errors import first_of
 
 console = Console()
 errors = Console(stderr=True)

@@ -26,9 +26,9 @@ from cli.context import (
     table,
     tabled,
 )
-from cli.words import amount
+from cli.formatting import amount
 from tacit import Client
-from tacit.records.reading import text_lines
+from tacit.records.text_files import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
 
@@ -163,8 +163,7 @@ def sample(
 
     Prints the command that runs it.
     """
-    from simulation.sample_jobs import JOBS, params_file
-    from simulation.samples import SAMPLES
+    from simulation.samples import JOBS, SAMPLES, params_file
 
     make = SAMPLES.get(algorithm)
     if make is None:

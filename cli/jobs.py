@@ -1,4 +1,6 @@
-"""`tacit job`: run an algorithm on data and write what it publishes; look at jobs, end them."""
+"""`tacit job`: run an algorithm on data or over curators, follow and end jobs; `tacit job
+schedule`: the same federated job in every period.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,6 @@ import typer
 
 from algorithms import catalogue
 from algorithms.drawing import can_draw
-from cli import job_schedules
 from cli.context import (
     DEFAULT_HOME,
     Answer,
@@ -28,26 +29,154 @@ from cli.context import (
     Url,
     at_coordinator,
     at_target,
+    console,
     errors,
     fail,
     plain_errors,
     progress,
     read_json,
     say,
+    table,
     tabled,
 )
 from cli.datasets import format_of, parts_of, universe_of
-from cli.deployment import FILE, Deployment, Running
-from cli.job_schedules import Algorithm, Params, Stance
-from cli.up import service_settings
-from cli.words import amount, print_report, summary_lines
-from common.runtime.extras import extra_needed
+from cli.formatting import amount, print_report, summary_lines
+from cli.services.deployment import FILE, Deployment, Running
+from cli.services.up import service_settings
+from common.runtime.process import extra_needed
 from tacit import Client, Problem
 
-app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
-app.add_typer(job_schedules.app, name="schedule")
+schedule_app = typer.Typer(
+    no_args_is_help=True, help="Federated jobs that are asked for in every period."
+)
 
 Json = dict[str, Any]
+
+ScheduleId = Annotated[str, typer.Argument(help="Id of the schedule.")]
+Algorithm = Annotated[str, typer.Argument(help="Algorithm; see `tacit algorithms`.")]
+ScheduledFederation = Annotated[
+    str,
+    typer.Option(help="With `schedule` {first_start, period_s}: JSON, or a file with it."),
+]
+Params = Annotated[str, typer.Option("--params", help="Parameters: JSON, or a file with it.")]
+Stance = Annotated[str, typer.Option(help="sound, or paper: literally what the source does.")]
+
+
+@schedule_app.command("create")
+@at_coordinator
+def create(
+    client: Client,
+    algorithm: Algorithm,
+    federation: ScheduledFederation,
+    params: Params = "{}",
+    stance: Stance = "sound",
+) -> Answer:
+    """Ask curators for the job in every period from the first start on, when the period is over."""
+    found = client.schedule_job(_job(algorithm, federation, params, stance))
+
+    def human() -> None:
+        typer.echo(found["id"])
+        _print_forecast(found["forecast"])
+
+    return Answer(found, human)
+
+
+@schedule_app.command("preview")
+@at_coordinator
+def preview_schedule(
+    client: Client,
+    algorithm: Algorithm,
+    federation: ScheduledFederation,
+    params: Params = "{}",
+    stance: Stance = "sound",
+    full: Full = False,
+) -> Answer:
+    """What a run would reveal, and what a day, a month and a year of runs cost a curator."""
+    found = client.preview_job_schedule(_job(algorithm, federation, params, stance))
+
+    def human() -> None:
+        _print_forecast(found["forecast"])
+        print_report(found["preview"], full=full)
+
+    return Answer(found, human)
+
+
+@schedule_app.command("list")
+@at_coordinator
+def list_schedules(client: Client) -> Answer:
+    """Scheduled jobs, the newest first."""
+    found = list(client.job_schedules())
+    rows = [
+        [
+            item["id"],
+            item["algorithm"],
+            item["state"],
+            f"{item['federation']['schedule']['period_s']} s",
+            str(item["runs"]),
+            (item["next_window"] or {}).get("start", ""),
+        ]
+        for item in found
+    ]
+    columns = ["id", "algorithm", "state", "period", "runs", "next from"]
+    return tabled(found, "Scheduled jobs", columns, rows)
+
+
+@schedule_app.command("show")
+@at_coordinator
+def show_schedule(client: Client, schedule_id: ScheduleId) -> Answer:
+    """One scheduled job: its runs so far, the next window, and why that waits."""
+    found = client.job_schedule(schedule_id)
+
+    def human() -> None:
+        text = f"{found['algorithm']} ({found['stance']}): {found['state']}, {found['runs']} runs"
+        if found["next_window"]:
+            text += f"; next {found['next_window']['start']} to {found['next_window']['end']}"
+        say(text)
+        if found["waits_for"]:
+            say(f"waits: {found['waits_for']['detail']}", markup=False)
+        _print_forecast(found["forecast"])
+
+    return Answer(found, human)
+
+
+@schedule_app.command("stop")
+@at_coordinator
+def stop(client: Client, schedule_id: ScheduleId) -> Answer:
+    """Ask for no further period. Jobs that were asked for go on: see `tacit job list`."""
+    found = client.stop_job_schedule(schedule_id)
+    return Answer(found, lambda: typer.echo(f"{schedule_id} is {found['state']}"))
+
+
+def _job(algorithm: str, federation: str, params: str, stance: str) -> Json:
+    return {
+        "algorithm": algorithm,
+        "params": read_json(params),
+        "stance": stance,
+        "federation": read_json(federation),
+    }
+
+
+def _print_forecast(found: Json) -> None:
+    rows = [
+        [
+            f"a {item['horizon']}",
+            str(item["runs"]),
+            *(
+                f"{amount(item[who]['epsilon'])}, {amount(item[who]['delta'])}"
+                for who in ("record", "curator")
+            ),
+        ]
+        for item in found["horizons"]
+    ]
+    title = "Epsilon, delta at basic composition"
+    console.print(table(title, ["over", "runs", "a record", "a curator"], rows))
+
+
+# `tacit job`: run an algorithm on data and write what it publishes; look at jobs, end them.
+
+app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
+app.add_typer(schedule_app, name="schedule")
+
 
 JobId = Annotated[str, typer.Argument(help="Id of the job.")]
 Federation = Annotated[
@@ -159,7 +288,7 @@ def run(
 
 @app.command("preview")
 @at_target
-def preview(
+def preview_job(
     target: Target,
     algorithm: Algorithm,
     dataset: Annotated[str | None, typer.Option(help="Id of a dataset.")] = None,
@@ -183,7 +312,7 @@ def preview(
 
 @app.command("list")
 @at_coordinator
-def listing(
+def list_jobs(
     client: Client,
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="Only of this algorithm.")] = None,
@@ -208,7 +337,7 @@ def listing(
 
 @app.command("show")
 @at_coordinator
-def one(client: Client, job_id: JobId) -> Answer:
+def show_job(client: Client, job_id: JobId) -> Answer:
     """One job: where it stands, what it was charged, why it failed."""
     found = client.job(job_id)
 

@@ -29,7 +29,7 @@ class Place:
 
     def load(self, name: str) -> Any:
         """The command itself."""
-        module, attribute = self.name.split(".")
+        module, _, attribute = self.name.rpartition(".")
         found = getattr(import_module(f"cli.{module}"), attribute)
         if isinstance(found, typer.Typer):
             command: Any = get_group(found)
@@ -42,66 +42,73 @@ class Place:
 
 
 COMMANDS: Final = {
-    "up": Place("up.up", "Run a whole deployment on loopback until you press Ctrl-C."),
+    "up": Place("services.up.up", "Run a whole deployment on loopback until you press Ctrl-C."),
     "serve": Place(
-        "up.serve",
+        "services.up.serve",
         "Run one service in the foreground, with settings from the environment (TACIT_...).",
     ),
     "health": Place(
-        "up.health", "Whether each service of the deployment is ready; exit code 1 if one is not."
+        "services.up.health",
+        "Whether each service of the deployment is ready; exit code 1 if one is not.",
     ),
     "demo": Place(
-        "demo.demo",
+        "services.demo.demo",
         "Run private rounds on real or generated meter readings and show what they reveal.",
     ),
     "whatif": Place(
         "whatif.whatif",
         "Verified guarantees and expected error of a query, for colluders of your choice.",
     ),
-    "console": Place("browser.browse", "Open the console in a browser. The address signs in once."),
+    "console": Place(
+        "services.up.browse", "Open the console in a browser. The address signs in once."
+    ),
     "simulate": Place(
-        "simulate.simulate",
+        "services.simulate.simulate",
         "Sum over many simulated curators and compare with the truth, which a simulation knows.",
     ),
     "algorithms": Place(
         "algorithms.algorithms",
         "The algorithms that run as jobs; with a name, its parameters and what its result holds.",
     ),
-    "backup": Place("backup.backup", "Back up a service, running or not, into one sealed file."),
+    "backup": Place(
+        "services.backup.backup", "Back up a service, running or not, into one sealed file."
+    ),
     "restore": Place(
-        "backup.restore",
+        "services.backup.restore",
         "Put a backup in the place of a stopped service's state, whole or not at all.",
     ),
     "recover": Place(
         "recover.recover_path", "Recover a published path from the map that it was made of."
     ),
     "recipient-key": Place(
-        "recipients.recipient_key",
+        "services.sealed_files.recipient_key",
         "Make a key pair for backups and sealed paths.",
     ),
     "attack-path": Place(
         "recover.attack_path",
         "What an adversary finds who knows the map and the path but for one step.",
     ),
-    "enroll": Place("enroll.app", "Join tokens, and enrolling with them."),
-    "readings": Place("readings.app", "Readings of your own curators."),
-    "items": Place("items.app", "Sequences and sets of items of your own curators."),
-    "query": Place("queries.app", "What is asked: immutable queries."),
-    "round": Place("rounds.app", "Rounds of a query, and their results."),
+    "enroll": Place("participants.enroll_app", "Join tokens, and enrolling with them."),
+    "readings": Place("curator_data.readings_app", "Readings of your own curators."),
+    "items": Place("curator_data.items_app", "Sequences and sets of items of your own curators."),
+    "query": Place("rounds.query_app", "What is asked: immutable queries."),
+    "round": Place("rounds.round_app", "Rounds of a query, and their results."),
     "budget": Place("budget.app", "The privacy budget: bounds, limits, events, forecast."),
-    "group": Place("groups.app", "Groups: sets of curators that a query may sum."),
+    "group": Place("participants.group_app", "Groups: sets of curators that a query may sum."),
     "dataset": Place("datasets.app", "Data that the coordinator keeps for jobs."),
     "job": Place("jobs.app", "Algorithms on stored data or over curators."),
     "audit": Place(
         "audit.app", "Who may pollute sums: proposals that change nothing by themselves."
     ),
     "policy": Place("policy.app", "What curators agree to: limits, mechanisms, algorithms."),
-    "token": Place("tokens.app", "API tokens of a service: make, list, revoke."),
-    "trust": Place("trust.app", "Identities known from elsewhere, which a verification pins."),
-    "anchors": Place("anchors.app", "One line over all identities, to be compared."),
+    "token": Place("participants.token_app", "API tokens of a service: make, list, revoke."),
+    "trust": Place(
+        "trust.trust_app", "Identities known from elsewhere, which a verification pins."
+    ),
+    "anchors": Place("trust.anchors_app", "One line over all identities, to be compared."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),
-    "pair": Place("pairing.app", "Pair aggregators with their coordinator, and pin others."),
-    "config": Place("config.app", "Settings of a service."),
+    "pair": Place("trust.pair_app", "Pair aggregators with their coordinator, and pin others."),
+    "config": Place("services.config.app", "Settings of a service."),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from algorithms.path_publishing.attacks import (
+from algorithms.path_publishing.evaluation import (
     candidates,
     label_posterior,
     level_sort,
@@ -19,11 +19,10 @@ from algorithms.path_publishing.attacks import (
     single_steps,
 )
 from cli.context import Answer, console, printed, say, table
-from cli.recipients import private_key
+from cli.services.sealed_files import private_key
 from tacit.errors import DomainError
 from tacit.paths import Rule, read_map, read_published, recover
-from tacit.paths.files import read_json
-from tacit.paths.network import NetworkPath
+from tacit.paths.network import NetworkPath, read_json
 from tacit.paths.published import (
     ComplementEdges,
     LevelledGraph,

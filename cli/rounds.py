@@ -1,4 +1,6 @@
-"""`tacit round`: open, watch, read and verify rounds."""
+"""`tacit query` and `tacit round`: create and preview queries; open, watch, read and verify their
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,128 @@ from cli.context import (
     console,
     errors,
     fail,
+    read_json,
     say,
+    table,
+    tabled,
 )
+from cli.formatting import print_report, refusal_lines, refused_lines, result_lines
 from cli.trust import DEFAULT_FILE, read_trust
-from cli.words import print_report, refusal_lines, refused_lines, result_lines
 from tacit import Client, Problem, RoundNotReleased
 from tacit.protocol.round.descriptor import RoundState
-from tacit.report.guessing import of_a_hundred
-from tacit.report.model import PrivacyReport
-from tacit.report.words import plain_words
+from tacit.query.terms import Validity
+from tacit.report.model import PrivacyReport, of_a_hundred
+from tacit.report.text import plain_words
 
-app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
+query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
+
+Source = Annotated[str, typer.Argument(help="The query: a JSON file, or JSON text.")]
+ValidityOption = Annotated[
+    Validity | None,
+    typer.Option(
+        "--validity",
+        help="In place of the query's: `declared`, or `proved`, in which each contribution carries "
+        "a proof of its range. Choose `proved` where curators or hosts may lie.",
+    ),
+]
+NoiseTail = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of the query's: how much total variation the clamping of curators' noise "
+        "may cost over a proved round, a decimal.",
+    ),
+]
+
+
+@query_app.command("create")
+@at_coordinator
+def create(
+    client: Client,
+    source: Source,
+    validity: ValidityOption = None,
+    noise_tail: NoiseTail = None,
+) -> Answer:
+    """Create a query. The same content is the same query.
+
+    Where curators or hosts may lie, add `"validity": "proved"` (or `--validity proved`): a lie
+    then moves the sum by no more than the preview says. It costs each lone curator some 500 bytes
+    and a few milliseconds, needs additive sharing, and helps while every aggregator is honest. A
+    declared sum (the default) is moved by a lie by any amount.
+    """
+    made = client.create_query(_asked(source, validity, noise_tail))
+    return Answer(made, lambda: typer.echo(made["id"]))
+
+
+@query_app.command("preview")
+@at_coordinator
+def preview(
+    client: Client,
+    source: Source,
+    validity: ValidityOption = None,
+    noise_tail: NoiseTail = None,
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(help="Also try this epsilon; may be repeated (at most 32)."),
+    ] = None,
+    full: Full = False,
+) -> Answer:
+    """What a result would reveal, how far off it would be, and how far a lie would reach, before
+    anything is spent."""
+    found = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
+
+    def human() -> None:
+        print_report({name: value for name, value in found.items() if name != "stops"}, full=full)
+        if "stops" in found:
+            rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in found["stops"]]
+            columns = ["epsilon", "error, 95 of 100", "right guesses"]
+            console.print(table("At another epsilon", columns, rows))
+
+    return Answer(found, human)
+
+
+def _error(stop: Any) -> str:
+    parts = (stop["error"] or {}).get("parts", ())
+    return ", ".join(f"± {part['interval']['half_width']} {part['unit']}" for part in parts)
+
+
+def _guess(stop: Any) -> str:
+    return f"{of_a_hundred(stop['guess'])} of 100"
+
+
+def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> Any:
+    asked = read_json(source)
+    if not isinstance(asked, dict):  # the coordinator says what is wrong with it
+        return asked
+    given = {"validity": validity and validity.value, "noise_tail": noise_tail}
+    return {**asked, **{name: value for name, value in given.items() if value is not None}}
+
+
+@query_app.command("list")
+@at_coordinator
+def list_queries(client: Client) -> Answer:
+    """All queries."""
+    found = list(client.queries())
+    columns = ["id", "name", "function", "mechanism", "validity"]
+    rows = []
+    for item in found:
+        told = [item["query"].get(key, "declared") for key in columns[1:]]
+        rows.append([item["id"], *told, str(item["rounds"])])
+    return tabled(found, "Queries", [*columns, "rounds"], rows)
+
+
+@query_app.command("stop")
+@at_coordinator
+def stop(
+    client: Client, query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")]
+) -> Answer:
+    """End the schedule of a query. Rounds that are open go on."""
+    found = client.stop_query(query_id)
+    return Answer(found, lambda: typer.echo(f"{query_id} opens no rounds since {found['stopped']}"))
+
+
+# `tacit round`: open, watch, read and verify rounds.
+
+round_app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
 STEPS = ("open", "frozen", "verified", "committed", "released")
 
@@ -39,7 +152,7 @@ Start = Annotated[str | None, typer.Option("--from", help="Start of the window, 
 End = Annotated[str | None, typer.Option("--to", help="End of the window (excluded), RFC 3339.")]
 
 
-@app.command("open")
+@round_app.command("open")
 @at_target
 def open_round(
     target: Target,
@@ -65,9 +178,9 @@ def open_round(
         return _result(client, opened["id"], full)
 
 
-@app.command("list")
+@round_app.command("list")
 @at_coordinator
-def listing(
+def list_rounds(
     client: Client,
     query: Annotated[str | None, typer.Option(help="Only of this query: its id.")] = None,
     state: Annotated[RoundState | None, typer.Option(help="Only in this state.")] = None,
@@ -102,7 +215,7 @@ def _told(figures: dict[str, Any], unit: str) -> str:
     return ", ".join([*parts, f"guessed right at most {guessed} times of 100"])
 
 
-@app.command("watch")
+@round_app.command("watch")
 @at_coordinator
 def watch(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """Follow a round to its end and print the result."""
@@ -110,14 +223,14 @@ def watch(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     return _result(client, round_id, full)
 
 
-@app.command("result")
+@round_app.command("result")
 @at_coordinator
 def result(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """The released result with its privacy report."""
     return _result(client, round_id, full)
 
 
-@app.command("report")
+@round_app.command("report")
 @at_coordinator
 def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """The privacy report of a result: who would have to work together to learn more; with --full
@@ -133,7 +246,7 @@ def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     return Answer(found, human)
 
 
-@app.command("verify")
+@round_app.command("verify")
 @at_target
 def verify(
     target: Target,
@@ -213,7 +326,7 @@ def _print_verdict(checked: dict[str, Any]) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-@app.command("received")
+@round_app.command("received")
 @at_coordinator
 def received(client: Client, round_id: RoundId) -> Answer:
     """How far an open round is: whom it awaits, and how many each aggregator says it holds."""
@@ -229,7 +342,7 @@ def received(client: Client, round_id: RoundId) -> Answer:
     return Answer(found, lambda: say("\n".join(lines), markup=False))
 
 
-@app.command("flow")
+@round_app.command("flow")
 @at_coordinator
 def flow(
     client: Client,
@@ -264,7 +377,7 @@ def _flow_lines(found: dict[str, Any]) -> list[str]:
     return [*lines, found["sentence"]]
 
 
-@app.command("refusals")
+@round_app.command("refusals")
 @at_coordinator
 def refusals(client: Client, round_id: RoundId) -> Answer:
     """How many curators refuse a round, by ground; never which."""
@@ -273,7 +386,7 @@ def refusals(client: Client, round_id: RoundId) -> Answer:
     return Answer(found, lambda: say("\n".join(lines)))
 
 
-@app.command("refused")
+@round_app.command("refused")
 @at_coordinator
 def refused(client: Client, round_id: RoundId) -> Answer:
     """Which curators of a proved round were refused by their proof, and why; for operators."""

@@ -1,4 +1,7 @@
-"""`tacit trust`: the identities that you know from elsewhere, in a file of your own.
+"""`tacit trust`, `tacit anchors`, `tacit pair`: the identities that operators and verifiers know
+from elsewhere, compared and pinned.
+
+`tacit trust`: the identities that you know from elsewhere, in a file of your own.
 
 `tacit round verify --trust FILE` believes these and no other. What a coordinator says of its
 aggregators never enters the file.
@@ -6,24 +9,44 @@ aggregators never enters the file.
 
 from __future__ import annotations
 
+import hmac
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from pydantic import ValidationError
 
-from cli.context import Answer, digits, fail, plain_errors, printed, tabled
-from cli.deployment import trusted
+from cli.context import (
+    DEFAULT_HOME,
+    Answer,
+    Home,
+    Target,
+    at_coordinator,
+    at_target,
+    console,
+    digits,
+    fail,
+    plain_errors,
+    printed,
+    say,
+    table,
+    tabled,
+)
+from cli.services.deployment import READY_S, pair, trusted
+from common.runtime.tls import environment_trust
 from tacit import Client, Problem
-from tacit.field_words import first_of
+from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
-from tacit.protocol.trust import Pinned, Trust
-from tacit.wire import format_instant
+from tacit.protocol.trust import Pinned, Trust, anchors_line
+from tacit.wire import encode_binary, format_instant
 
-app = typer.Typer(
+trust_app = typer.Typer(
     no_args_is_help=True, help="Identities known from elsewhere, which a verification pins."
 )
 
@@ -45,7 +68,7 @@ def read_trust(path: Path) -> Trust:
         raise ValueError(f"{path}: no trust file (tacit.trust/1): {first_of(error)}") from None
 
 
-@app.command("from-join")
+@trust_app.command("from-join")
 def from_join(
     token: Annotated[str, typer.Argument(help="A join token; its secrets are not kept.")],
     file: TrustFile = DEFAULT_FILE,
@@ -62,8 +85,8 @@ def from_join(
     typer.echo(f"{len(join.aggregators)} aggregators and the coordinator pinned in {file}")
 
 
-@app.command("coordinator")
-def coordinator(
+@trust_app.command("coordinator")
+def trust_coordinator(
     deployment: Annotated[str, typer.Argument(help="The deployment's name.")],
     fingerprint: Given,
     file: TrustFile = DEFAULT_FILE,
@@ -76,7 +99,7 @@ def coordinator(
     typer.echo(f"coordinator pinned in {file}")
 
 
-@app.command("add")
+@trust_app.command("add")
 def add(
     name: Name,
     fingerprint: Given,
@@ -90,7 +113,7 @@ def add(
     typer.echo(f"{name} pinned in {file}")
 
 
-@app.command("compromised")
+@trust_app.command("compromised")
 def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> None:
     """Mark an aggregator's identity as stolen: no round that rests on it is verified any more."""
     with plain_errors():
@@ -98,7 +121,7 @@ def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) 
     typer.echo(f"{name}: marked in {file}")
 
 
-@app.command("refresh")
+@trust_app.command("refresh")
 def refresh(
     urls: Annotated[
         list[str],
@@ -144,7 +167,7 @@ def _following(trust: Trust, chain: IdentityChain, now: datetime) -> Trust:
     return trust.following(document.name, chain, now)
 
 
-@app.command("show")
+@trust_app.command("show")
 @printed
 def show_trust(file: TrustFile = DEFAULT_FILE) -> Answer:
     """What the file pins."""
@@ -179,3 +202,341 @@ def _of(file: Path, deployment: str) -> Trust | None:
 def _write(file: Path, trust: Trust) -> None:
     document = trust.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     file.write_text(f"{document}\n", encoding="utf-8")
+
+
+# `tacit anchors`: one line that people compare, over all identities of a deployment.
+#
+# Spec: keys, section 7. A join token that one operator bundled may name aggregators that do not
+# exist. Nobody inside the network can tell a victim; a line that true operators publish elsewhere
+# can.
+
+anchors_app = typer.Typer(
+    no_args_is_help=True, help="One line over all identities, to be compared."
+)
+
+
+@dataclass(frozen=True)
+class _Anchors:
+    """Fingerprints of a deployment."""
+
+    deployment: str
+    coordinator: bytes
+    aggregators: Mapping[str, bytes]
+
+
+@anchors_app.callback()
+def _group() -> None:
+    """One line over all identities, to be compared."""
+
+
+@anchors_app.command("show")
+@printed
+def show(
+    join: Annotated[
+        Path | None, typer.Option(help="File with a join token, as a curator's owner has it.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(envvar="TACIT_TRUST", help="A trust file.")] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="TACIT_URL", help="An aggregator, with --token: its own pins."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="TACIT_TOKEN", help="The operator's token there.")
+    ] = None,
+) -> Answer:
+    """Print the line. It is the same for everyone who anchors the same identities."""
+    given = [each for each in (join, file, url) if each is not None]
+    if len(given) != 1:
+        fail("give one of --join, --file and --url")
+    if join is not None:
+        found = _of_join(JoinToken.from_text(join.read_text("ascii").strip()))
+    elif file is not None:
+        found = _of_trust(read_trust(file))
+    else:
+        assert url is not None
+        found = _of_aggregator(url, token)
+    line = anchors_line(found.deployment, found.coordinator, found.aggregators)
+    shown: dict[str, Any] = {
+        "deployment": found.deployment,
+        "coordinator": found.coordinator.hex(),
+        "aggregators": {name: pin.hex() for name, pin in sorted(found.aggregators.items())},
+        "line": line,
+    }
+    rows = [["coordinator", shown["coordinator"]], *map(list, shown["aggregators"].items())]
+
+    def human() -> None:
+        typer.echo(line)
+        console.print(table(f"Deployment {found.deployment}", ["party", "fingerprint"], rows))
+
+    return Answer(shown, human)
+
+
+@anchors_app.command("list")
+@at_target
+def list_anchors(target: Target) -> Answer:
+    """The services as the parties of a curator service know them (--url, --token of its
+    operator)."""
+    with _curators(target) as client:
+        found = client.anchors()["anchors"]
+    rows = [
+        [each["role"], each["name"], each["fingerprint"], "FORKED" if each["forked"] else ""]
+        for each in found
+    ]
+    return tabled(found, "Anchors", ["role", "name", "key", ""], rows)
+
+
+@anchors_app.command("drop")
+@at_target
+def drop(
+    target: Target, name: Annotated[str, typer.Argument(help="The aggregator's id.")]
+) -> Answer:
+    """Forget an aggregator whose keys are lost: no party of a curator service takes part in a round
+    of it any more (--url, --token of its operator)."""
+    with _curators(target) as client:
+        client.drop_anchor(name)
+    return Answer({"dropped": name}, lambda: typer.echo(f"{name} is not anchored any more"))
+
+
+def _curators(target: Target) -> Client:
+    if target.url is None:
+        raise ValueError("give --url and --token of a curator service")
+    return Client(target.url, target.token, verify=trusted(target.url))
+
+
+def _of_join(join: JoinToken) -> _Anchors:
+    aggregators = {grant.party: grant.fingerprint for grant in join.aggregators}
+    return _Anchors(join.coordinator.party, join.coordinator.fingerprint, aggregators)
+
+
+def _of_trust(trust: Trust) -> _Anchors:
+    """The newest fingerprint of each that is not stolen."""
+    aggregators = {}
+    for item in trust.aggregators:
+        good = [pin.fingerprint for pin in item.fingerprints if not pin.compromised]
+        if good:
+            aggregators[item.id] = bytes.fromhex(good[-1])
+    return _Anchors(trust.deployment, bytes.fromhex(trust.coordinator[-1]), aggregators)
+
+
+def _of_aggregator(url: str, token: str | None) -> _Anchors:
+    """Its own identity, its pins, and the coordinator that it is paired with."""
+    with Client(url, token, verify=environment_trust()) as client:
+        own = client.get("/.well-known/tacit-aggregator")
+        paired = client.get("/v1/coordinator")
+        pins = client.get("/v1/peers")["peers"]
+    aggregators = {item["id"]: bytes.fromhex(item["fingerprint"]) for item in pins}
+    aggregators[own["id"]] = bytes.fromhex(own["fingerprint"])
+    return _Anchors(paired["deployment"], bytes.fromhex(paired["fingerprint"]), aggregators)
+
+
+# `tacit pair`: two operators make their services known to each other, each on his own side.
+#
+# Each gives the other the fingerprint of his identity out of band (by telephone, on paper) and each
+# command compares it before anything is trusted: who stands at an address proves nothing.
+
+pair_app = typer.Typer(
+    no_args_is_help=True, help="Pair aggregators with their coordinator, and pin others."
+)
+
+Fingerprint = Annotated[
+    str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")
+]
+Address = Annotated[str, typer.Argument(help="Address of the other operator's service.")]
+Own = Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
+OwnToken = Annotated[
+    str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+]
+
+_DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
+
+
+@pair_app.command("show")
+@printed
+def identity(url: Address) -> Answer:
+    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted.
+
+    tls_pq: whether its TLS library offers X25519MLKEM768, a key agreement that lasts.
+    """
+    found = {**_ask(url), "tls_pq": _post_quantum(url)}
+    rows = [[key, _text(value)] for key, value in found.items()]
+    return tabled(found, f"Identity at {url}", ["", ""], rows)
+
+
+@pair_app.command("coordinator")
+@printed
+def pair_coordinator(
+    coordinator_url: Address,
+    fingerprint: Fingerprint,
+    url: Own,
+    token: OwnToken,
+    replace: Annotated[bool, typer.Option(help="Unpin the coordinator pinned now.")] = False,
+    overlap_s: Annotated[
+        int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays good.")
+    ] = 0,
+) -> Answer:
+    """At an aggregator (--url): pin its coordinator, and print the token to hand over."""
+    found = _ask(coordinator_url, "tacit-coordinator")
+    _compare(found, fingerprint)
+    body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
+    query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
+    with _client(url, token) as client:
+        answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
+    return Answer(answer, lambda: typer.echo(answer["token"]))
+
+
+@pair_app.command("aggregator")
+@printed
+def aggregator(
+    aggregator_url: Address,
+    fingerprint: Fingerprint,
+    aggregator_token: Annotated[
+        Path, typer.Option(help="File with the token that the aggregator's operator handed over.")
+    ],
+    url: Own,
+    token: OwnToken,
+) -> Answer:
+    """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
+    found = _ask(aggregator_url, "tacit-aggregator")
+    _compare(found, fingerprint)
+    body = {
+        "url": aggregator_url.rstrip("/"),
+        "token": aggregator_token.read_text("ascii").strip(),
+        "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
+    }
+    with _client(url, token) as client:
+        answer = client.post("/v1/aggregators", body)
+    return Answer(answer, lambda: console.print(f"paired with {answer['id']}"))
+
+
+@pair_app.command("list")
+@at_coordinator
+def list_paired(client: Client) -> Answer:
+    """The coordinator's aggregators, and whether they are there."""
+    found = list(client.aggregators(health=True))
+    columns = ["id", "operator", "url", "fingerprint", "now"]
+    rows = [[*(each[name] for name in columns[:-1]), _standing(each)] for each in found]
+    return tabled(found, "Aggregators", columns, rows)
+
+
+def _standing(found: Mapping[str, Any]) -> str:
+    if not found["reachable"]:
+        return str(found["problem"])
+    another = found["fingerprint_seen"] != found["fingerprint"]
+    return "shows another identity" if another else "reachable"
+
+
+@pair_app.command("all")
+def everything(home: Home = DEFAULT_HOME) -> None:
+    """Pair all services of --home/deployment.json: one operator who holds all their tokens."""
+    with plain_errors():
+        deployment = Target(home).deployment()
+        for service in (deployment.coordinator, *deployment.aggregators):
+            with service.client() as client:
+                client.wait_until_ready(READY_S)
+        pair(deployment)
+    names = ", ".join(service.id for service in deployment.aggregators)
+    say(f"the coordinator is paired with {names}")
+
+
+@pair_app.command("revoke")
+def revoke(
+    url: Own,
+    token: OwnToken,
+    aggregator_id: Annotated[
+        str | None, typer.Option("--aggregator", help="At the coordinator: which one.")
+    ] = None,
+) -> None:
+    """End a pairing on your side: at the coordinator with --aggregator, at an aggregator without.
+
+    Parties of queries that name the aggregator keep waiting for it: close those queries too.
+    """
+    path = "/v1/coordinator" if aggregator_id is None else f"/v1/aggregators/{aggregator_id}"
+    with plain_errors(), _client(url, token) as client:
+        client.request("DELETE", path)
+    console.print("revoked")
+
+
+@pair_app.command("peer")
+@printed
+def peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    fingerprint: Annotated[str, typer.Argument(help="As the other operator gave it.")],
+    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds say.")],
+    url: Own,
+    token: OwnToken,
+    replace: Annotated[bool, typer.Option(help="Unpin what is pinned under this id.")] = False,
+) -> Answer:
+    """At an aggregator (--url): pin another aggregator. From the first on it sums with no other."""
+    pinned = encode_binary(bytes.fromhex(digits(fingerprint)))
+    body = {"id": name, "fingerprint": pinned, "operator": operator}
+    with _client(url, token) as client:
+        answer = client.request("PUT", f"/v1/peers?replace={str(replace).lower()}", body).json()
+    return Answer(answer, lambda: say(f"{name} of {operator} is pinned", markup=False))
+
+
+@pair_app.command("peers")
+@printed
+def peers(url: Own, token: OwnToken) -> Answer:
+    """At an aggregator (--url): the aggregators that are pinned."""
+    with _client(url, token) as client:
+        found = client.get("/v1/peers")["peers"]
+    rows = [[item["id"], item["operator"], item["fingerprint"]] for item in found]
+    return tabled(found, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
+
+
+@pair_app.command("remove-peer")
+def remove_peer(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
+    url: Own,
+    token: OwnToken,
+) -> None:
+    """At an aggregator (--url): unpin another aggregator.
+
+    Once none is pinned it sums with any again, unless TACIT_PEERS=pinned.
+    """
+    with plain_errors(), _client(url, token) as client:
+        client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
+    say(f"{name} is not pinned any more", markup=False)
+
+
+def _client(url: str, token: str | None = None) -> Client:
+    return Client(url, token, verify=environment_trust())
+
+
+def _ask(url: str, *documents: str) -> dict[str, Any]:
+    """The identity document of a service, the first kind that it has."""
+    from tacit import Problem
+
+    with _client(url) as client:
+        for document in documents or _DOCUMENTS:
+            try:
+                found: dict[str, Any] = client.get(f"/.well-known/{document}")
+            except Problem as problem:
+                if problem.status != 404:
+                    raise
+            else:
+                return found
+    raise ValueError(f"{url} is no service of the kind that was expected")
+
+
+def _post_quantum(url: str) -> str:
+    """What a service says, ready or not."""
+    from tacit import Problem
+
+    with _client(url) as client:
+        try:
+            ready: Mapping[str, object] = client.get("/readyz")
+        except Problem as problem:
+            ready = problem.problem
+    return str(ready.get("tls_pq", "unknown"))
+
+
+def _compare(found: dict[str, Any], given: str) -> None:
+    if not hmac.compare_digest(digits(given).encode(), str(found["fingerprint"]).encode()):
+        fail(f"another fingerprint stands at that address: {found['fingerprint']}")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(item)}" for key, item in value.items())
+    return str(value)

@@ -11,9 +11,9 @@ import typer
 from pydantic import ValidationError
 
 from cli.context import Answer, console, fail, printed, read_json, say, table
-from cli.words import error_lines, guarantee
+from cli.formatting import error_lines, guarantee
 from tacit.accounting.guarantees import what_if
-from tacit.field_words import first_of
+from tacit.field_errors import first_of
 from tacit.query.query import Query
 from tacit.report.accuracy import error_statement
 from tacit.report.figures import delta_amount, epsilon_amount

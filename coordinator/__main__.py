@@ -1,6 +1,6 @@
 """`tacit-coordinator` or `python -m coordinator`: the service, set up by the environment."""
 
-from common.web.serve import main
+from common.web.server import main
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
 

@@ -13,56 +13,48 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.extras import extra_needed
 from common.runtime.logs import get_logger
+from common.runtime.process import extra_needed
+from common.runtime.telemetry import Tracer
 from common.runtime.tls import post_quantum
-from common.runtime.tracing import Tracer
 from common.store.database import Readiness, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.meters import add_store_meters
-from common.store.own_identities import OwnIdentities
-from common.store.serial_file import SerialFile
+from common.store.metrics import add_store_meters
+from common.store.own_identities import OwnIdentities, SerialFile
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
-from common.web.parts import provide
+from common.web.dependencies import provide
 from coordinator import restoring
-from coordinator.budget.ledger import Ledger, Watch
-from coordinator.budget.ledger_seals import LedgerSeals
-from coordinator.budget.meters import add_meters
+from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.budget.routes import add_budget
-from coordinator.budget.screening_routes import add_proposals
-from coordinator.datasets.holding import Datasets
+from coordinator.budget.screening import add_proposals
+from coordinator.datasets.datasets import Datasets
 from coordinator.datasets.routes import add_datasets
 from coordinator.datasets.upload import FORM_BYTES
 from coordinator.jobs.attempt_routes import PREFIX as ATTEMPTS
 from coordinator.jobs.attempt_routes import add_attempts
-from coordinator.jobs.federated.report_routes import add_reports
-from coordinator.jobs.parts import open_jobs
+from coordinator.jobs.federated.conductor import add_reports
 from coordinator.jobs.routes import add_jobs
-from coordinator.jobs.schedules.routes import add_job_schedules
-from coordinator.meters import add_work_meters
-from coordinator.registry import own_identity, registry
-from coordinator.registry.group_routes import add_groups
-from coordinator.registry.health import HealthLooks
-from coordinator.registry.identities import Identities
-from coordinator.registry.identity_routes import add_identity
+from coordinator.jobs.schedules import add_job_schedules
+from coordinator.jobs.wiring import open_jobs
+from coordinator.key_rotation import Resealing, add_storage_key
+from coordinator.metrics import add_budget_metrics, add_work_metrics
+from coordinator.registry import members, own_identity
+from coordinator.registry.aggregators import HealthLooks, Identities, SealKeyMirror, add_seal_keys
+from coordinator.registry.groups import add_groups
+from coordinator.registry.own_identity import add_identity
+from coordinator.registry.peer_requests import Renewals
 from coordinator.registry.peers import Peers
-from coordinator.registry.renewals import Renewals
 from coordinator.registry.routes import add_registry
-from coordinator.registry.seal_keys import SealKeyMirror, add_seal_keys
-from coordinator.resealing.passes import Resealing
-from coordinator.resealing.routes import add_storage_key
-from coordinator.rounds.changes import Changes
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.context import Conduct
-from coordinator.rounds.expiry import Expiry
-from coordinator.rounds.flow import add_flow
+from coordinator.rounds.notifications import Changes
+from coordinator.rounds.progress import ReceivingLooks, add_flow, add_receiving
 from coordinator.rounds.query_routes import add_queries
-from coordinator.rounds.receiving import ReceivingLooks, add_receiving
 from coordinator.rounds.routes import add_rounds
-from coordinator.rounds.scheduling import Scheduler
-from coordinator.sealed.keys import open_storage_keys
+from coordinator.rounds.scheduling import Expiry, Scheduler
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_keys import open_storage_keys
 from coordinator.store.tables import identities as identities_table
 from coordinator.store.tables import tokens
 from tacit.crypto.signing import fingerprint
@@ -109,8 +101,8 @@ def create_app(
         await ledger.load()
         watch = Watch(ledger)
         ledger_seals = LedgerSeals(database, own, settings.deployment, time)
-        add_meters(app.state.metrics, ledger)
-        add_work_meters(app.state.metrics, database, time)
+        add_budget_metrics(app.state.metrics, ledger)
+        add_work_metrics(app.state.metrics, database, time)
         mirror = SealKeyMirror(database, peers)
         identities = Identities(
             database, peers, time, settings.deployment, own, settings.confirmed_keys
@@ -118,7 +110,7 @@ def create_app(
         conduct = Conduct(
             database,
             own,
-            await registry.load_salt_key(database),
+            await members.load_salt_key(database),
             settings.deployment,
             peers,
             time,
@@ -153,7 +145,7 @@ def create_app(
             time,
             authenticator,
             ledger,
-            registry.Registry(settings.deployment, own, url, time, ledger),
+            members.Registry(settings.deployment, own, url, time, ledger),
             peers,
             HealthLooks(peers, time),
             ReceivingLooks(conduct),

@@ -22,14 +22,13 @@ from sqlalchemy import update
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database, Transaction
+from coordinator import queries
 from coordinator.datasets import ledger
 from coordinator.jobs.prices import Price
-from coordinator.jobs.problems import WorkerLost, plain_problem
-from coordinator.jobs.schedules.preparation import federation_of
-from coordinator.models.job import JobRequest, JobState
-from coordinator.queries import periods
+from coordinator.jobs.schedules import federation_of
+from coordinator.models.job import JobRequest, JobState, WorkerLost, plain_problem
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import job_schedules
+from coordinator.store import jobs
 from coordinator.store import jobs as store
 from coordinator.store.tables import roster
 
@@ -58,9 +57,9 @@ async def recover(database: Database, settings: CoordinatorSettings, clock: Cloc
 
 
 async def _leave_out_periods(transaction: Transaction, now: datetime) -> None:
-    for row in await job_schedules.going(transaction):
+    for row in await jobs.going_schedules(transaction):
         _, schedule = federation_of(JobRequest.model_validate_json(row.request))
-        await job_schedules.skip(transaction, row.id, periods.over(schedule, now))
+        await jobs.skip_period(transaction, row.id, queries.periods_over(schedule, now))
 
 
 async def _end(transaction: Transaction, job: store.JobRow, now: datetime) -> None:

@@ -11,7 +11,7 @@ from fastapi import Depends, Response
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Principal, require
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant

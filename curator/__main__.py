@@ -1,6 +1,6 @@
 """`tacit-curator` or `python -m curator`: the service, set up by the environment."""
 
-from common.web.serve import main
+from common.web.server import main
 from curator.app import create_app
 from curator.settings import CuratorSettings
 

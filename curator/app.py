@@ -1,4 +1,9 @@
-"""Builds the curator service: its parts, its routes, the tasks of the leading process."""
+"""Builds the curator service: its parts, its routes, the tasks of the leading process.
+
+Routes and tests name a part by its type (`common.web.dependencies`), so no type lists them all. The
+leading process participates in rounds and is connected to the meters' broker; the others accept
+readings, enrol parties and answer.
+"""
 
 from __future__ import annotations
 
@@ -15,35 +20,42 @@ import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
-from common.runtime.extras import extra_needed
-from common.runtime.memory import give_back
+from common.runtime.process import extra_needed, give_back
+from common.runtime.telemetry import ServiceMetrics
 from common.store.database import Readiness, migrate, open_store
 from common.store.leader import Leader
-from common.store.meters import add_store_meters
+from common.store.metrics import add_store_meters
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
-from common.web.parts import part_of, provide
+from common.web.dependencies import part_of, provide
 from common.web.token_routes import NewToken, add_tokens
 from curator import examples
 from curator.errors import BadMapping
 from curator.files.routes import add_imports
+from curator.files.upload import Imports
+from curator.intake.batching import Gathering
 from curator.intake.intake import Intake
 from curator.intake.routes import add_intake
-from curator.leading import Active, connected
-from curator.owner.curator_routes import add_curators
-from curator.owner.ledger_routes import add_ledger
-from curator.owner.policy_routes import add_policy
+from curator.owner.curators import add_curators
+from curator.owner.ledger_verification import add_ledger
+from curator.owner.policies import Policies, add_policy
 from curator.owner.routes import add_owner
-from curator.owner.stop_routes import add_stops
-from curator.participation.expiry import Expiry
+from curator.owner.stopping import add_stops
+from curator.participation.consent import Refusing
+from curator.participation.contribution import Contributor
+from curator.participation.delivery import Delivery
+from curator.participation.federated_steps import Steps
 from curator.participation.loop import Participation
-from curator.parties.anchor_routes import add_anchors
+from curator.participation.noisy_reports import Reporting
+from curator.participation.restoring import find_restore
+from curator.participation.settlement import Expiry, Settling
+from curator.parties.enrolment import Enroller
+from curator.parties.identities import Anchors, Coordinators, Identities, add_anchors
+from curator.parties.keys import Keyring, Renewals, SealKeys, Successions
 from curator.parties.peers import Peers
 from curator.parties.routes import add_identities, add_parties, check_token
-from curator.parts import build
-from curator.records.item_routes import add_items
-from curator.records.routes import add_records
+from curator.records.routes import add_items, add_records
 from curator.settings import CuratorSettings
 from curator.store.tables import tokens as token_table
 from tacit.errors import StartRefused
@@ -51,6 +63,136 @@ from tacit.version import VERSION
 
 if TYPE_CHECKING:
     from curator.mqtt.connection import Connection
+
+
+async def build_parts(
+    database: Database,
+    settings: CuratorSettings,
+    clock: Clock,
+    metrics: ServiceMetrics,
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+) -> tuple[object, ...]:
+    """All parts that a route, the composition or a test needs; the store is migrated."""
+    restore = await find_restore(database, settings, clock)
+    policies = await Policies.load(database, settings)
+    contributed = metrics.counter("contributions", "Contributions by outcome.", ("outcome",))
+    delivered = metrics.counter("deliveries", "Deliveries by outcome.", ("outcome",))
+    expired = metrics.counter(
+        "rounds_expired", "Rounds whose refusals and deliveries were dropped after their retention."
+    )
+    peers = Peers(settings.peer_timeout_s, transports, settings.trust())
+    intake = Intake(database, clock, settings)
+    async with database.reading() as transaction:
+        await intake.hosted.load(transaction)
+    enroller = Enroller(database, peers, clock, settings.confirmed_keys)
+    coordinators = Coordinators(database, peers, clock, settings.confirmed_keys)
+    identities = Identities(database, peers, clock, settings.confirmed_keys)
+    keyring = Keyring()
+    contributor = Contributor(
+        database,
+        keyring,
+        clock,
+        policies.current,
+        restore,
+        SealKeys(peers, database if settings.require_pq_signatures else None),
+        identities,
+        lambda outcome: contributed.labels(outcome).inc(),
+        Steps(database, peers, clock, restore),
+    )
+    delivery = Delivery(
+        database,
+        peers,
+        keyring,
+        clock,
+        in_flight=settings.requests_per_aggregator,
+        retry_s=settings.retry_s,
+        grace_s=settings.deliver_grace_s,
+        counted=lambda outcome: delivered.labels(outcome).inc(),
+    )
+    reporting = Reporting(
+        database, peers, clock, policies.current, settings.send_window_share, restore
+    )
+    successions = Successions(database, peers, keyring, clock)
+    participation = Participation(
+        database,
+        peers,
+        clock,
+        settings,
+        contributor,
+        delivery,
+        Settling(database, peers, clock),
+        enroller,
+        reporting,
+        Refusing(database, peers, clock),
+        coordinators,
+        successions,
+        Renewals(database, peers, clock),
+    )
+    return (
+        database,
+        clock,
+        settings,
+        peers,
+        intake,
+        Gathering(intake),
+        Imports(clock, settings.import_max_errors),
+        policies,
+        enroller,
+        successions,
+        coordinators,
+        identities,
+        Anchors(database, coordinators, identities),
+        contributor,
+        delivery,
+        reporting,
+        participation,
+        Expiry(database, clock, settings.retention_s, expired),
+    )
+
+
+# The work of the leading process of a curator service, on behalf of all its processes.
+#
+# The leader participates in rounds and is connected to the meters' broker. The others accept
+# readings, enrol parties and answer; if the leader ends, one of them continues from the stored
+# state.
+
+
+class Active:
+    """The leader's part of a service. Without `participate`, it joins no round by itself."""
+
+    def __init__(
+        self,
+        participation: Participation,
+        expiry: Expiry,
+        meters: Connection | None,
+        *,
+        participate: bool,
+    ) -> None:
+        self._participation, self._expiry, self._meters = participation, expiry, meters
+        self._participate = participate
+
+    async def start(self) -> None:
+        """Begin."""
+        if self._participate:
+            self._participation.start()
+        self._expiry.start()
+        if self._meters is not None:
+            self._meters.start()
+
+    async def stop(self) -> None:
+        """End; the next start continues from the stored state, here or elsewhere."""
+        if self._meters is not None:
+            await self._meters.stop()
+        await self._expiry.stop()
+        await self._participation.stop()
+
+
+async def connected(leader: Leader, meters: Connection) -> str | None:
+    """For `/readyz`: only the leader keeps a connection to the broker."""
+    return await meters.check() if leader.leads else None
+
+
+# Builds the curator service: its parts, its routes, the tasks of the leading process.
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -73,7 +215,7 @@ def create_app(
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await ensure_operator_token(database, token_table, settings, time)
-        parts = await build(database, settings, time, app.state.metrics, transports)
+        parts = await build_parts(database, settings, time, app.state.metrics, transports)
         provide(app, *parts)
         participation = part_of(app, Participation)
         authenticator = Authenticator(database, token_table, time)
@@ -167,7 +309,7 @@ async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Conn
     if settings.mqtt_host is None:
         return None
     try:
-        from curator.mqtt.start import connection
+        from curator.mqtt.connection import connection
     except ModuleNotFoundError:
         raise StartRefused(extra_needed("TACIT_MQTT_HOST", "mqtt")) from None
     try:

@@ -25,19 +25,18 @@ from common.web.wire import CBOR
 from common.web.wire import encode as encode_body
 from curator.sealer import Seal, Sealer
 from tacit import sets
-from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import (
     BatchHeader,
     PartHeader,
+    SealPublicKey,
     Span,
     seal_batch,
     seal_octets,
     seal_part,
 )
-from tacit.protocol import proved_pieces, sessions
-from tacit.protocol.declared_pieces import DeclaredForm
+from tacit.protocol import proved_pieces, sealing_sessions
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
-from tacit.protocol.round.pieces import Piece
+from tacit.protocol.round.pieces import DeclaredForm, Piece
 from tacit.query.functions import (
     Encoded,
     Readings,
@@ -57,7 +56,7 @@ from tacit.query.mechanisms import (
 )
 from tacit.query.proofs import ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
-from tacit.query.words import Function, Stance
+from tacit.query.terms import Function, Stance
 from tacit.randomness import NoiseSource
 from tacit.units import NANO, UNITS
 from tacit.validity.field import Rows
@@ -278,7 +277,7 @@ class Engine:
         if terms.proofs is not None:
             context = proved_pieces.piece_context(*place)
         else:
-            context = sessions.piece_context(*place)
+            context = sealing_sessions.piece_context(*place)
         plain = share.astype(share.dtype.newbyteorder("<"), copy=False).tobytes()
         nonce, sealed = seal_octets(seal.key, plain, context)
         piece = Piece(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.web.bodies import OCTETS, body
+from common.web.openapi import OCTETS, body
 
 READING: dict[str, Any] = {
     "curator": "house-17",

@@ -16,7 +16,7 @@ from curator.settings import CuratorSettings
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion
-from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
+from tacit.query.terms import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require
 
 FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

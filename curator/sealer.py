@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from common.web.wire import CBOR, encode
-from tacit.crypto.seal_keys import SealPublicKey
-from tacit.crypto.sealing import Direction
+from tacit.crypto.sealing import Direction, SealPublicKey
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.sessions import SessionEnds, begin_session
+from tacit.protocol.sealing_sessions import SessionEnds, begin_session
 
 _SESSIONS_EACH: Final = 3
 """Of one aggregator: those of its current seal key, of the one before, and of one for a round."""

@@ -1,7 +1,7 @@
 """Shared by the curator's routes: access checks, and writing models.
 
 It imports no domain: a route names the parts of the service that it uses by their types
-(`common.web.parts`); here is only the store's engine, which most routes use.
+(`common.web.dependencies`); here is only the store's engine, which most routes use.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fastapi import Path as PathParameter
 
 from common.store.transactions import Database
 from common.web.auth import Principal, require
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from cli.context import console, fail, plain_errors, progress, table
-from common.runtime.extras import extra_needed
+from common.runtime.process import extra_needed
 from reproduction.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from reproduction.experiment import Value as RowValue
 from reproduction.registry import experiments

@@ -2,7 +2,7 @@
 
 Sources: Lu's thesis, sections 4.3 and 5.4; spec: aggregation, sections 4 and 9.
 
-A scheme is a tuple of layers (`tacit.accounting.loss.draws.Draws`); here a layer's scale is in
+A scheme is a tuple of layers (`tacit.accounting.loss.rounding.Draws`); here a layer's scale is in
 units of the *value*, not in ring units. All layers add up, so the error of a result is one draw of
 
     sum over layers of sum_{i <= K} share_i,   K ~ Binomial(parties, probability),
@@ -13,7 +13,7 @@ of 10^4 curators take N draws and not 10^4 N. `literal_noise` is the slow form b
 checks the fast one.
 
 Expectations: of one sure layer in closed form, 2 b Gamma(R + 1/2) / (sqrt(pi) Gamma(R)); of
-mixtures by E|X| = (2/pi) int (1 - phi(t)) / t^2 dt, in the form of `tacit.accounting.error`.
+mixtures by E|X| = (2/pi) int (1 - phi(t)) / t^2 dt, as in `tacit.accounting.expected_error`.
 
 Simulation only. `exact_total` alone uses the product's own integer sampler.
 """
@@ -27,8 +27,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.error import laplace_mean_absolute, mean_absolute, standard_deviation
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.expected_error import laplace_mean_absolute, mean_absolute, standard_deviation
+from tacit.accounting.loss.rounding import Draws
 from tacit.noise import PolyaShare
 from tacit.randomness import SeededRandom
 

@@ -53,7 +53,7 @@ from tacit.accounting.bounds import (
     local_figures,
     source_bounds,
 )
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.rounding import Draws
 
 REPETITIONS: Final = 100_000
 EPSILONS: Final = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)

@@ -44,12 +44,8 @@ from reproduction.experiment import (
     sampled,
     trend,
 )
-from simulation.crowd_tasking_populations import (
-    DECLARED_WIDTH,
-    OBSERVED_WIDTH,
-    heart_rates,
-)
 from simulation.plots import Line, Panel, Plot
+from simulation.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH, heart_rates
 
 _WIDTHS: Final = (DECLARED_WIDTH, OBSERVED_WIDTH)
 _DRAWS: Final = 200_000

@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.aggregates import cross_validated
-from algorithms.crowd_tasking.noise_law import mean_shift
-from algorithms.crowd_tasking.prediction import class_distance, shift_bound
+from algorithms.crowd_tasking.prediction import class_distance, mean_shift, shift_bound
 from reproduction.experiment import (
     Experiment,
     Outcome,
@@ -26,8 +25,8 @@ from reproduction.experiment import (
     over_runs,
     sampled,
 )
-from simulation.crowd_tasking_populations import balance_scale, iris, two_activities
 from simulation.plots import Line, Mark, Panel, Plot
+from simulation.stand_in_data import balance_scale, iris, two_activities
 from tacit.encoders.crowd_tasking.encoder import Floats, Ints
 from tacit.randomness import PublicRandom
 

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.crowd_tasking.attacks import Prior, Risk, ane, filterable_variance, pca, risk, sf
-from algorithms.crowd_tasking.noise_law import mean_absolute
-from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.algorithm import perturb_floating
+from algorithms.crowd_tasking.evaluation import Prior, Risk, ane, filterable_variance, pca, risk, sf
+from algorithms.crowd_tasking.prediction import mean_absolute
 from algorithms.crowd_tasking.report import SOURCE_ANE, source_ane
 from reproduction.experiment import (
     Experiment,
@@ -27,14 +27,14 @@ from reproduction.experiment import (
     quoted,
     trend,
 )
-from simulation.crowd_tasking_populations import (
+from simulation.plots import Kind, Line, Panel, Plot
+from simulation.stand_in_data import (
     DECLARED_WIDTH,
     HEART_BOUNDS,
     heart_rates,
     user_limits,
     waypoints,
 )
-from simulation.plots import Kind, Line, Panel, Plot
 from tacit.encoders.crowd_tasking.encoder import Component, Floats, admits
 
 ROUNDS: Final = 600

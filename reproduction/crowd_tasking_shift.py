@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.algorithm import perturb_floating
 from algorithms.crowd_tasking.prediction import shift_bound
 from reproduction.experiment import (
     Experiment,

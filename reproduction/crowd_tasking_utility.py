@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
-from algorithms.crowd_tasking.noise_law import Floats
 from algorithms.crowd_tasking.prediction import (
+    Floats,
     average_bound,
     average_error,
     centred_change,
@@ -30,9 +30,9 @@ from reproduction.experiment import (
     quoted,
     sampled,
 )
-from simulation.crowd_tasking_populations import DECLARED_WIDTH, OBSERVED_WIDTH
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.crowd_tasking.bounded_reports import bucket_of
+from simulation.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH
+from tacit.encoders.crowd_tasking.bounded import bucket_of
 from tacit.randomness import PublicRandom
 
 USERS: Final = 20

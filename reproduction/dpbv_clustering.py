@@ -13,13 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.dpbv_clustering.attack import recovery_error
-from algorithms.dpbv_clustering.consistency import hop_mean, local_cut
-from algorithms.dpbv_clustering.distances import Decoder, decoded
-from algorithms.dpbv_clustering.hamming import Singles
-from algorithms.dpbv_clustering.matched import recover
-from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.vertical import decomposed_pairs, pair_code
+from algorithms.dpbv_clustering.distances import (
+    Decoder,
+    Singles,
+    decoded,
+    decomposed_pairs,
+    hop_mean,
+    local_cut,
+    pair_code,
+)
+from algorithms.dpbv_clustering.paper import recover, recovery_error
+from algorithms.dpbv_clustering.parameters import BadParameter
 from reproduction.experiment import (
     Experiment,
     Outcome,
@@ -37,9 +41,9 @@ from tacit.encoders.dpbv_clustering.encoder import (
     Ints,
     encode,
     make_codes,
+    ratio_test_error,
     unpack,
 )
-from tacit.encoders.dpbv_clustering.loss import ratio_test_error
 
 SOURCE: Final = "Sun, Zhao, Ye (DPBV)"
 PAIR: Final = (24.3, 26.2)

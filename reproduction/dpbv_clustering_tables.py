@@ -18,11 +18,17 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.dpbv_clustering.baselines import adp, gaussian_epsilon, rsp
-from algorithms.dpbv_clustering.distances import Combination, distances, point_distances
-from algorithms.dpbv_clustering.hamming import Singles
-from algorithms.dpbv_clustering.kcluster import MatrixDistances, kcluster
-from algorithms.dpbv_clustering.points import dbscan, kmeans, scores
+from algorithms.dpbv_clustering.clustering_methods import (
+    MatrixDistances,
+    adp,
+    dbscan,
+    gaussian_epsilon,
+    kcluster,
+    kmeans,
+    rsp,
+    scores,
+)
+from algorithms.dpbv_clustering.distances import Combination, Singles, distances, point_distances
 from reproduction.dpbv_clustering import SOURCE
 from reproduction.experiment import (
     FULL,

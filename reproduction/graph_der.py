@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Stance
-from algorithms.graph_der.metrics import Drawn
+from algorithms.graph_der.evaluation import Drawn
 from reproduction.experiment import (
     Experiment,
     Floats,

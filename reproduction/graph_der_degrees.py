@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.graph_der.metrics import Ends
+from algorithms.graph_der.evaluation import Ends
 from reproduction.experiment import (
     Experiment,
     Floats,

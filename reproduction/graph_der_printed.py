@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from algorithms.contract import Stance
-from algorithms.graph_der.metrics import Drawn
+from algorithms.graph_der.evaluation import Drawn
 
 SHARES: Final = (0.2, 0.4, 0.6, 0.8, 1.0)
 Five = tuple[float, float, float, float, float]

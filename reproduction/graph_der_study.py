@@ -16,12 +16,17 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters as GraphDerParameters
-from algorithms.graph_der.baselines import laplace_graph
-from algorithms.graph_der.evaluation import random_ends
-from algorithms.graph_der.metrics import Cuts, Drawn, Ends, degree_divergence, relative_error
+from algorithms.graph_der.block_graph import laplace_graph
+from algorithms.graph_der.evaluation import (
+    Cuts,
+    Drawn,
+    Ends,
+    degree_divergence,
+    random_ends,
+    relative_error,
+)
 from algorithms.graph_der.parameters import plan_of
 from algorithms.graph_der.publication import publish
 from simulation.samples import graph_der

@@ -11,11 +11,10 @@ import time
 from typing import Final
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.forecast import best_squared_cosine, squared_cosine
-from algorithms.graph_random_matrix.publication import Cells, Release, publish
-from algorithms.graph_random_matrix.rows import Adjacency, Rows
-from algorithms.graph_random_matrix.scores import cosines, ratios
+from algorithms.graph_random_matrix.evaluation import cosines, ratios
+from algorithms.graph_random_matrix.linear_algebra import Adjacency, Rows
+from algorithms.graph_random_matrix.parameters import best_squared_cosine, squared_cosine
+from algorithms.graph_random_matrix.publication import Cells, Release, adjacency, publish
 from reproduction.experiment import (
     Experiment,
     Outcome,
@@ -38,8 +37,8 @@ from reproduction.graph_random_matrix_printed import (
     SIZES,
 )
 from reproduction.graph_random_matrix_study import SIGMAS, distance, mean, runs_of
-from simulation.graph_stand_in import power_law
 from simulation.plots import Line, Panel, Plot
+from simulation.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix.projection import Projection
 from tacit.wire import parse_exact
 

@@ -15,14 +15,11 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.publication import Cells, Release, publish
-from algorithms.graph_random_matrix.reference import reference_spectrum
-from algorithms.graph_random_matrix.rows import Adjacency
-from algorithms.graph_random_matrix.spectrum import Spectrum, from_gram
-from simulation.graph_stand_in import power_law
+from algorithms.datasets.edge_list import EdgeList, read_snap
+from algorithms.graph_random_matrix.evaluation import reference_spectrum
+from algorithms.graph_random_matrix.linear_algebra import Adjacency, Spectrum, from_gram
+from algorithms.graph_random_matrix.publication import Cells, Release, adjacency, publish
+from simulation.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix.projection import Kind, Projection
 from tacit.wire import parse_exact
 

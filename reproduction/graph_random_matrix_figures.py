@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from algorithms.graph_random_matrix.spectrum import Spectrum
+from algorithms.graph_random_matrix.linear_algebra import Spectrum
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked, trend
 from reproduction.graph_random_matrix import (
     CAPPED,

@@ -11,12 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.graph_random_matrix.baselines import laplace_eigenpairs
-from algorithms.graph_random_matrix.clustering import Labels
-from algorithms.graph_random_matrix.evaluation import agreement, clusterings
-from algorithms.graph_random_matrix.reference import eigenpairs
-from algorithms.graph_random_matrix.scores import overlap, squared_distance
-from algorithms.graph_random_matrix.spectrum import Spectrum, centrality
+from algorithms.graph_random_matrix.evaluation import (
+    agreement,
+    clusterings,
+    eigenpairs,
+    laplace_eigenpairs,
+    overlap,
+    squared_distance,
+)
+from algorithms.graph_random_matrix.findings import Labels
+from algorithms.graph_random_matrix.linear_algebra import Spectrum, centrality
 from reproduction.experiment import Run
 from reproduction.graph_random_matrix_data import Network
 from tacit.randomness import SeededRandom

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.baselines import random_walk_graph
-from algorithms.graph_random_matrix.reference import reference_spectrum
-from algorithms.graph_random_matrix.spectrum import Spectrum
+from algorithms.graph_random_matrix.evaluation import random_walk_graph, reference_spectrum
+from algorithms.graph_random_matrix.linear_algebra import Spectrum
+from algorithms.graph_random_matrix.publication import adjacency
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked, quoted, trend
 from reproduction.graph_random_matrix import NOT_SHIPPED, SOURCE
 from reproduction.graph_random_matrix_data import MOST, Network, facebook

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.kmeans.baselines import lloyd
+from algorithms.kmeans.evaluation import lloyd
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, iterations
 from algorithms.kmeans.paper import run as run_paper
 from reproduction.experiment import (

@@ -16,12 +16,11 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.baselines import blum, cost, dwork, gupt, lloyd, priv_gene, su
-from algorithms.kmeans.central import Rows, run_central
+from algorithms.kmeans.evaluation import blum, cost, dwork, gupt, lloyd, priv_gene, su
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, final_release
 from algorithms.kmeans.paper import run as run_paper
-from algorithms.kmeans.settings import make_plan
-from algorithms.kmeans.steps import release
+from algorithms.kmeans.plan import make_plan
+from algorithms.kmeans.sound_run import Rows, release, run_central
 from reproduction.experiment import (
     Effort,
     Experiment,

@@ -11,14 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.path_publishing.assembly import graph_path
-from algorithms.path_publishing.evaluation import score
-from algorithms.path_publishing.orientation import orientable
-from algorithms.path_publishing.relations import Relations, drawn_copies, drawn_relations
+from algorithms.path_publishing.evaluation import orientable, score
+from algorithms.path_publishing.levelled_graph import (
+    Relations,
+    drawn_copies,
+    drawn_relations,
+    graph_path,
+)
 from reproduction.path_publishing_networks import random_network
-from tacit.paths.levelled import Rule
 from tacit.paths.network import NetworkPath
-from tacit.paths.recovery import recover
+from tacit.paths.recovery import Rule, recover
 from tacit.randomness import SeededRandom
 
 BUDGET: Final = 2000

@@ -10,12 +10,10 @@ import json
 from typing import Any, Final
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.table import Table
+from algorithms.datasets.tables import Table
+from algorithms.privacy_check.algorithm import Checked
 from algorithms.privacy_check.algorithm import run as run_check
-from algorithms.privacy_check.check import Checked
-from algorithms.privacy_check.closeness import closeness
-from algorithms.privacy_check.groups import counted, grouped
-from algorithms.privacy_check.measures import entropy_diversity
+from algorithms.privacy_check.groups import closeness, counted, entropy_diversity, grouped
 from algorithms.privacy_check.parameters import Parameters
 from reproduction.experiment import Experiment, Outcome, Row, Run, Value
 from reproduction.privacy_check_data import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from algorithms.datasets.table import Table
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Table, Texts
 from algorithms.privacy_check.parameters import Distance, MatrixDistance, TreeDistance
 
 

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.sequential_stand_in import network
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc
+from simulation.stand_in_data import network
+from tacit.records.item_files import read_msnbc
+from tacit.records.items import Sequences
 
 MSNBC_SEQUENCES: Final = 989_818
 STM_SEQUENCES: Final = 1_210_096

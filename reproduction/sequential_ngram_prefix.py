@@ -9,12 +9,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 from algorithms.contract import Context
-from algorithms.sequential_ngram.patterns import Text
+from algorithms.sequential_ngram.evaluation import Text
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
-from algorithms.sequential_prefix_tree.laws import item_multiple
-from algorithms.sequential_prefix_tree.parameters import resolved
+from algorithms.sequential_prefix_tree.parameters import item_multiple, resolved
 from algorithms.sequential_prefix_tree.publication import publish
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 
 
 def prefix_text(dataset: Sequences, epsilon: Fraction, height: int, context: Context) -> Text:

@@ -18,18 +18,16 @@ from numpy.typing import NDArray
 from algorithms.contract import SequentialContext
 from algorithms.counts.keeper import Add, adder, no_noise
 from algorithms.sequential_ngram.evaluation import (
-    pattern_figures,
-    relative_errors,
-    supports_of,
-    workload,
-)
-from algorithms.sequential_ngram.patterns import (
     Ints,
     Pattern,
     Text,
     answers,
     frequent,
+    pattern_figures,
+    relative_errors,
     released_patterns,
+    supports_of,
+    workload,
 )
 from algorithms.sequential_ngram.publication import Release, publish
 from algorithms.sequential_ngram.settings import Budget, Fill, Settings, empty_threshold

@@ -11,15 +11,17 @@ from algorithms.contract import SequentialContext
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
 from algorithms.sequential_prefix_tree.evaluation import (
     Answers,
+    Ints,
+    Pattern,
     Query,
+    frequent,
     relative_error,
     true_positives,
     workload,
 )
 from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.patterns import Ints, Pattern, frequent
 from algorithms.sequential_prefix_tree.publication import Release, publish
-from simulation.sequential_stand_in import StandIn, bus, metro
+from simulation.stand_in_data import StandIn, bus, metro
 
 Form = Literal["simple", "hybrid"]
 FORMS: Final[tuple[Form, ...]] = ("simple", "hybrid")

@@ -28,7 +28,7 @@ from reproduction.experiment import (
 )
 from reproduction.set_valued_study import Method, Study
 from simulation.plots import Kind, Line, Panel, Plot
-from simulation.set_valued_data import (
+from simulation.stand_in_data import (
     MSNBC_RECORDS,
     STM_RECORDS,
     msnbc,

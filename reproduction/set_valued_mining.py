@@ -32,7 +32,7 @@ from reproduction.set_valued import (
 )
 from reproduction.set_valued_study import Study
 from simulation.plots import Line, Panel, Plot
-from simulation.set_valued_data import STM_RECORDS, Population, msnbc, stm_like_concentrated
+from simulation.stand_in_data import STM_RECORDS, Population, msnbc, stm_like_concentrated
 
 UNIVERSES: Final = (200, 400, 600, 800, 1012)
 FIXED_RECORDS: Final = 800_000

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
+from algorithms.set_valued.counts import publish
 from algorithms.set_valued.evaluation import (
     DENSE_ITEMS,
     Errors,
@@ -26,20 +27,22 @@ from algorithms.set_valued.evaluation import (
     relative_errors,
     workload,
 )
-from algorithms.set_valued.histogram import (
+from algorithms.set_valued.records import (
+    Itemsets,
+    Supports,
+    Weighted,
     clipped,
+    deduplicated,
     exact_histogram,
+    itemsets,
+    most_frequent,
     noisy_histogram,
+    record_masks,
     superset_sums,
 )
-from algorithms.set_valued.laws import PaperLaw, SoundLaw
-from algorithms.set_valued.partitioning import publish
-from algorithms.set_valued.records import Itemsets, itemsets, record_masks
-from algorithms.set_valued.settings import Row, Settings, anywhere
-from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
-from simulation.set_valued_data import Population
-from tacit.encoders.set_valued_counts import Masks
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from algorithms.set_valued.settings import PaperLaw, Row, Settings, SoundLaw, anywhere
+from simulation.stand_in_data import Population
+from tacit.encoders.set_valued_counts import Masks, Taxonomy
 
 Method = Literal["sound", "paper, C2 = 5", "paper, C2 = 1.2", "Basic, clipped", "Basic, raw"]
 MOST: Final = 100

@@ -15,14 +15,13 @@ from importlib.util import find_spec
 from typing import Final
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.trajectories_files import read_ndjson
+from algorithms.datasets.trajectories import read_ndjson
+from algorithms.trajectory_kcl.algorithm import Anonymised, anonymise
 from algorithms.trajectory_kcl.checker import check, matching
 from algorithms.trajectory_kcl.evaluation import frequent_losses, instance_loss
-from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import build
-from algorithms.trajectory_kcl.mining import mine
+from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility
-from algorithms.trajectory_kcl.run import Anonymised, anonymise
 from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked
 from reproduction.trajectory_kcl_data import Routes, city, routes_like

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from reproduction.baselines import literal_noise
 from reproduction.experiment import Experiment, Outcome, Row, Run, sampled
 from simulation.plots import Line, Mark, Panel, Plot
-from tacit.accounting.loss.draws import Draws
 from tacit.accounting.loss.profile import delta_at
+from tacit.accounting.loss.rounding import Draws
 
 UNITS: Final = 100
 """Sensitivity in ring units."""

@@ -19,14 +19,14 @@ from typing import Any, Final
 from aggregator.store import rounds as aggregator_rounds
 from common.store.database import open_database
 from common.store.transactions import Transaction
-from curator.ledger.ledger import period_of, sum_debits
+from curator.ledger import period_of, sum_debits
 from curator.store import accounts
 from curator.store import parties as curator_parties
 from curator.store.parties import PartyRow
 from simulation.chaos import Plan, Site, Soak
 from tacit import sets
-from tacit.protocol.round.transcript import Manifest
-from tacit.query.words import PrivacyUnit
+from tacit.protocol.round.messages import Manifest
+from tacit.query.terms import PrivacyUnit
 
 SETTLED_S: Final = 120.0
 _UNDER_WAY: Final = frozenset({"planned", "prepared"})

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator.engine import within_reach
-from simulation.drivers.held import Store, check_unit, readings
-from simulation.exact import Sums, figures, sums
 from simulation.plots import Line, Panel, Plot
 from simulation.populations import Population
+from simulation.simulated_rounds import Store, Sums, check_unit, figures, readings, sums
 from tacit.crypto.sharing import Words
 from tacit.protocol.proved_pieces import clamped, proof_context
 from tacit.protocol.round.opening import proved_total
@@ -37,13 +36,13 @@ from tacit.query.functions import encode, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan, draw, scheme
 from tacit.query.proofs import is_proved, proof_plan
 from tacit.query.query import Query
-from tacit.query.words import Function
+from tacit.query.terms import Function
 from tacit.randomness import SeededRandom
 from tacit.sets import Bits
+from tacit.validity.arithmetic import SEED_BYTES
 from tacit.validity.field import Elements
 from tacit.validity.functions import ProvedSum
 from tacit.validity.prio3 import Outcome
-from tacit.validity.xof import SEED_BYTES
 from tacit.wire import format_exact
 
 Ints = NDArray[np.int64]

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 
 from simulation.load_model import INTERVALS_PER_DAY, household_load
 from tacit.randomness import SeededRandom
-from tacit.records import delimited
-from tacit.records.reading import MalformedRow, number
+from tacit.records import text_files
+from tacit.records.text_files import MalformedRow, number
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -383,7 +383,7 @@ def read_csv(
     Raises ValueError, with the line, for what is no such table, and for a table without a reading.
     """
     with _open(path) as file:
-        rows = delimited.rows(file, delimiter)
+        rows = text_files.rows(file, delimiter)
         try:
             cells = _wide(rows) if layout == "wide" else _long(rows, curator_column, value_column)
             readings, left_out = _by_curator(cells)
@@ -416,9 +416,9 @@ def _wide(rows: Iterator[tuple[int, list[str]]]) -> Iterator[Cell]:
             continue
         if not begun:
             begun = True
-            match delimited.first_line(row):
+            match text_files.first_line(row):
                 case "names":
-                    delimited.distinct(row, line)
+                    text_files.distinct(row, line)
                     continue
                 case "either":
                     reason = (
@@ -430,7 +430,7 @@ def _wide(rows: Iterator[tuple[int, list[str]]]) -> Iterator[Cell]:
 
 def _long(rows: Iterator[tuple[int, list[str]]], curator: str, value: str) -> Iterator[Cell]:
     line, header = next(rows, (1, []))
-    delimited.distinct(header, line)
+    text_files.distinct(header, line)
     missing = {curator, value} - set(header)
     if missing:
         raise MalformedRow(line, f"no column {min(missing)}")

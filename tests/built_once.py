@@ -23,10 +23,10 @@ from sqlalchemy.engine import make_url
 
 import common.store.postgresql
 import common.store.sqlite
-from common.runtime.directories import make_private_directory
+from common.runtime.process import make_private_directory
 from common.runtime.settings import ServiceSettings
 from common.store.database import migrate, open_database
-from common.store.prepared import Statements
+from common.store.sqlite import Statements
 
 _whole: Final = FastAPI.__init__
 _built: defaultdict[tuple[str, CodeType], list[tuple[Any, APIRoute]]] = defaultdict(list)

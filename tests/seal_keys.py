@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 
 MADE = datetime(2026, 1, 1, tzinfo=UTC)
 

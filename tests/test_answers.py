@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
 from docs.generate import SERVICES, api_app
-from tacit.answers.service import Audit, Health, ListOfTokens
+from tacit.answers.base import Audit, Health, ListOfTokens
 from tests.answers import SEEN, UndocumentedAnswer, check
 from tests.coordinator.conftest import houses
 

@@ -27,15 +27,15 @@ from aggregator.errors import (
     RoundExpired,
     SealKeyGone,
 )
-from aggregator.pieces.sessions import Beginning
+from aggregator.pieces.sealing_sessions import Beginning
 from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, content_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow
-from common.runtime.notice import Notice
+from common.runtime.tasks import Notice
 from common.store.database import exclusive
+from common.store.group_commit import BatchingWriter
 from common.store.transactions import Transaction
-from common.store.writer import BatchingWriter
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError

@@ -1,37 +1,59 @@
-"""What the aggregators of a round seal to each other: shares of noise, and of a verify key.
+"""What the aggregators of a round seal to each other: shares of noise, and of the verify key.
 
-The sender begins a session and announces it with what it seals; the receiver keeps it as received,
-and opens it with its seal key. An aggregator sends no requests: the coordinator brings the others'
-public seal keys, which are checked by the hashes that they signed. Spec: keys, section 2.2.
+The sender begins a session and announces it with what it seals; the receiver keeps it as received.
+The verify key of a proved round is fixed before the first contribution and never stored: it is made
+again from this aggregator's secret and the others' sealed shares. The routes at the end serve this
+aggregator's seal key and take those that it needs of others (spec: keys, section 2.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final
 
-from aggregator.context import Aggregator, RoundContext
-from aggregator.errors import PeerKeyMissing, SealKeyMalformed, TooManySealKeys
+from fastapi import Depends, FastAPI, Request, Response
+
+from aggregator import examples
+from aggregator.context import Aggregator, RoundContext, stored_round
+from aggregator.errors import (
+    KeyShareRefused,
+    PeerKeyMissing,
+    RoundClosed,
+    RoundNotKeyed,
+    SealKeyMalformed,
+    SealKeyUnavailable,
+    TooManySealKeys,
+    UnknownSealKey,
+)
 from aggregator.sealing.seal_keys import SealSecret
+from aggregator.store import rounds
 from aggregator.store import seal_keys as store
+from aggregator.web import Coordinator
 from common.store.database import exclusive
-from tacit.crypto import seal_keys
-from tacit.crypto.seal_keys import SealPublicKey
-from tacit.crypto.sealing import Direction, SealBroken
+from common.web.dependencies import part
+from common.web.openapi import gives, gives_octets, takes, takes_octets
+from common.web.wire import content_type, etag_response, json_response, read_body
+from tacit.answers.registry import KeptSealKey
+from tacit.crypto import sealing
+from tacit.crypto.sealing import Direction, SealBroken, SealPublicKey, open_octets, seal_octets
 from tacit.crypto.signing import Signed
+from tacit.errors import UnsupportedForm
 from tacit.protocol.round.agreement import DescriptorRefused
-from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
-from tacit.protocol.sessions import (
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor, RoundId
+from tacit.protocol.round.messages import RelayedKeyShares, SealedKeyShare
+from tacit.protocol.sealing_sessions import (
+    SealKeyStatement,
     Session,
     SessionEnds,
     SessionRefused,
     begin_session,
     open_session,
 )
-from tacit.wire import encode_binary
+from tacit.protocol.verification import key_share, key_share_context, verify_key_of
+from tacit.wire import WireModel, encode_binary, parse_binary
 
 KEPT: Final = timedelta(days=1)
 """How long another aggregator's public key waits for the rounds that name it."""
@@ -59,7 +81,7 @@ async def add_public_key(aggregator: Aggregator, key_hash: bytes, raw: bytes) ->
     """Keep another aggregator's public seal key; whether it is new. Raises SealKeyMalformed."""
     try:
         public_key = SealPublicKey(raw)
-    except seal_keys.SealKeyMalformed as error:
+    except sealing.SealKeyMalformed as error:
         raise SealKeyMalformed(str(error)) from None
     if public_key.hash != key_hash:
         raise SealKeyMalformed("the key has another hash than the path's")
@@ -140,3 +162,202 @@ def incoming_key(
         return open_session(announce, ends, own.key)
     except SessionRefused as error:
         raise SealBroken(str(error)) from None
+
+
+# The verify key of a proved round: fixed before the first contribution, and never stored.
+#
+# It is made again from this aggregator's verification secret and the others' sealed shares, which
+# are stored as they came. Spec: validity, section 7.
+
+_KEPT: Final = 256
+
+
+async def demand_key(aggregator: Aggregator, context: RoundContext) -> None:
+    """Raise RoundNotKeyed for a proved round that has no verify key yet."""
+    if context.proofs is None or context.id in aggregator.verify_keys:
+        return
+    async with aggregator.database.reading() as transaction:
+        row = await stored_round(transaction, context.id)
+    if row.key_check is None:
+        raise RoundNotKeyed
+    if context.own_key is not None:
+        await verify_key(aggregator, context)  # kept: the next piece asks no store
+
+
+async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:
+    """The 32 bytes of a round's verify key. Raises RoundNotKeyed, or RoundClosed once this
+    aggregator's part of it is destroyed."""
+    known = aggregator.verify_keys.get(context.id)
+    if known is not None:
+        return known
+    async with aggregator.database.reading() as transaction:
+        shares = await rounds.document(transaction, context.key, "relayed_key_shares")
+    if shares is None:
+        raise RoundNotKeyed
+    made = made_key(aggregator, context, RelayedKeyShares.model_validate_json(shares).shares)
+    remember(aggregator, context, made)
+    return made
+
+
+def remember(aggregator: Aggregator, context: RoundContext, key: bytes) -> None:
+    """Keep a verify key that is fixed, in memory."""
+    aggregator.verify_keys[context.id] = key
+    while len(aggregator.verify_keys) > _KEPT:
+        aggregator.verify_keys.popitem(last=False)
+
+
+def made_key(
+    aggregator: Aggregator, context: RoundContext, shares: Sequence[SealedKeyShare]
+) -> bytes:
+    """The verify key of this aggregator's share and the others', one of each.
+
+    Raises KeyShareRefused; RoundClosed, or SealKeyUnavailable, without the own secret.
+    """
+    own, descriptor = context.own_key, context.descriptor
+    if context.elsewhere:
+        raise SealKeyUnavailable
+    if own is None or own.verification_secret is None:
+        raise RoundClosed("the round's keys are destroyed", extra={"included": False})
+    found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
+    for share in shares:
+        try:
+            index = descriptor.index_of(share.sender)
+        except KeyError:
+            raise KeyShareRefused("a share is of no aggregator of the round") from None
+        if index in found or share.receiver != aggregator.id:
+            raise KeyShareRefused("a share is for another aggregator, or listed twice")
+        entry = descriptor.aggregators[index]
+        place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
+        try:
+            key = incoming_key(aggregator, context, entry, share.announce)
+            found[index] = open_octets(key, share.nonce, share.sealed, place)
+        except SealBroken:
+            raise KeyShareRefused(f"the share of {share.sender} does not open here") from None
+    if len(found) != len(descriptor.aggregators):
+        raise KeyShareRefused("the share of an aggregator is missing")
+    return verify_key_of(context.digest, [found[index] for index in sorted(found)])
+
+
+def sealed_shares(
+    aggregator: Aggregator,
+    descriptor: RoundDescriptor,
+    digest: bytes,
+    own: SealSecret,
+    public: PublicKeys,
+) -> tuple[SealedKeyShare, ...]:
+    """This aggregator's share of a round's verify key, sealed to each other aggregator."""
+    if own.verification_secret is None:
+        raise DescriptorRefused("the seal key of this aggregator is not in use")
+    content = key_share(own.verification_secret, digest, aggregator.id)
+    shares = []
+    for index, entry in enumerate(descriptor.aggregators):
+        if entry.id == aggregator.id:
+            continue
+        to = outgoing(aggregator, descriptor, own, entry, public)
+        place = key_share_context(digest, aggregator.id, entry.id, index)
+        nonce, sealed = seal_octets(to.key, content, place)
+        shares.append(
+            SealedKeyShare(
+                sender=aggregator.id,
+                receiver=entry.id,
+                session=to.session,
+                announce=to.announce,
+                nonce=nonce,
+                sealed=sealed,
+            )
+        )
+    return tuple(shares)
+
+
+# Routes of seal keys: this aggregator's own, and those that it needs of others.
+#
+# A signed key is short and stands in descriptors. The key itself is fetched once, by its hash.
+# Spec: keys, section 2.1.
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+OCTETS: Final = "application/octet-stream"
+_FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+class RoundKeyRequest(WireModel):
+    """A key for one round is asked for before its descriptor is made."""
+
+    round: RoundId
+
+
+def add_seal_keys(app: FastAPI) -> None:
+    """Add them to the app."""
+
+    @app.get(
+        "/v1/seal-keys/current",
+        **gives(Signed[SealKeyStatement]),
+        tags=["identity"],
+        summary="The signed seal key of now",
+    )
+    async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
+        return etag_response(request, _json(await aggregator.seal_keyring.current()))
+
+    @app.post(
+        "/v1/seal-keys",
+        **gives(Signed[SealKeyStatement]),
+        tags=["identity"],
+        summary="A signed seal key for one round",
+        openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
+    )
+    async def create_round_seal_key(
+        request: Request, aggregator: AggregatorPart, _: Coordinator
+    ) -> Response:
+        asked = await read_body(request, RoundKeyRequest)
+        return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+
+    @app.get(
+        "/v1/seal-keys/{key_hash}",
+        tags=["identity"],
+        summary="A public seal key, 1,216 bytes, by its hash",
+        **gives_octets(),
+    )
+    async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
+        async with aggregator.database.reading() as transaction:
+            raw = await store.public_key(transaction, _hash(key_hash))
+        if raw is None:
+            raise UnknownSealKey
+        return Response(raw, media_type=OCTETS, headers=_FOREVER)
+
+    @app.get(
+        "/v1/seal-keys/{key_hash}/signature",
+        tags=["identity"],
+        summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
+        responses={200: {"model": Signed[SealKeyStatement]}},
+    )
+    async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+        signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
+        if signed is None:
+            raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
+        return json_response(_json(signed))
+
+    @app.put(
+        "/v1/seal-keys/{key_hash}",
+        **gives(KeptSealKey, 200, 201),
+        tags=["identity"],
+        summary="Hand over the public seal key of another aggregator of a round",
+        openapi_extra=takes_octets(),
+    )
+    async def put_peer_seal_key(
+        request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
+    ) -> Response:
+        if content_type(request) != OCTETS:
+            raise UnsupportedForm(extra={"supported": [OCTETS]})
+        body = await request.body()
+        new = await add_public_key(aggregator, _hash(key_hash), body)
+        return json_response(b"{}", 201 if new else 200)
+
+
+def _hash(text: str) -> bytes:
+    try:
+        return parse_binary(text)
+    except ValueError:
+        raise UnknownSealKey from None
+
+
+def _json(signed: Signed[SealKeyStatement]) -> bytes:
+    return signed.model_dump_json(exclude_none=True).encode()

@@ -1,35 +1,51 @@
-"""The routes that take pieces: the hot path (spec: hot-path, section 2).
+"""The routes that take pieces, and their acceptance: open the seal, store durably, answer.
 
-They are answered before the framework's router, for speed (`common.web.direct`). No metric
-distinguishes curators.
+The hot path (spec: hot-path, section 2; aggregation, section 6, step 4): its routes are answered
+before the framework's router, for speed (`common.web.middleware`). `UploadCounts` counts the
+outcome of uploads by hour (spec: console, section 7); no metric distinguishes curators.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
 from aggregator import examples
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import TooManyPieces, UnknownRound, UnknownSender
-from aggregator.meters import Meters
-from aggregator.pieces import pieces
-from aggregator.pieces.flow import UploadCounts
-from aggregator.pieces.intake import Intake, Outcome
-from aggregator.pieces.unsealing import BatchItem
-from aggregator.roster.senders import SenderDirectory
+from aggregator.metrics import Meters
+from aggregator.pieces.intake import Intake, Outcome, PiecesItem
+from aggregator.pieces.peer_seals import demand_key
+from aggregator.pieces.sealing_sessions import session_for
+from aggregator.pieces.unsealing import (
+    BatchItem,
+    LonePiece,
+    check_lone,
+    open_lone,
+    open_sealed_batch,
+    read_batch,
+)
+from aggregator.roster.enrolment import SenderDirectory
+from aggregator.store import pieces as store
+from aggregator.store.pieces import UploadKey
 from aggregator.store.roster import Party
+from aggregator.web import Watcher
+from common.runtime.clock import Clock
+from common.store.transactions import Database
 from common.web.auth import TokenUnknown, authenticate
-from common.web.direct import add_direct
+from common.web.dependencies import part, part_of
+from common.web.middleware import add_direct
 from common.web.openapi import ServiceApp
-from common.web.parts import part_of
 from common.web.problems import MalformedBody, invalid_from, status_of
 from common.web.tokens import Scope
 from common.web.wire import (
@@ -43,8 +59,140 @@ from common.web.wire import (
     parse_json,
 )
 from tacit.errors import DomainError, Invalid, UnsupportedForm
+from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, told
 from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece
-from tacit.wire import WireModel
+from tacit.wire import Instant, WireModel
+
+_INLINE_BYTES = 256 * 1024
+"""Opened by the loop itself, in a tenth of a millisecond: a thread would cost as much again."""
+_PIECES_IN_A_ROW = 64
+"""Lone pieces opened before the loop serves others: 5 ms where every seal key must be derived."""
+_OF_A_SESSION = 6
+"""A piece that begins a session takes as long as this number of other pieces."""
+
+
+async def accept_batch(
+    aggregator: Aggregator, intake: Intake, context: RoundContext, sender: Party, body: bytes
+) -> Outcome:
+    """Open and store one batch; raises its problem."""
+    outcome: Outcome = await intake.submit(await open_received(aggregator, context, sender, body))
+    return outcome
+
+
+async def open_received(
+    aggregator: Aggregator, context: RoundContext, sender: Party, body: bytes
+) -> BatchItem:
+    """One batch as it will be stored; raises its problem."""
+    await demand_key(aggregator, context)
+    batch = read_batch(context, sender, body)
+    session = await session_for(aggregator, context, sender, batch.header.sealed_under, None)
+    if len(body) > _INLINE_BYTES:
+        return await asyncio.to_thread(open_sealed_batch, context, sender, batch, session)
+    return open_sealed_batch(context, sender, batch, session)
+
+
+async def accept_pieces(
+    aggregator: Aggregator,
+    intake: Intake,
+    context: RoundContext,
+    pieces: Sequence[tuple[Party, Piece]],
+) -> list[Outcome | DomainError]:
+    """Open and store lone pieces, each with its sender; an answer for each."""
+    await demand_key(aggregator, context)
+    answers: list[Outcome | DomainError | None] = []
+    opened: list[LonePiece] = []
+    work = 0
+    for sender, piece in pieces:
+        if work >= _PIECES_IN_A_ROW:
+            work = 0
+            await asyncio.sleep(0)
+        try:
+            check_lone(context, sender, piece)
+            session = await session_for(aggregator, context, sender, piece.session, piece.announce)
+            opened.append(open_lone(aggregator, context, sender, piece, session))
+            answers.append(None)
+            work += _OF_A_SESSION if session is not None and session.fresh else 1
+        except DomainError as error:
+            answers.append(error)
+            work += 1 if piece.announce is None else _OF_A_SESSION
+    stored = iter(await intake.submit(PiecesItem(context, tuple(opened))) if opened else ())
+    return [next(stored) if answer is None else answer for answer in answers]
+
+
+# Counts what becomes of uploads, by hour, and tells the hours that are over.
+#
+# Counts wait in memory, so an upload pays for no row: a process that is killed loses those of the
+# last sweep. Spec: console, section 7.
+
+Begin = Annotated[
+    Instant | None,
+    Parameter(alias="from", description="In the first hour; without it the last 24 hours."),
+]
+End = Annotated[Instant | None, Parameter(alias="to", description="In the hour after the last.")]
+
+
+class UploadCounts:
+    """Uploads of this process by hour, form and outcome; `settled_s`: how long after an hour the
+    counts of all processes are stored."""
+
+    def __init__(self, database: Database, clock: Clock, settled_s: float) -> None:
+        self._database, self._clock = database, clock
+        self._settled = timedelta(seconds=settled_s)
+        self._waiting: Counter[UploadKey] = Counter()
+
+    def add(self, form: str, outcome: str) -> None:
+        """Count one upload."""
+        self._waiting[hour_of(self._clock.now()), form, outcome] += 1
+
+    async def store(self) -> None:
+        """Store what waits, and forget what is old."""
+        counts, self._waiting = self._waiting, Counter()
+        try:
+            async with self._database.begin() as transaction:
+                await store.add_uploads(transaction, counts)
+                await store.forget_uploads(transaction, self._clock.now() - KEPT)
+        except BaseException:
+            self._waiting.update(counts)
+            raise
+
+    async def told(self, start: datetime | None, end: datetime | None) -> Flow:
+        """The hours from `start` to `end` that are over; without them the last 24."""
+        over = hour_of(self._clock.now() - self._settled)
+        oldest = over - KEPT
+        until = over if end is None else max(oldest, min(over, hour_of(end)))
+        first = until - timedelta(days=1) if start is None else max(oldest, hour_of(start))
+        async with self._database.reading() as transaction:
+            found = await store.uploads_between(transaction, first, until)
+        hours = (
+            FlowHour(hour=hour, form=form, outcomes=shown)  # type: ignore[arg-type]
+            for (hour, form), counts in found.items()
+            if (shown := told(counts))
+        )
+        return Flow(until=until, hours=tuple(hours))
+
+
+def add_flow(app: FastAPI) -> None:
+    """Add the route to the app."""
+
+    @app.get(
+        "/v1/flow",
+        tags=["pieces"],
+        summary="Uploads by hour, form and outcome: hours that are over, no count below five",
+        response_model=Flow,
+    )
+    async def get_flow(
+        counts: Annotated[UploadCounts, Depends(part(UploadCounts))],
+        _: Watcher,
+        start: Begin = None,
+        end: End = None,
+    ) -> Response:
+        return json_response((await counts.told(start, end)).model_dump_json())
+
+
+# The routes that take pieces: the hot path (spec: hot-path, section 2).
+#
+# They are answered before the framework's router, for speed (`common.web.middleware`). No metric
+# distinguishes curators.
 
 AnyPiece = TypeVar("AnyPiece", bound=WireModel)
 
@@ -138,7 +286,7 @@ async def _batch(request: Request, parts: PieceParts, sender: Party) -> Response
         return await _batches(request, parts, sender, body)
     if context is None:
         raise UnsupportedForm(extra={"supported": [CBOR]})
-    outcome = await pieces.accept_batch(parts.aggregator, parts.intake, context, sender, body)
+    outcome = await accept_batch(parts.aggregator, parts.intake, context, sender, body)
     return _outcome(parts, "batch", outcome)
 
 
@@ -153,9 +301,7 @@ async def _pieces(request: Request, parts: PieceParts, sender: Party) -> Respons
     piece = parse_json(body, Piece) if form == JSON else _parsed(decode_cbor(body), Piece)
     if isinstance(piece, DomainError):
         raise piece
-    (outcome,) = await pieces.accept_pieces(
-        parts.aggregator, parts.intake, context, ((sender, piece),)
-    )
+    (outcome,) = await accept_pieces(parts.aggregator, parts.intake, context, ((sender, piece),))
     if isinstance(outcome, DomainError):
         raise outcome
     return _outcome(parts, "lone", outcome)
@@ -219,7 +365,7 @@ async def _many(
         context = carried[places[0]].context
         own = [(carried[place].sender, carried[place].piece) for place in places]
         try:
-            done = await pieces.accept_pieces(parts.aggregator, parts.intake, context, own)
+            done = await accept_pieces(parts.aggregator, parts.intake, context, own)
         except DomainError as error:
             if len(by_round) == 1:
                 raise
@@ -240,7 +386,7 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
             return batch
         try:
             context = await _round_of(request, parts, batch)
-            open_batch = partial(pieces.open_batch, parts.aggregator, context)
+            open_batch = partial(open_received, parts.aggregator, context)
             own = sender if batch.token is None else await _sender(request, parts, batch.token)
             return await open_batch(own, batch.body)
         except DomainError as error:

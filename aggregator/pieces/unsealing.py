@@ -24,7 +24,7 @@ from aggregator.errors import (
     WrongLength,
     WrongRound,
 )
-from aggregator.sealing.sessions import WRAPPED_BYTES, HeldSession
+from aggregator.sealing.seal_keys import WRAPPED_BYTES, HeldSession
 from aggregator.store.roster import Party
 from tacit import sets
 from tacit.crypto.sealing import (
@@ -41,9 +41,9 @@ from tacit.crypto.sealing import (
     span_within,
 )
 from tacit.crypto.sharing import PRIME
-from tacit.protocol import proved_pieces, sessions
+from tacit.protocol import proved_pieces, sealing_sessions
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.round.accepted import ONLY_PART
+from tacit.protocol.round.messages import ONLY_PART
 from tacit.protocol.round.pieces import Piece
 from tacit.randomness import SEED_BYTES
 
@@ -176,7 +176,9 @@ def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> byte
     if context.proofs is not None:
         length = _lone_bytes(context)
         return proved_pieces.piece_context(digest, sender.id, aggregator.id, index, length)
-    return sessions.piece_context(digest, sender.id, aggregator.id, index, context.dimension)
+    return sealing_sessions.piece_context(
+        digest, sender.id, aggregator.id, index, context.dimension
+    )
 
 
 def words_of(

@@ -1,8 +1,7 @@
-"""The other aggregators with which this one may sum: those that its operator pinned.
+"""The other aggregators with which this one may sum: those that its operator pinned; routes.
 
 Spec: keys, section 6.5. A coordinator could open a second round over the same readings among this
-aggregator and invented ones, so that fewer aggregators than the query assumes would have to
-collude. Each pin is an id, an operator and a fingerprint, compared out of band.
+aggregator and invented ones; pinned peers exclude that.
 """
 
 from __future__ import annotations
@@ -12,15 +11,23 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Query as Parameter
 from pydantic import Field
 
+from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
 from aggregator.store import admission
-from aggregator.store import peers as store
-from aggregator.store.peers import PeerRow
+from aggregator.store import admission as store
+from aggregator.store.admission import PeerRow
+from aggregator.web import Operator, Watcher
 from common.store.database import exclusive
 from common.store.transactions import Transaction
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
+from common.web.own_identity import ConfirmationRequest
+from common.web.wire import CBOR, answer, read_body
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.enrolment import Fingerprint
 from tacit.protocol.identities import (
@@ -31,7 +38,7 @@ from tacit.protocol.identities import (
     Role,
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import Instant, WireModel, encode_binary
 
 _PEERS = "aggregator peers"
@@ -71,7 +78,7 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) 
     row = PeerRow(request.id, request.operator, pin, aggregator.clock.now())
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = await store.pinned(transaction)
+        known = await store.list_peers(transaction)
         for other in known.values():
             if other.fingerprint == row.fingerprint and other.id != row.id:
                 raise Invalid(f"is pinned as that of {other.id}", pointer="/fingerprint")
@@ -80,21 +87,21 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) 
             return _answer(held)
         if held is not None and not replacing:
             raise PeerPinned(extra={"fingerprint": held.fingerprint.hex()})
-        await store.put(transaction, row)
+        await store.put_peer(transaction, row)
     return _answer(row)
 
 
 async def listed(aggregator: Aggregator) -> list[PeerAnswer]:
     """All that are pinned, by id."""
     async with aggregator.database.reading() as transaction:
-        return [_answer(row) for row in (await store.pinned(transaction)).values()]
+        return [_answer(row) for row in (await store.list_peers(transaction)).values()]
 
 
 async def remove(aggregator: Aggregator, peer: str) -> None:
     """Unpin one. Raises UnknownPeer."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        if not await store.remove(transaction, peer):
+        if not await store.remove_peer(transaction, peer):
             raise UnknownPeer
 
 
@@ -109,7 +116,7 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.pinned(transaction)).get(peer)
+        known = (await store.list_peers(transaction)).get(peer)
         if known is None:
             return
         deployment = await _deployment(transaction)
@@ -122,7 +129,7 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
             pin, refused = pin.forking(), error
         except DomainError as error:
             refused = error
-        await store.put(transaction, replace(known, pin=pin, shown=shown))
+        await store.put_peer(transaction, replace(known, pin=pin, shown=shown))
     if refused is not None:
         raise refused
 
@@ -132,7 +139,7 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
     what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.pinned(transaction)).get(peer)
+        known = (await store.list_peers(transaction)).get(peer)
         if known is None:
             raise UnknownPeer
         if known.shown is None:
@@ -140,7 +147,7 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
         deployment = await _deployment(transaction)
         pin = known.pin.confirmed(deployment, known.shown, compared)
         row = replace(known, pin=pin)
-        await store.put(transaction, row)
+        await store.put_peer(transaction, row)
     return _answer(row)
 
 
@@ -157,7 +164,7 @@ async def check_peers(aggregator: Aggregator, descriptor: RoundDescriptor) -> No
     if chosen == "any":
         return
     async with aggregator.database.reading() as transaction:
-        pinned = await store.pinned(transaction)
+        pinned = await store.list_peers(transaction)
     if pinned or chosen == "pinned":
         check_pinned(descriptor, aggregator.id, pinned, aggregator.clock.now())
 
@@ -194,3 +201,67 @@ def _answer(row: PeerRow) -> PeerAnswer:
         fingerprint_base64url=encode_binary(row.fingerprint),
         pinned=row.pinned,
     )
+
+
+# Routes of the pinned peers, for the operator of this aggregator alone.
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
+
+
+def add_peers(app: FastAPI) -> None:
+    """Add them to the app."""
+
+    @app.put(
+        "/v1/peers",
+        **gives(PeerAnswer, also=[CBOR]),
+        tags=["identity"],
+        summary="Pin another aggregator",
+        openapi_extra=takes(PeerRequest, examples.PEER),
+    )
+    async def pin_peer(
+        request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
+    ) -> Response:
+        body = await read_body(request, PeerRequest)
+        return answer(request, await pin(aggregator, body, replacing=replace))
+
+    @app.get(
+        "/v1/peers",
+        **gives(ListOfPeers, also=[CBOR]),
+        tags=["identity"],
+        summary="The pinned aggregators, by id",
+    )
+    async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+        found = await listed(aggregator)
+        return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+
+    @app.put(
+        "/v1/peers/{peer}/identity",
+        tags=["identity"],
+        status_code=204,
+        summary="Pass on the chain of another aggregator's identities",
+        openapi_extra=takes(IdentityChain),
+    )
+    async def follow_peer_identity(
+        request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
+    ) -> None:
+        await follow(aggregator, peer, await read_body(request, IdentityChain))
+
+    @app.post(
+        "/v1/peers/{peer}/confirmation",
+        **gives(PeerAnswer, also=[CBOR]),
+        tags=["identity"],
+        summary="Confirm another aggregator's new identity, compared out of band",
+        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+    )
+    async def confirm_peer(
+        request: Request, peer: str, aggregator: AggregatorPart, _: Operator
+    ) -> Response:
+        body = await read_body(request, ConfirmationRequest)
+        return answer(request, await confirm(aggregator, peer, body.fingerprint))
+
+    @app.delete(
+        "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
+    )
+    async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
+        await remove(aggregator, peer)

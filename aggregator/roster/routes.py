@@ -10,21 +10,20 @@ from fastapi import Depends, FastAPI, Request, Response
 from aggregator import examples
 from aggregator.context import Aggregator
 from aggregator.errors import NotYourParty, UnknownParty
-from aggregator.roster import enrolment, party_identities
-from aggregator.roster.senders import SenderDirectory
+from aggregator.roster import enrolment, identities
+from aggregator.roster.enrolment import SenderDirectory
 from aggregator.store import roster as store
 from aggregator.store import tables
 from aggregator.web import Curator, Operator
-from common.web import renewals
+from common.web import tokens
 from common.web.auth import Authenticator
-from common.web.bodies import gives, takes
+from common.web.dependencies import part
 from common.web.grants import answer_enrolment
+from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
-from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
-from tacit.answers.aggregators import PartiesOfRoster
-from tacit.answers.registry import FollowedIdentity
+from tacit.answers.registry import FollowedIdentity, PartiesOfRoster
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
     GRANT_HEADER,
@@ -101,7 +100,7 @@ def add_enrolment(app: FastAPI) -> None:
             raise NotYourParty
         shown = await read_body(request, PartyChain)
         try:
-            key = await party_identities.follow(aggregator, party, shown)
+            key = await identities.follow_party(aggregator, party, shown)
         finally:  # also of a fork, upon which its tokens ended
             directory.forget()
             authenticator.forget()
@@ -122,11 +121,11 @@ def add_enrolment(app: FastAPI) -> None:
             known = await store.active_party(transaction, party)
         if known is None:
             raise UnknownParty
-        await renewals.renew_by_identity(
+        await tokens.renew_by_identity(
             aggregator.database,
             tables.tokens,
             signed,
-            renewals.Holder(Scope.CURATOR, party),
+            tokens.Holder(Scope.CURATOR, party),
             service=aggregator.id,
             identity_key=known.identity_key,
             clock=aggregator.clock,

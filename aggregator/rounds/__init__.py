@@ -1,17 +1,13 @@
 """The rounds of one aggregator, from announcement to the opened partial sum.
 
-state_machine    states and transitions, one transaction each
-opening          a round is opened, or refused
-keying           a proved round gets its verify key
-evaluating       its contributions are expanded and queried
-exchanging       verifier shares travel in sealed chunks
-deciding         which contributions count
-verifying        from the candidates to the verdict
-summing          pieces become one partial sum
-committing       noise, commitment, reveal
-differencing     which released sets exclude a new one
-key_ends         a round's own seal key dies with it
-key_sweep        seal keys end by the clock
-restoring        what a restored database may still do
-routes           the HTTP of rounds
+state_machine      states and transitions, one transaction each
+opening            a round is opened, or refused; a proved round gets its verify key
+verifier_shares    its contributions are evaluated, and the shares exchanged
+verification       which contributions count
+partial_sum        pieces become one partial sum
+commitment         noise, commitment, reveal
+differencing       which released sets exclude a new one
+key_rotation       seal keys end by the clock or by command, and so does the identity
+restoring          what a restored database may still do
+routes             the HTTP of rounds
 """

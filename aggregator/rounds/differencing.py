@@ -9,11 +9,11 @@ itself; groups declared by a coordinator are not used.
 from __future__ import annotations
 
 from aggregator.context import Aggregator, RoundContext
-from aggregator.store.revealed_sets import REVEALED, forget
+from aggregator.store.rounds import REVEALED, forget_revealed
 from common.store.transactions import Transaction
 from tacit.protocol.differencing import releases
-from tacit.protocol.round.transcript import Manifest
-from tacit.query.words import Sharing
+from tacit.protocol.round.messages import Manifest
+from tacit.query.terms import Sharing
 
 
 async def admit(
@@ -37,4 +37,4 @@ async def withdraw(transaction: Transaction, context: RoundContext) -> None:
     Without it nobody can open the sum, unless the others suffice for a Shamir quorum.
     """
     if context.descriptor.query.sharing is not Sharing.SHAMIR:
-        await forget(transaction, context.id)
+        await forget_revealed(transaction, context.id)

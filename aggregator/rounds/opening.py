@@ -1,10 +1,8 @@
-"""Opening a round: its checks, and the noise that aggregators share.
+"""Opening a round: its checks, the noise that aggregators share, a proved round's verify key.
 
-Spec: aggregation, section 6.
-
-This aggregator does not participate in a round that its policy forbids or that breaks its promise,
-regardless of the caller. Under Shamir its noise is drawn once, here, and only sealed shares of it
-are stored.
+Spec: aggregation, section 6; validity, section 7. This aggregator does not participate in a round
+that its policy forbids or that breaks its promise, regardless of the caller. The verify key is
+fixed once, before the first contribution.
 """
 
 from __future__ import annotations
@@ -19,31 +17,33 @@ from pydantic import RootModel
 from aggregator.context import Aggregator, RoundContext, refuse_expired, wire_json
 from aggregator.errors import (
     ContributionRefused,
+    KeyShareRefused,
     NotPaired,
     PieceConflict,
     PolicyRefused,
     RoundClosed,
     RoundConflict,
     SealKeyGone,
+    VerifyKeyFixed,
     WrongLength,
 )
+from aggregator.pieces import peer_seals
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
-from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys
+from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys, sealed_shares
 from aggregator.pieces.unsealing import check_words
-from aggregator.pieces.verify_keys import sealed_shares
 from aggregator.roster.peers import check_peers
-from aggregator.rounds.summing import opened_contribution
+from aggregator.rounds.partial_sum import opened_contribution
 from aggregator.sealing.seal_keys import SealSecret
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
+from aggregator.store import rounds as store
 from aggregator.store import seal_keys as key_store
 from aggregator.store.admission import CoordinatorRow
 from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from tacit.accounting.debits import sound_refusal
-from tacit.accounting.headroom import headroom_problem
+from tacit.accounting.admission import headroom_problem, sound_refusal
 from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
@@ -53,13 +53,14 @@ from tacit.protocol.round.descriptor import (
     RoundDescriptor,
     RoundState,
 )
+from tacit.protocol.round.messages import KeyCheck, RelayedKeyShares, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
-from tacit.protocol.round.verdicts import SealedKeyShare
-from tacit.protocol.sessions import piece_context
+from tacit.protocol.sealing_sessions import piece_context
+from tacit.protocol.verification import key_check_of
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan
-from tacit.query.words import Identifier, Mechanism, Stance
+from tacit.query.terms import Identifier, Mechanism, Stance
 from tacit.wire import WireModel, encode_binary
 
 _KEPT_PROMISES: Final = 1024
@@ -360,3 +361,51 @@ def _checked_contribution(
     if context.own_key is not None:
         check_words(context, opened_contribution(aggregator, context, row))
     return row
+
+
+# A proved round gets its verify key: once, before the first contribution.
+#
+# Spec: validity, section 7.
+
+
+async def fix_key(
+    aggregator: Aggregator, intake: Intake, round_id: str, relayed: RelayedKeyShares
+) -> str:
+    """Keep the others' shares as they came, with the check of the key that they make.
+
+    The same shares get the same answer. Raises VerifyKeyFixed for others, KeyShareRefused, and
+    RoundClosed after the freeze.
+    """
+    context = await aggregator.round(round_id)
+    if context.proofs is None:
+        raise KeyShareRefused("the round's contributions carry no proofs")
+    ordered = sorted(relayed.shares, key=lambda share: share.sender)
+    stored = wire_json(RelayedKeyShares(shares=tuple(ordered)))
+
+    async def run(transaction: Transaction) -> tuple[bytes, bytes | None]:
+        """The check, and the key if it was made here."""
+        row = await store.round_by_key(transaction, context.key)
+        if row.key_check is not None:
+            known = await store.document(transaction, context.key, "relayed_key_shares")
+            if known != stored:
+                raise VerifyKeyFixed
+            return row.key_check, None
+        if row.state is not RoundState.OPEN:
+            raise RoundClosed(extra={"included": False, "state": row.state.value})
+        key = await asyncio.to_thread(peer_seals.made_key, aggregator, context, ordered)
+        check = key_check_of(context.digest, key)
+        await store.advance(
+            transaction,
+            context.key,
+            RoundState.OPEN,
+            RoundState.OPEN,
+            relayed_key_shares=stored,
+            key_check=check,
+        )
+        return check, key
+
+    async with aggregator.lock(round_id):
+        check, key = await intake.submit(TransitionItem(context, run))
+    if key is not None:  # it is fixed now: contributions need not make it again
+        peer_seals.remember(aggregator, context, key)
+    return wire_json(KeyCheck(round=context.id, descriptor_hash=context.digest, key_check=check))

@@ -1,60 +1,241 @@
-"""Routes of rounds. Each parses, calls one function of the domain, and answers.
+"""Routes of rounds: each parses, calls one function of the domain, and answers.
 
-A transition's answer is the stored one, byte for byte. Those that every round needs are answered
-before the framework's router, which describes them (`common.web.direct`).
+A transition's answer is the stored one, byte for byte. A coordinator sends one step, or the steps
+that are due in many rounds in one request (`RoundSteps`). A released round's transcript can be
+sealed for readers years later (spec: keys, section 4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from pydantic import BaseModel
 
 from aggregator import examples
 from aggregator.context import Aggregator
+from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import state_machine, transcript_seals
+from aggregator.rounds import commitment, opening, state_machine
+from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
-from aggregator.rounds.steps import RoundSteps, take_all
+from aggregator.rounds.verification import Verifying
+from aggregator.store import admission
+from aggregator.store import rounds as store
 from aggregator.web import Coordinator, Watcher
 from common.web.auth import authenticate
-from common.web.bodies import gives, gives_each, gives_octets, takes, takes_octets
-from common.web.direct import Answer, answer_directly
-from common.web.parts import part, part_of
+from common.web.dependencies import part, part_of
+from common.web.middleware import Answer, answer_directly
+from common.web.openapi import gives, gives_each, gives_octets, takes, takes_octets
+from common.web.own_identity import NoIdentityDocument
+from common.web.problems import problem_response
 from common.web.tokens import Scope
 from common.web.wire import (
     content_type,
     encode,
     etag_response,
     json_response,
+    parse_json,
     read_body,
 )
-from tacit.answers.aggregators import HeldContributions, MissingPieces, RoundProgress, TooEarly
-from tacit.crypto.signing import Signed
-from tacit.errors import UnsupportedForm
-from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
-from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, RoundDescriptor
+from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
+from tacit.crypto.signing import Signed, signer_of
+from tacit.errors import DomainError, UnsupportedForm
+from tacit.protocol.aggregator_messages import Step, StepAnswer, StepAnswers, StepName, Steps
+from tacit.protocol.round.descriptor import (
+    DESCRIPTOR_LABEL,
+    AbortRequest,
+    AbortStatement,
+    RoundDescriptor,
+)
 from tacit.protocol.round.descriptor import Awaited as AwaitedCurators
-from tacit.protocol.round.transcript import (
+from tacit.protocol.round.messages import (
+    AcceptedSet,
     Commitment,
+    FreezeRequest,
+    KeyCheck,
     ManifestRequest,
+    RelayedKeyShares,
     Reveal,
     RevealRequest,
     Transcript,
-)
-from tacit.protocol.round.verdicts import (
-    KeyCheck,
-    RelayedKeyShares,
     Verdict,
     VerdictRequest,
     VerificationRequest,
     Verified,
 )
-from tacit.protocol.seals import ShownSeal
-from tacit.protocol.steps import StepAnswers, Steps
-from tacit.query.words import MAX_AGGREGATORS, MAX_CURATORS
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.trust import TRANSCRIPT_SEAL_LABEL, ShownSeal, TranscriptSeal
+from tacit.query.terms import MAX_AGGREGATORS, MAX_CURATORS
+
+
+async def seal_transcript(
+    aggregator: Aggregator, round_id: str, transcript: Transcript
+) -> ShownSeal:
+    """Seal a transcript of a round whose partial sum was revealed here.
+
+    Raises UnknownRound, NotPaired, TranscriptRefused for one that is not what this aggregator took
+    part in, NoIdentityDocument where its identity of then has no pair any more.
+    """
+    context = await aggregator.round(round_id)
+    async with aggregator.database.reading() as transaction:
+        coordinator = await admission.coordinator(transaction)
+        revealed = await store.document(transaction, context.key, "reveal")
+    own = [each for each in transcript.reveals if each.aggregator == aggregator.id]
+    if (
+        revealed is None
+        or transcript.descriptor.statement != context.descriptor
+        or [each.model_dump_json() for each in own] != [revealed]
+    ):
+        raise TranscriptRefused("not what this aggregator opened and revealed")
+    if coordinator is None:
+        raise NotPaired
+    anchored = coordinator.pin.anchored
+    documents = () if anchored is None else anchored.documents
+    keys = (coordinator.identity_key, *(each.ed25519 for each in documents))
+    signer = signer_of(DESCRIPTOR_LABEL, transcript.descriptor, keys)
+    try:
+        await asyncio.to_thread(check_transcript, transcript, signer)
+    except (DomainError, ValueError) as error:
+        raise TranscriptRefused(str(error)) from None
+    entry = context.descriptor.aggregators[context.index]
+    found = aggregator.identities.pair(entry.identity_key)
+    if found is None:
+        raise NoIdentityDocument
+    pair, document = found
+    statement = TranscriptSeal(
+        round=round_id, transcript=transcript.digest(), time=aggregator.clock.now()
+    )
+    made = pair.sign(TRANSCRIPT_SEAL_LABEL, statement)
+    return ShownSeal(aggregator=aggregator.id, document=document, seal=made)
+
+
+# The steps of a round as a coordinator asks for them, one alone or those of many rounds together.
+#
+# A coordinator with many rounds under way sends what is due in all of them in one request. Each
+# step is done and answered as by its own route; none waits for another's success.
+
+AT_ONCE: Final = 32
+"""Steps of one request that are under way: each may hold a batch of pieces in memory."""
+
+
+class Done(NamedTuple):
+    """What a step gives: JSON, and its HTTP status."""
+
+    body: str
+    status: int = 200
+
+
+@dataclass(frozen=True)
+class RoundSteps:
+    """The steps of this aggregator's rounds."""
+
+    aggregator: Aggregator
+    intake: Intake
+    verifying: Verifying
+
+    async def open(self, signed: Signed[RoundDescriptor]) -> Done:
+        """Take part in a round."""
+        if not self.aggregator.samplers_passed:
+            raise SamplersFailed
+        answered, new = await opening.open_round(self.aggregator, signed)
+        return Done(answered, 201 if new else 200)
+
+    async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:
+        """Hold other aggregators' shares of noise."""
+        held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
+        return _shown({"contributions": held})
+
+    async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
+        """Hold the others' shares of the verify key."""
+        return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
+
+    async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
+        """Of how many of these curators no piece is held."""
+        found = await state_machine.missing(self.aggregator, round_id, asked.members)
+        return _shown({"missing": found})
+
+    async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
+        """Sign whose pieces are in; with a request, only when enough are."""
+        if asked is not None:
+            awaited = Awaited(asked.accepted, asked.wait_s)
+            held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
+            if held is not None:
+                return _shown({"accepted": held}, 202)
+        return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
+
+    async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
+        """Verify what all hold, and sign the hash of the verifier shares."""
+        return Done(await self.verifying.verify(round_id, asked))
+
+    async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
+        """Decide which contributions count."""
+        return Done(await self.verifying.decide(round_id, asked))
+
+    async def commit(self, round_id: str, asked: ManifestRequest) -> Done:
+        """Sum the manifest, and commit to the partial sum."""
+        return Done(
+            await commitment.commit(self.aggregator, self.intake, round_id, asked, self.verifying)
+        )
+
+    async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
+        """The partial sum, after everybody's commitments."""
+        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, asked))
+
+    async def take(self, step: Step) -> StepAnswer:
+        """One of several steps; what it raises is its own answer."""
+        try:
+            done = await self._take(step)
+        except Exception as error:
+            problem = problem_response(error)
+            done = Done(bytes(problem.body).decode(), problem.status_code)
+        return StepAnswer(status=done.status, body=done.body)
+
+    async def _take(self, step: Step) -> Done:
+        body = step.body.encode()
+        if step.name is StepName.OPEN:
+            return await self.open(parse_json(body, Signed[RoundDescriptor]))
+        if step.name is StepName.FREEZE and not body:
+            return await self.freeze(step.round, None)
+        model, do = _STEPS[step.name]
+        return await do(self, step.round, parse_json(body, model))
+
+
+_STEPS: Final[Mapping[StepName, tuple[type[BaseModel], Callable[..., Awaitable[Done]]]]] = {
+    StepName.CONTRIBUTE: (RelayedPieces, RoundSteps.contribute),
+    StepName.KEYS: (RelayedKeyShares, RoundSteps.keys),
+    StepName.MISSING: (AwaitedCurators, RoundSteps.missing),
+    StepName.FREEZE: (FreezeRequest, RoundSteps.freeze),
+    StepName.VERIFICATION: (VerificationRequest, RoundSteps.verification),
+    StepName.VERDICT: (VerdictRequest, RoundSteps.verdict),
+    StepName.COMMIT: (ManifestRequest, RoundSteps.commit),
+    StepName.REVEAL: (RevealRequest, RoundSteps.reveal),
+}
+
+
+def _shown(value: dict[str, Any], status: int = 200) -> Done:
+    return Done(encode(value).decode(), status)
+
+
+async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswer]:
+    """The answers to several steps, in their order."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def take(step: Step) -> StepAnswer:
+        async with places:
+            return await steps.take(step)
+
+    return await asyncio.gather(*(take(step) for step in asked))
+
+
+# Routes of rounds. Each parses, calls one function of the domain, and answers.
+#
+# A transition's answer is the stored one, byte for byte. Those that every round needs are answered
+# before the framework's router, which describes them (`common.web.middleware`).
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 IntakePart = Annotated[Intake, Depends(part(Intake))]
@@ -234,7 +415,7 @@ def _add_ends(app: FastAPI) -> None:
         request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
     ) -> Response:
         transcript = await read_body(request, Transcript)
-        sealed = await transcript_seals.seal(aggregator, round_id, transcript)
+        sealed = await seal_transcript(aggregator, round_id, transcript)
         return json_response(sealed.model_dump_json(exclude_none=True))
 
     @app.get(

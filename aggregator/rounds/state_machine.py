@@ -1,15 +1,12 @@
-"""The state machine of a round (spec: aggregation, section 6).
+r"""The state machine of a round (spec: aggregation, section 6).
 
     open -> frozen -> (proved rounds: verified ->) committed -> released
-       \\_______\\__________________________\\________-> aborted
+       \_______\__________________________\________-> aborted
 
-One function per transition, one transaction each, durable before it is answered: `opening` begins
-a round, `keying` and `verifying` are the steps of proved rounds, `committing` sums and reveals, and
-here it is frozen, ended and swept. A repeated request
-gets the stored answer again, byte for byte; a different one is refused. This aggregator signs one
-manifest per round, reveals only after it has seen the whole quorum's commitments to that manifest,
-and after an abort never anything. Its noise is drawn once: under Shamir when the round opens
-(sealed shares are stored), else with the sum, and is never stored apart from it.
+One function per transition, one transaction each, durable before it is answered. `opening` begins a
+round, `verification` is a step of proved rounds, `commitment` sums and reveals; here it is frozen,
+ended and swept. A repeated request gets the stored answer again, byte for byte; a different one is
+refused. A round's own seal key is destroyed with the round's end (spec: keys, section 2.4).
 """
 
 from __future__ import annotations
@@ -27,20 +24,19 @@ from aggregator.context import Aggregator, RoundContext, stored_round, wire_json
 from aggregator.errors import RoundClosed, RoundNotKeyed, RoundReleased
 from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.rounds import differencing
-from aggregator.rounds.evaluating import held_parts
-from aggregator.rounds.key_ends import end_round
+from aggregator.rounds.verifier_shares import held_parts
 from aggregator.store import pieces as piece_store
 from aggregator.store import roster
 from aggregator.store import rounds as round_store
 from aggregator.store.rounds import RoundRow
 from aggregator.store.tables import grants
+from common.runtime.logs import describe as logs_describe
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.grants import forget_grants
 from tacit import sets
 from tacit.errors import Invalid
-from tacit.protocol.round.accepted import AcceptedSet, ProvedPart
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
     AbortRequest,
@@ -48,6 +44,7 @@ from tacit.protocol.round.descriptor import (
     Frozen,
     RoundState,
 )
+from tacit.protocol.round.messages import AcceptedSet, ProvedPart
 from tacit.wire import encode_binary, format_instant
 
 _logger = get_logger("tacit.aggregator.rounds")
@@ -318,3 +315,26 @@ async def _forget_rounds(aggregator: Aggregator, before: datetime) -> int:
             break
         await asyncio.sleep(REST_S)
     return total
+
+
+# A round's own seal key dies with the round. Spec: keys, section 2.4.
+
+_key_ends_logger = get_logger("tacit.aggregator.keys")
+
+
+async def end_round(aggregator: Aggregator, context: RoundContext) -> None:
+    """The round is over: destroy the key that was made for it. If that fails, a sweep does it."""
+    seal = context.descriptor.aggregators[context.index].seal
+    if seal.round is None:
+        return
+    aggregator.seal_keyring.forget([seal.number])
+    aggregator.forget_round(context.id)
+    await destroy_key(aggregator, seal.number)
+
+
+async def destroy_key(aggregator: Aggregator, number: int) -> None:
+    """Destroy a key; a file that cannot be removed now is for the next sweep."""
+    try:
+        await aggregator.seal_keyring.destroy(number)
+    except OSError as error:
+        _key_ends_logger.warning("key_not_destroyed", number=number, **logs_describe(error))

@@ -1,11 +1,8 @@
-"""Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
+"""Seal keys: made at first use, used until they end by this aggregator's own clock, then destroyed.
 
-A key of a period serves all rounds of that time; a round may have its own key. The private
-half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
-file is overwritten and removed; its row is updated after that. So whatever was copied of the
-database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
-
-No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
+A key of a period serves all rounds of that time; a round may have its own key. The private half is
+a seed, stored under its wrapping key. `SessionCache` keeps the keys of sessions under a seal key in
+memory, bounded.
 """
 
 from __future__ import annotations
@@ -19,21 +16,86 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
-from aggregator.sealing.files import KeyDirectory
-from aggregator.sealing.sessions import SessionCache, Wrapping
+from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState, Limits, SealKeyRow
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
-from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.sealing import SealBroken
+from tacit.crypto.sealing import NONCE_BYTES, SealBroken, SealKey, length_prefixed, seal_octets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.seals import LASTING_SEAL_KEY_LABEL
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
-from tacit.protocol.verifier_shares import SECRET_BYTES
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.trust import LASTING_SEAL_KEY_LABEL
+from tacit.protocol.verification import SECRET_BYTES
+
+WRAPPED_BYTES: Final = 60
+"""Nonce, key and tag of a wrapped key."""
+_LABEL: Final = b"tacit wrapped key v1"
+
+
+class Wrapping:
+    """Seals the secrets of one seal key, each in its place, under its wrapping key."""
+
+    def __init__(self, wrapping_key: bytes, party: str, number: int, key_hash: bytes) -> None:
+        self._key = wrapping_key
+        self._place = length_prefixed(_LABEL, party.encode(), str(number).encode(), key_hash)
+        self._cipher = AESGCM(wrapping_key)
+
+    def wrap(self, name: str, secret: bytes) -> bytes:
+        """A secret of 32 bytes, sealed under this name."""
+        nonce, sealed = seal_octets(self._key, secret, self._place + name.encode())
+        return nonce + sealed
+
+    def unwrap(self, name: str, wrapped: bytes) -> bytes:
+        """The secret of this name. Raises SealBroken."""
+        place = self._place + name.encode()
+        try:
+            return self._cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], place)
+        except (InvalidTag, ValueError):
+            raise SealBroken("the wrapping key does not open it") from None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    """A session of a party: its key, and the same wrapped. `fresh`: not stored yet."""
+
+    id: bytes
+    key: bytes = field(repr=False)
+    wrapped: bytes
+    fresh: bool = False
+
+
+class SessionCache:
+    """The sessions of one seal key that were used last, by the party's key in the store."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._held: OrderedDict[tuple[int, bytes], HeldSession] = OrderedDict()
+
+    def get(self, party: int, session: bytes) -> HeldSession | None:
+        """A stored session, if it is in memory."""
+        return self._held.get((party, session))
+
+    def put(self, party: int, session: HeldSession) -> None:
+        """Keep one that is stored."""
+        self._held[party, session.id] = session
+        while len(self._held) > self._capacity:
+            self._held.popitem(last=False)
+
+
+# Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
+#
+# A key of a period serves all rounds of that time; a round may have its own key. The private
+# half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
+# file is overwritten and removed; its row is updated after that. So whatever was copied of the
+# database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
+#
+# No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
 
 UNUSED_S: Final = 900
 """How long a round's key waits for its round."""

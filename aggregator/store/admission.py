@@ -1,14 +1,18 @@
-"""Who may call: the one paired coordinator."""
+"""The services that this aggregator admits: the one paired coordinator, and pinned peers.
+
+Peers are the other aggregators with which this one may sum.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import delete, insert, or_, select, update
 
-from aggregator.store.tables import coordinators, tokens
+from aggregator.store.tables import coordinators, pinned_peers, tokens
 from common.store.transactions import Transaction
 from common.web.tokens import Scope
 from tacit.crypto.signing import fingerprint
@@ -87,3 +91,61 @@ async def end_scope(
     end = now + overlap
     longer = or_(tokens.c.expires.is_(None), tokens.c.expires > end)
     await transaction.execute(update(tokens).where(*valid, longer).values(expires=end))
+
+
+# Other aggregators, as this aggregator's operator pinned them.
+
+
+@dataclass(frozen=True)
+class PeerRow:
+    """`pin`: what is accepted of it; `shown`: the chain of identities that was handed over last,
+    accepted or not."""
+
+    id: str
+    operator: str
+    pin: Pin
+    pinned: datetime
+    shown: IdentityChain | None = None
+
+    @property
+    def fingerprint(self) -> bytes:
+        """SHA-256 of its identity key of now, or of the last one."""
+        return self.pin.newest or self.pin.fingerprint
+
+
+_PEERS = select(pinned_peers).order_by(pinned_peers.c.id)
+
+
+async def list_peers(transaction: Transaction) -> dict[str, PeerRow]:
+    """All of them, by id."""
+    found = await transaction.execute(_PEERS)
+    return {row.id: _peer(row) for row in found}
+
+
+def _peer(row: Any) -> PeerRow:
+    pin = Pin(fingerprint=row.fingerprint)
+    if row.pin is not None:
+        pin = Pin.model_validate_json(row.pin)
+    shown = None if row.shown is None else IdentityChain.model_validate_json(row.shown)
+    return PeerRow(row.id, row.operator, pin, row.pinned, shown)
+
+
+async def put_peer(transaction: Transaction, row: PeerRow) -> None:
+    """Pin one, in place of what is pinned under its id."""
+    await transaction.execute(delete(pinned_peers).where(pinned_peers.c.id == row.id))
+    await transaction.execute(
+        insert(pinned_peers).values(
+            id=row.id,
+            operator=row.operator,
+            fingerprint=row.fingerprint,
+            pinned=row.pinned,
+            pin=row.pin.model_dump_json(),
+            shown=None if row.shown is None else row.shown.model_dump_json(),
+        )
+    )
+
+
+async def remove_peer(transaction: Transaction, peer: str) -> bool:
+    """Unpin one; whether it was pinned."""
+    done = await transaction.execute(delete(pinned_peers).where(pinned_peers.c.id == peer))
+    return done.rowcount > 0

@@ -1,19 +1,22 @@
-"""Sealed pieces, kept as received.
+"""Sealed pieces, kept as received, and the counts of uploads by hour, form and outcome.
 
 A batch is one row, and the lone pieces of one commit are one row (`numbers`, `tags` and `bodies`
-joined), because with a row per curator every piece writes a separate page (spec: hot-path,
-section 2). Presence, numbers and tags outlive the sealed words: after a round they still
-distinguish a duplicate from an unknown piece. No opened word is ever stored here.
+joined), because with a row per curator every piece writes a separate page. No count names a curator
+or a round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 
-from aggregator.store.tables import batches, pieces
+from aggregator.store.tables import batches, pieces, uploads
+from common.store.database import exclusive
 from common.store.transactions import Transaction
 
 _PLACE = (
@@ -166,3 +169,52 @@ async def batch_bodies(transaction: Transaction, row_ids: Sequence[int]) -> dict
         wanted = {"rows": row_ids[start : start + _CHUNK]}
         found.update((row.id, row.body) for row in await transaction.execute(_BODIES, wanted))
     return found
+
+
+# Uploads counted by hour, form and outcome; no row tells of a curator or a round.
+
+UploadKey: TypeAlias = tuple[datetime, str, str]
+"""(hour, form, outcome)."""
+_LOCK = "aggregator uploads"
+_ADD_UPLOADS = (
+    update(uploads)
+    .where(
+        uploads.c.hour == bindparam("at"),
+        uploads.c.form == bindparam("of"),
+        uploads.c.outcome == bindparam("came"),
+    )
+    .values(count=uploads.c.count + bindparam("more"))
+)
+
+
+async def add_uploads(transaction: Transaction, counts: Mapping[UploadKey, int]) -> None:
+    """Add to the counts that are kept."""
+    await exclusive(transaction, _LOCK)
+    for (hour, form, outcome), count in counts.items():
+        done = await transaction.execute(
+            _ADD_UPLOADS, {"at": hour, "of": form, "came": outcome, "more": count}
+        )
+        if done.rowcount == 0:
+            await transaction.execute(
+                insert(uploads).values(hour=hour, form=form, outcome=outcome, count=count)
+            )
+
+
+async def uploads_between(
+    transaction: Transaction, start: datetime, end: datetime
+) -> dict[tuple[datetime, str], Counter[str]]:
+    """The outcomes of each hour and form from `start` to before `end`, in order."""
+    found: defaultdict[tuple[datetime, str], Counter[str]] = defaultdict(Counter)
+    rows = await transaction.execute(
+        select(uploads)
+        .where(uploads.c.hour >= start, uploads.c.hour < end)
+        .order_by(uploads.c.hour, uploads.c.form)
+    )
+    for hour, form, outcome, count in rows:
+        found[hour, form][outcome] = count
+    return found
+
+
+async def forget_uploads(transaction: Transaction, before: datetime) -> None:
+    """Drop the hours before an instant."""
+    await transaction.execute(delete(uploads).where(uploads.c.hour < before))

@@ -1,7 +1,8 @@
-"""Rounds, and the sealed shares of noise that they hold.
+"""Rounds, their sealed shares of noise and of verifiers, and the sets that they revealed.
 
 A transition names the state it expects: it happens once. With a round's end its sealed words are
-destroyed.
+destroyed. The row of a revealed set outlives its round: it is needed permanently, because a later
+round over the same time may be opened at any time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from sqlalchemy import Row, Update, bindparam, delete, func, insert, select, update
 
@@ -19,10 +20,12 @@ from aggregator.store.tables import (
     contributions,
     expired_rounds,
     pieces,
+    revealed_sets,
     rounds,
     share_chunks,
 )
 from common.store.erasure import to_erase
+from common.store.released_sets import ReleasedSets
 from common.store.transactions import Transaction
 from tacit.protocol.round.descriptor import RoundState
 
@@ -294,3 +297,55 @@ async def held_contributions(transaction: Transaction, key: int) -> dict[int, Co
         row.position: ContributionRow(row.position, row.nonce, row.sealed, row.announce)
         for row in found
     }
+
+
+# The sets of curators whose sums this aggregator helped to open: one row per family of a round.
+#
+# A row outlives its round, its pieces and their hashes, and has no reference to it: it is needed
+# permanently, because a later round over the same time may be opened at any time.
+
+REVEALED: Final = ReleasedSets(revealed_sets, revealed_sets.c.round)
+
+
+async def forget_revealed(transaction: Transaction, round_id: str) -> None:
+    """Delete the set of a round whose sum nobody can open any more."""
+    await transaction.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
+
+
+# Sealed chunks of verifier shares, by round, place of the aggregator in the descriptor, number.
+
+_AT = (
+    share_chunks.c.round == bindparam("round_key"),
+    share_chunks.c.position == bindparam("position"),
+    share_chunks.c.chunk == bindparam("chunk"),
+)
+_BODY = select(share_chunks.c.body).where(*_AT)
+_DROP = delete(share_chunks).where(*_AT)
+_PUT = insert(share_chunks)
+_HELD = select(share_chunks.c.position, share_chunks.c.chunk).where(
+    share_chunks.c.round == bindparam("round_key")
+)
+
+
+async def put_chunk(
+    transaction: Transaction, key: int, position: int, chunk: int, body: bytes
+) -> None:
+    """Keep a chunk, in place of an earlier one."""
+    place = {"round_key": key, "position": position, "chunk": chunk}
+    await transaction.execute(_DROP, place)
+    await transaction.execute(
+        _PUT, {"round": key, "position": position, "chunk": chunk, "body": body}
+    )
+
+
+async def chunk_body(transaction: Transaction, key: int, position: int, chunk: int) -> bytes | None:
+    """A chunk."""
+    wanted = {"round_key": key, "position": position, "chunk": chunk}
+    content: bytes | None = (await transaction.execute(_BODY, wanted)).scalar_one_or_none()
+    return content
+
+
+async def held_chunks(transaction: Transaction, key: int) -> set[tuple[int, int]]:
+    """(place of the aggregator, chunk) of all that are held of a round."""
+    found = await transaction.execute(_HELD, {"round_key": key})
+    return {(int(row.position), int(row.chunk)) for row in found}

@@ -2,10 +2,8 @@
 
 Spec: federated-counting, section 2.
 
-    contract    questions, answers, an algorithm's functions, and the loop over both
-    keeper      answers from rows that one keeper holds
-    empties     empty cells that pass by noise alone, without looking at every one
-    laws        what a count must reach, and its draws, of both stances
-    thresholds  the same where a sum holds more than one draw
-    rounds      answers from curators
+    contract        questions, answers, the loop over both; thresholds and noise of a count
+    keeper          answers from rows that one keeper holds; empty cells that pass by noise alone
+    rounds          answers from curators, and a forecast of what they give and cost
+    released_files  the released multiset as files, and how far its counts are from the true ones
 """

@@ -1,24 +1,24 @@
 """The contract of adaptive counting: an algorithm asks questions, a source answers with noise.
 
-Spec: federated-counting, section 2. A question is a list of groups of cells, each with a rate: its
-part of epsilon. A record adds whole numbers to cells; on every transcript the sum over questions
-and groups of rate times L1 norm over reach is at most epsilon. So a cell's noise is discrete
-Laplace of scale reach / rate.
-
-Everything here is pure; states hold public and published values only.
+Also the threshold that a noisy count must reach and its draws, for both stances, and for sums that
+hold more noise than one whole draw. Spec: federated-counting, section 2.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Stance
+from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.randomness import NoiseSource, SeededRandom
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -155,3 +155,112 @@ def drive(algorithm: AdaptiveCounting[State], state: State, source: Source) -> S
     while (question := algorithm.ask(state)) is not None:
         state = algorithm.absorb(state, question, source.answer(question))
     return state
+
+
+# What a noisy count must reach, and the draws of both stances.
+#
+# Spec: sequential-prefix-tree, section 3; set-valued, section 3.3 (table). `sound`: discrete
+# Laplace on integers. `paper`: Laplace in floating point.
+
+COIN_BITS: Final = 128
+"""An empty cell passes with a probability that is off by at most 2^-COIN_BITS."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerTest:
+    """Discrete Laplace of rate alpha against an integer threshold of at least 1.
+
+    Compared by identity, which is cheap: who makes one caches it by its figures.
+    """
+
+    rate: Fraction
+    threshold: int
+    chance: Fraction
+
+    @property
+    def law(self) -> DiscreteLaplace:
+        """The noise."""
+        return DiscreteLaplace(1 / self.rate)
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
+        """Counts with noise, exact integers."""
+        return counts + self.law.draw(source, counts.size)
+
+    def passing(self, count: int, source: NoiseSource) -> NDArray[np.int64]:
+        """threshold + G, G geometric: Z is G or -1 - G with a coin that does not depend on G, so
+        G is found again by turning negative draws over."""
+        drawn = self.law.draw(source, count)
+        return self.threshold + (drawn ^ (drawn >> 63))
+
+
+@dataclass(frozen=True, eq=False)
+class FloatingTest:
+    """Laplace noise of scale 1 / rate in floating point; for reproducing the source only."""
+
+    rate: Fraction
+    threshold: float
+    chance: Fraction
+
+    def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
+        """Counts with noise."""
+        return counts + floating_laplace(_seeded(source), 1 / float(self.rate), counts.size)
+
+    def passing(self, count: int, source: NoiseSource) -> NDArray[np.float64]:
+        """threshold + Exp(rate)."""
+        scale = 1 / float(self.rate)
+        return self.threshold + _seeded(source).generator.exponential(scale, count)
+
+
+def _seeded(source: NoiseSource) -> SeededRandom:
+    if not isinstance(source, SeededRandom):
+        raise TypeError("floating-point noise is for seeded simulations")
+    return source
+
+
+# Thresholds where a released sum holds more noise than one whole draw.
+#
+# Spec: federated-counting, section 3. Z is a Polya difference of weight R and scale b: the
+# difference of two negative binomials X, Y with P(X = k) proportional to Gamma(k + R) / k! a^k, a =
+# e^(-1/b). So
+#
+#     P(Z >= t) = sum over y of P(Y = y) P(X >= t + y)
+#
+# in floating point: a threshold is a matter of utility, privacy does not rest on it. Whoever uses
+# one writes the whole number down.
+
+_WIDEST: Final = 1 << 12
+"""Larger scales are taken as multiples of this one: relative to b the law no longer changes."""
+_REACH: Final = 60
+"""Scales after which nothing of weight 1 is left; more for larger weights."""
+
+
+def tail(draws: Fraction, scale: Fraction, least: int) -> float:
+    """P(Z >= least) for least >= 1."""
+    from scipy.special import betainc, gammaln
+
+    a, weight = math.exp(-1 / scale), float(draws)
+    reach = math.ceil((_REACH + 2 * weight) * scale) + 1
+    y = np.arange(reach, dtype=float)
+    log_mass = gammaln(y + weight) - gammaln(weight) - gammaln(y + 1) - y / float(scale)
+    mass = np.exp(log_mass + weight * math.log(-math.expm1(-1 / scale)))
+    return float((mass * betainc(y + least, weight, a)).sum())
+
+
+@lru_cache(maxsize=4096)
+def threshold(draws: Fraction, scale: Fraction, chance: float) -> int:
+    """The smallest whole t >= 1 with P(Z >= t) <= chance, for 0 < chance < 1; draws: R > 0.
+
+    Scales above 4,096 are rounded to within 1/4,096 of the threshold, upwards.
+    """
+    if scale > _WIDEST:
+        return math.ceil(threshold(draws, Fraction(_WIDEST), chance) * scale / _WIDEST)
+    low, high = 0, 1
+    while tail(draws, scale, high) > chance:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tail(draws, scale, middle) > chance:
+            low = middle
+        else:
+            high = middle
+    return high

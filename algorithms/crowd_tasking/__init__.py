@@ -1,10 +1,12 @@
 """Predictable crowd sensing with Salus. Spec: crowd-tasking.
 
-`parameters` what a publisher posts; `task` the same with every choice made, and what it costs;
-`noise_law`, `prediction` mathematics of the noise and of errors; `window` bounded reports; `paper`
-the source's floating noise; `aggregates` what a server computes of reports; `attacks` what it could
-guess; `report`, `pictures`, `evaluation`; `algorithm` the central form. Devices:
-`tacit.encoders.crowd_tasking`.
+    parameters  what a publisher posts            task        all choices made, noise, budget, cost
+    prediction  law of the noise, expected error  aggregates  averages, histograms, classifiers
+    algorithm   the central form                  federated   users send their own noisy reports
+    report      what is true of its privacy       pictures    plots of results and evaluations
+    evaluation  errors, and attacks on reports
+
+Bounded reports and devices: `tacit.encoders.crowd_tasking`.
 """
 
 from dataclasses import replace

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.crowd_tasking.noise_law import cumulative
-from algorithms.crowd_tasking.prediction import NORMAL_95
-from tacit.encoders.crowd_tasking.bounded_reports import bucket_of
+from algorithms.crowd_tasking.prediction import NORMAL_95, cumulative
+from tacit.encoders.crowd_tasking.bounded import bucket_of
 from tacit.encoders.crowd_tasking.encoder import Component, Floats, Ints
 from tacit.randomness import PublicRandom
 

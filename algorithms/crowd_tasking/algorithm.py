@@ -1,7 +1,7 @@
 """The central form: every user of a data set is simulated, then the aggregator does its part.
 
-Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
-users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
+Includes the source's Algorithm 2 as printed (stance `paper`): floating-point noise, no clamp,
+nothing verified. Spec: crowd-tasking.
 """
 
 from __future__ import annotations
@@ -25,22 +25,55 @@ from algorithms.crowd_tasking.aggregates import (
     shares_by_round,
 )
 from algorithms.crowd_tasking.evaluation import evaluate
-from algorithms.crowd_tasking.evaluation_pictures import evaluation_pictures
-from algorithms.crowd_tasking.paper import perturb_floating
 from algorithms.crowd_tasking.parameters import Parameters
-from algorithms.crowd_tasking.pictures import task_plots
-from algorithms.crowd_tasking.prediction import accuracy_outlook
+from algorithms.crowd_tasking.pictures import evaluation_pictures, task_plots
+from algorithms.crowd_tasking.prediction import accuracy_outlook, subset_shares
 from algorithms.crowd_tasking.report import NAME, privacy_report
-from algorithms.crowd_tasking.smoothing import subset_shares
 from algorithms.crowd_tasking.task import Task, resolve
-from algorithms.datasets.tables import UserSeries
-from algorithms.datasets.texts import Texts
-from algorithms.problems import ValueUnknown
-from tacit.encoders.crowd_tasking.encoder import Bools, Floats, Ints, admits, perturb, respond
+from algorithms.datasets.tables import Texts, UserSeries
+from algorithms.parameters import ValueUnknown
+from tacit.encoders.crowd_tasking.encoder import (
+    Bools,
+    Component,
+    Floats,
+    Ints,
+    admits,
+    perturb,
+    respond,
+    series_noise,
+)
 from tacit.errors import Invalid
+from tacit.noise import floating_laplace
 from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
-from tacit.records.delimited import line_of, written
+from tacit.records.text_files import line_of, written
 from tacit.report.model import PrivacyReport
+
+
+def perturb_floating(
+    components: Sequence[Component],
+    scales: Floats,
+    persistence: float,
+    users: Ints,
+    rounds: Ints,
+    readings: Floats,
+    source: SeededRandom,
+) -> Floats:
+    """(n, k) reports of readings (n, k), sorted by user and round; scales b (k,), in their unit."""
+
+    def draw(count: int) -> Floats:
+        drawn = floating_laplace(source, 1.0, count * scales.size).reshape(count, -1)
+        return np.asarray(drawn * scales, np.float64)
+
+    def coins(count: int) -> Bools:
+        return np.asarray(source.generator.random(count) < persistence, np.bool_)
+
+    return readings + series_noise(components, users, rounds, draw, coins)
+
+
+# The central form: every user of a data set is simulated, then the aggregator does its part.
+#
+# Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
+# users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
 
 BLOCK: Final = 1_000_000
 """Numbers of a block, but for a user who alone has more. Fixed: streams are named by blocks."""

@@ -1,9 +1,5 @@
-"""Crowd tasking over curators: they perturb their own readings and send reports.
-
-Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
-both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
-at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they
-are: only from a column that the curator's own policy declares public, whatever the task says.
+"""Crowd tasking over curators: they perturb their own readings, send reports, and the reports are
+collected.
 """
 
 from __future__ import annotations
@@ -14,14 +10,42 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
+from algorithms.crowd_tasking.aggregates import Reports
 from algorithms.crowd_tasking.algorithm import aggregate, histogram_of_subsets
-from algorithms.crowd_tasking.collection import gathered
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.report import privacy_report
 from algorithms.crowd_tasking.task import BadTask, Task, resolve
+from tacit.encoders.crowd_tasking.encoder import Ints
 from tacit.encoders.crowd_tasking.reports import Encoding
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import PrivacyReport
+
+
+def gathered(
+    task: Task, users: Ints, rounds: Ints, numbers: Ints, labels: Ints | None = None
+) -> Reports:
+    """Kept reports in any order, sorted by user and round and put in the sensor's unit.
+
+    users, rounds (n,), numbers (n, k) as they were sent (not of subsets), labels (n,) places in the
+    list of classes.
+    """
+    order = np.lexsort((rounds, users))
+    windows = task.report == "window"
+    decode = task.windows.estimates if windows else task.perturbation.decode
+    return Reports(
+        users[order],
+        rounds[order],
+        decode(numbers[order]),
+        None if labels is None else labels[order],
+    )
+
+
+# Crowd tasking over curators: they perturb their own readings and send reports.
+#
+# Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
+# both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
+# at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they
+# are: only from a column that the curator's own policy declares public, whatever the task says.
 
 
 def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:

@@ -1,15 +1,16 @@
-"""Plots of a task, from public parameters and noisy reports only. Needs matplotlib (drawn by Agg).
+"""Plots of a task. They need matplotlib (drawn by Agg).
 
-`error` over epsilon with the source's bound; `risk`: what the source states about it, and the
-lowest error of any test of one reading; `uploaded`: reports as received; `histogram`: shares.
+Published ones are made of public parameters and noisy reports only. Those of an evaluation show
+the true aggregate next to the released one and what attacks find, for the operator only.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from algorithms.crowd_tasking.aggregates import Reports
 from algorithms.crowd_tasking.parameters import MOST_EPSILON
 from algorithms.crowd_tasking.report import NAME, source_ane
 from algorithms.crowd_tasking.task import Task
-from algorithms.drawing import BLUE, GREY, RED, can_draw, picture
+from algorithms.drawing import BLUE, GREY, RED, can_draw, compared_bars, picture
 from tacit.encoders.crowd_tasking.encoder import Floats
 
 if TYPE_CHECKING:
@@ -122,3 +123,87 @@ def _histogram(axes: Axes, task: Task, found: Floats) -> None:
     axes.set_ylabel("share")
     axes.set_title("Histogram from noisy reports")
     axes.legend(frameon=False)
+
+
+# Plots of an evaluation: the true aggregate next to the released one, and what attacks find.
+#
+# Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
+
+_EVALUATION_INCHES: Final = (5.4, 4.0)
+_NAME: Final = "crowd-tasking"
+
+
+def evaluation_pictures(
+    evaluation: Mapping[str, Any], summary: Mapping[str, Any]
+) -> tuple[Plot, ...]:
+    """Those that the evaluation has figures for."""
+    drawn = []
+    if "average" in evaluation:
+        true = evaluation["average"]["true_mean"]
+        found = summary["average"]
+        unit = summary["task"]["unit"]
+        drawn.append(
+            picture(
+                _NAME, "average", lambda axes: _average(axes, true, found, unit), _EVALUATION_INCHES
+            )
+        )
+    if "histogram" in evaluation:
+        shares = evaluation["histogram"]["true_shares"]
+        released = summary["histogram"]
+        drawn.append(
+            picture(
+                _NAME,
+                "histogram",
+                lambda axes: _true_histogram(axes, shares, released),
+                _EVALUATION_INCHES,
+            )
+        )
+    if "classifier" in evaluation:
+        measured = evaluation["classifier"]
+        drawn.append(
+            picture(_NAME, "classifier", lambda axes: _accuracy(axes, measured), _EVALUATION_INCHES)
+        )
+    if evaluation.get("risk"):
+        risks = evaluation["risk"]
+        drawn.append(
+            picture(_NAME, "risk", lambda axes: _attack_risk(axes, risks), _EVALUATION_INCHES)
+        )
+    return tuple(drawn)
+
+
+def _average(
+    axes: Axes, true: Sequence[float], found: Mapping[str, Mapping[str, float | None]], unit: str
+) -> None:
+    axes.set_title("Averages (private)")
+    released = [each["estimate"] for each in found.values()]
+    compared_bars(axes, list(found), {"true": true, "released": released})
+    axes.set_ylabel(f"mean ({unit})")
+
+
+def _true_histogram(axes: Axes, true: Sequence[float], released: Mapping[str, Any]) -> None:
+    axes.set_title("Histogram (private)")
+    axes.stairs(true, released["edges"], color=GREY, fill=True, alpha=0.4, label="true")
+    axes.stairs(released["shares"], released["edges"], color=BLUE, label="released")
+    axes.set_xlabel(released["coordinate"])
+    axes.set_ylabel("share")
+    axes.legend(frameon=False)
+
+
+def _accuracy(axes: Axes, measured: Mapping[str, float | None]) -> None:
+    axes.set_title("Classifier, tested on true readings (private)")
+    names = ["trained on true readings", "trained on reports"]
+    values = [measured["accuracy_without_noise"], measured["accuracy_on_true_readings"]]
+    axes.bar(names, [value or 0.0 for value in values], color=[GREY, BLUE])
+    axes.set_ylim(0, 1)
+    axes.set_ylabel("accuracy")
+
+
+def _attack_risk(axes: Axes, risks: Mapping[str, Mapping[str, Any]]) -> None:
+    axes.set_title("What attacks find of a reading (private)")
+    series = {
+        "prior alone": [each["prior_only"] for each in risks.values()],
+        "best attack": [each["best_attack"] for each in risks.values()],
+        "as the source has it": [each["source_ane"] for each in risks.values()],
+    }
+    compared_bars(axes, list(risks), series)
+    axes.set_ylabel("mean error (share of the range)")

@@ -1,24 +1,151 @@
-"""The error before anything is collected: averages, histograms, classifiers; and the way back.
+"""The law of the noise, and the error of averages, histograms, classifiers before any collection.
 
-Spec: crowd-tasking, section 3.4; source: chapter 12, Theorems 12.3, 12.4 and 12.5. `bounds` of the
-source are true and loose (they hold with probability 1 - delta); ours are exact, or Monte-Carlo
-means over public choices. Notation: n users, k coordinates, c parts of noise of scale b in one
-coordinate (for a budget epsilon and range sigma of the coordinate, b = sigma / epsilon).
+The noise in one coordinate of one report is c Laplaces of one scale b added up. Shares of
+neighbouring buckets are smoothed as far as their own noise calls for: post-processing.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.fft import dct, idct
 
-from algorithms.crowd_tasking.noise_law import Floats, cumulative, tail
-from algorithms.crowd_tasking.smoothing import subset_shares
-from tacit.accounting.error import laplace_mean_absolute
+from algorithms.simplex import on_simplex
+from tacit.accounting.expected_error import laplace_mean_absolute
 from tacit.encoders.crowd_tasking.bounded import Subset
 from tacit.randomness import PublicRandom
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_MEAN: Final = {1: 1.0, 2: 1.5, 3: 1.875}
+_TAIL: Final = {1: (1.0,), 2: (1.0, 0.5), 3: (1.0, 0.625, 0.125)}
+"""Coefficients of the polynomial factor of e^-u in P(|Z| > ub)."""
+_DENSITY: Final = {1: (0.5,), 2: (0.25, 0.25), 3: (3 / 16, 3 / 16, 1 / 16)}
+_FARTHEST: Final = 80.0
+
+
+def mean_absolute(parts: int) -> float:
+    """E|Z| / b."""
+    return _MEAN[parts]
+
+
+def variance(parts: int) -> float:
+    """Var Z / b^2."""
+    return 2.0 * parts
+
+
+def tail(u: ArrayLike, parts: int) -> Floats:
+    """P(|Z| > u b) for u >= 0, elementwise."""
+    at = np.asarray(u, np.float64)
+    polynomial = np.polynomial.polynomial.polyval(at, _TAIL[parts])
+    return np.asarray(np.exp(-at) * polynomial, np.float64)
+
+
+def cumulative(z: ArrayLike, scale: float, parts: int) -> Floats:
+    """P(Z <= z), elementwise; `scale` b in the unit of z. Infinite z are allowed."""
+    at = np.asarray(z, np.float64) / scale
+    half = tail(np.minimum(np.abs(at), 700.0), parts) / 2
+    return np.where(at < 0, half, 1 - half)
+
+
+def autocovariance(lag: int, components: tuple[str, ...], persistence: float) -> float:
+    """Cov(Z_t, Z_(t+lag)) / b^2 = 2 (Y at lag 0, G always, L with p^lag)."""
+    found = float("Y" in components and lag == 0) + float("G" in components)
+    if "L" in components:
+        found += math.pow(persistence, lag)
+    return 2 * found
+
+
+def mean_of_rounds_variance(rounds: int, components: tuple[str, ...], persistence: float) -> float:
+    """Var of one user's noise averaged over rounds 1..T, / b^2: G does not average out.
+
+    2 (1/T [Y] + 1 [G] + 1/T^2 sum_{s,t} p^|s-t| [L]).
+    """
+    found = ("Y" in components) / rounds + float("G" in components)
+    if "L" in components:
+        lags = np.arange(1, rounds, dtype=np.float64)
+        pairs = rounds + 2 * float(((rounds - lags) * persistence**lags).sum())
+        found += pairs / rounds**2
+    return 2.0 * found
+
+
+@lru_cache(maxsize=256)
+def mean_shift(dimension: int, parts: int) -> float:
+    """E ||(Z_1, ..., Z_k)||_2 / b: how far a reading moves, to about 1e-4 of its value.
+
+    E sqrt(S) = pi^(-1/2) int_0^infinity (1 - E e^(-t^2 S)) t^-2 dt with S = sum Z_j^2, and
+    E e^(-t^2 S) is a k-th power.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(32)
+    edges = np.concatenate([[0.0], np.geomspace(1e-4, _FARTHEST, 60)])
+    half, middle = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    u = (middle[:, None] + half[:, None] * nodes).ravel()
+    polynomial = np.polynomial.polynomial.polyval(u, _DENSITY[parts])
+    mass = 2 * np.exp(-u) * polynomial * (half[:, None] * weights).ravel()
+    t = np.geomspace(1e-5, 1e4, 1500)
+    below = np.array([float(-(mass * np.expm1(-((at * u) ** 2))).sum()) for at in t])
+    inside = -np.expm1(dimension * np.log1p(-np.minimum(below, 1 - 1e-15))) / t**2
+    inner = float(np.trapezoid(inside * t, np.log(t)))
+    first = dimension * variance(parts) * t[0]  # (1 - L^k) / t^2 tends to k Var
+    return float((inner + first + 1 / t[-1]) / math.sqrt(math.pi))
+
+
+# Shares of neighbouring buckets, smoothed as far as their own noise calls for: post-processing.
+#
+# Readings of a sensor vary smoothly, and the noise of unbiased shares does not: it is the same in
+# every wave of their cosine transform. So short waves are lowered, by 1 / (1 + (wave / c)^4), with
+# the c of least estimated error. Histograms of a few spikes are better served by the simplex alone,
+# and estimated errors show that, too. No choice reads more than the noisy shares.
+#
+# Sources: unbiased estimates of risk (C. Stein, 1981), of a projection by its free dimensions (R.
+# Tibshirani and J. Taylor, 2012). Spec: crowd-tasking, section 10.
+
+_CUTS: Final = 40
+_SHARPNESS: Final = 4
+
+
+def subset_shares(law: Subset, counts: Floats, reports: int) -> Floats:
+    """Shares (d,) on the simplex, from how many of that many subset reports hold each bucket."""
+    unbiased = law.shares(counts, reports)
+    return smoothed(unbiased, law.wave_variance(reports))
+
+
+def smoothed(unbiased: Floats, variance: float) -> Floats:
+    """Shares (d,) on the simplex, the smoothed ones if their estimated squared error is lower.
+
+    unbiased (d,): with a sum of 1; variance: of each of the d - 1 waves of its cosine transform.
+    """
+    waves = dct(unbiased, norm="ortho")
+    kept = _kept(unbiased.size)
+    lost = np.square(1 - kept) @ np.square(waves)
+    smooth = lost + variance * (2 * kept - 1)[:, 1:].sum(axis=1)
+    plain = on_simplex(unbiased)
+    free = 2 * (np.count_nonzero(plain) - 1) - (unbiased.size - 1)
+    best = int(smooth.argmin())
+    if smooth[best] >= np.square(plain - unbiased).sum() + variance * free:
+        return plain
+    return on_simplex(idct(kept[best] * waves, norm="ortho"))
+
+
+@lru_cache(maxsize=16)
+def _kept(buckets: int) -> Floats:
+    """(cuts, d): what is kept of each wave, from all but none to nearly all."""
+    cuts = np.geomspace(0.5, 4 * buckets, _CUTS)[:, None]
+    found: Floats = 1 / (1 + (np.arange(buckets) / cuts) ** _SHARPNESS)
+    return found
+
+
+# The error before anything is collected: averages, histograms, classifiers; and the way back.
+#
+# Spec: crowd-tasking, section 3.4; source: chapter 12, Theorems 12.3, 12.4 and 12.5. `bounds` of
+# the source are true and loose (they hold with probability 1 - delta); ours are exact, or Monte-
+# Carlo means over public choices. Notation: n users, k coordinates, c parts of noise of scale b in
+# one coordinate (for a budget epsilon and range sigma of the coordinate, b = sigma / epsilon).
 
 NORMAL_95: Final = 1.959963984540054
 DRAWS: Final = 300

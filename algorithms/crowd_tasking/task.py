@@ -29,23 +29,29 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Stance
-from algorithms.crowd_tasking.noise_law import Floats, mean_shift
 from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part, ReportKind
 from algorithms.crowd_tasking.prediction import (
     NORMAL_95,
+    Floats,
     Predicted,
     average_bound,
     average_deviation,
     average_error,
     epsilon_for_average,
     histogram_error,
+    mean_shift,
     shift_bound,
     subset_error,
 )
-from algorithms.problems import MethodNeedsSound
+from algorithms.parameters import MethodNeedsSound
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.crowd_tasking.bounded import Subset, Window, best_window
-from tacit.encoders.crowd_tasking.bounded_reports import SubsetReports, WindowReports
+from tacit.encoders.crowd_tasking.bounded import (
+    Subset,
+    SubsetReports,
+    Window,
+    WindowReports,
+    best_window,
+)
 from tacit.encoders.crowd_tasking.encoder import Perturbation, ReadingGrid, truth_probability
 from tacit.errors import Invalid
 from tacit.noise import SCALE_LIMIT

@@ -1,24 +1,94 @@
 """The kinds of datasets: their formats, readers, default unit, and what an operator is shown.
 
-Spec: jobs, section "Datasets". Adding a kind is one module with its class and its readers, and one
+A dataset of several files is joined to one stream and split again here. A new kind is one more
 entry in `KINDS`. Readers are imported when they are first used: some need pyarrow.
+Spec: jobs, section "Datasets".
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib import import_module
 from typing import Any, BinaryIO, Final
 
 from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference
-from algorithms.datasets.parts import split
 from tacit.errors import Invalid
-from tacit.records import delimited
+from tacit.records import text_files
 from tacit.report.model import Unit
+
+_MARK: Final = b"%%tacit-parts "
+
+
+class _Joined(io.RawIOBase):
+    def __init__(self, streams: list[BinaryIO]) -> None:
+        super().__init__()
+        self._streams = streams
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        while self._streams:
+            data = self._streams[0].read(len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            self._streams.pop(0).close()
+        return 0
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+        super().close()
+
+
+class _Part(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        super().__init__()
+        self._stream, self._left = stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        data = self._stream.read(min(len(buffer), self._left))
+        self._left -= len(data)
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def joined(parts: Mapping[str, tuple[int, BinaryIO]]) -> BinaryIO:
+    """One stream of parts, each given as (bytes, stream), in this order."""
+    head = {name: size for name, (size, _) in parts.items()}
+    streams: list[BinaryIO] = [io.BytesIO(_MARK + json.dumps(head).encode() + b"\n")]
+    streams += [stream for _, stream in parts.values()]
+    return io.BufferedReader(_Joined(streams), 1 << 20)
+
+
+def split(stream: BinaryIO, default: str) -> Iterator[tuple[str, BinaryIO]]:
+    """The parts one after the other, each to be read before the next; a stream that was not
+    `joined` is one part, named `default`."""
+    source = stream if isinstance(stream, io.BufferedReader) else _buffered(stream)
+    if not source.peek(len(_MARK)).startswith(_MARK):
+        yield default, source
+        return
+    head = json.loads(source.readline()[len(_MARK) :])
+    for name, size in head.items():
+        yield name, io.BufferedReader(_Part(source, size))
+
+
+def _buffered(stream: BinaryIO) -> io.BufferedReader:
+    return io.BufferedReader(_Joined([stream]), 1 << 20)
+
+
+# The kinds of datasets: their formats, readers, default unit, and what an operator is shown.
+#
+# Spec: jobs, section "Datasets". Adding a kind is one module with its class and its readers, and
+# one entry in `KINDS`. Readers are imported when they are first used: some need pyarrow.
 
 Reader = Callable[[DatasetDeclaration, BinaryIO], Any]
 FILE: Final = "file"
@@ -203,7 +273,7 @@ def _csv(columns: Sequence[str] | None, rows: Any) -> bytes:
                 extra={"row": number},
             )
         lines.append([_cell(value, number) for value in row])
-    return delimited.written(lines).encode()
+    return text_files.written(lines).encode()
 
 
 def _blanks(_: Sequence[str] | None, rows: Any) -> bytes:
@@ -324,9 +394,9 @@ KINDS: Final[Mapping[str, Kind]] = {
             "record",
             {
                 "csv": Format(
-                    _HERE + "numeric_table_files", "read_csv", "CSV with a header", _ROLES
+                    _HERE + "table_files", "read_numeric_csv", "CSV with a header", _ROLES
                 ),
-                "parquet": Format(_HERE + "numeric_table_files", "read_parquet", "Parquet", _ROLES),
+                "parquet": Format(_HERE + "table_files", "read_numeric_parquet", "Parquet", _ROLES),
             },
             _numeric,
             units=("record", "curator"),
@@ -337,8 +407,8 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Readings of users, round by round",
             "reading",
             {
-                "csv": Format(_HERE + "user_series_files", "read_csv", "CSV with a header"),
-                "parquet": Format(_HERE + "user_series_files", "read_parquet", "Parquet"),
+                "csv": Format(_HERE + "table_files", "read_series_csv", "CSV with a header"),
+                "parquet": Format(_HERE + "table_files", "read_series_parquet", "Parquet"),
             },
             _series,
             units=("reading", "level", "user", "radius"),
@@ -393,9 +463,9 @@ KINDS: Final[Mapping[str, Kind]] = {
             "Paths of places and times, with sensitive attributes",
             "record",
             {
-                "ndjson": Format(_HERE + "trajectories_files", "read_ndjson", "a record a line"),
+                "ndjson": Format(_HERE + "trajectories", "read_ndjson", "a record a line"),
                 "csv": Format(
-                    _HERE + "trajectories_files",
+                    _HERE + "trajectories",
                     "read_csv",
                     "two files, points and sensitive",
                     parts=("sensitive", "points"),
@@ -410,7 +480,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "edge",
             {
                 "snap": Format(
-                    _HERE + "edge_list_files",
+                    _HERE + "edge_list",
                     "read_snap",
                     "two ids a line, between blanks or tabs",
                     _ITEMS,
@@ -423,7 +493,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "network-path",
             "A network and a path in it",
             "path-edge",
-            {"json": Format("tacit.paths.files", "read_json", "{vertices, edges, path}")},
+            {"json": Format("tacit.paths.network", "read_json", "{vertices, edges, path}")},
             _network,
             units=("path-edge", "vertex-pair"),
         ),

@@ -1,13 +1,94 @@
-"""Numeric tables and series of users: rows of finite numbers with public column names."""
+"""Tables: columns of texts, tables of any columns, numeric tables, and series of users.
+
+Frozen arrays with public column names. Spec: jobs, section "Datasets".
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.datasets.texts import Texts
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """`values[codes[i]]` is the text of row i; values differ, in the order of their first rows.
+
+    Raises ValueError for values that repeat.
+    """
+
+    values: tuple[str, ...]
+    codes: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        if len(set(self.values)) != len(self.values):
+            raise ValueError("values differ")
+
+    @classmethod
+    def of(cls, cells: Iterable[object]) -> Texts:
+        """Of the texts of some cells."""
+        places: dict[str, int] = {}
+        codes = [places.setdefault(str(cell), len(places)) for cell in cells]
+        return cls(tuple(places), np.array(codes, np.int32))
+
+    def repeated(self, times: int) -> Texts:
+        """Each row this many times."""
+        return Texts(self.values, np.repeat(self.codes, times))
+
+    def sorted(self) -> Texts:
+        """With the values in a fixed order, whatever that of the rows: short ones first, so that
+        plain whole numbers rise."""
+        order = sorted(range(len(self.values)), key=lambda at: self._key(self.values[at]))
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return Texts(tuple(self.values[at] for at in order), rank[self.codes])
+
+    @staticmethod
+    def _key(text: str) -> tuple[int, str]:
+        return len(text), text
+
+    def tolist(self) -> list[str]:
+        """The text of each row."""
+        return [self.values[code] for code in self.codes.tolist()]
+
+
+# Kind `table`: any columns, of cells as they are written.
+
+
+@dataclass(frozen=True)
+class Table:
+    """`cells[i]` is the column `columns[i]`; zero rows are legal.
+
+    A cell is text: `7`, `07` and `7.0` are three values, as `A` and `a` are two. Raises ValueError
+    for columns that do not fit together.
+    """
+
+    columns: tuple[str, ...]
+    cells: tuple[Texts, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.cells) != len(self.columns):
+            raise ValueError("one column of cells for each name")
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError("column names differ")
+        if len({column.codes.shape for column in self.cells}) > 1:
+            raise ValueError("columns are equally long")
+
+    @property
+    def rows(self) -> int:
+        """How many rows; private."""
+        return int(self.cells[0].codes.size) if self.cells else 0
+
+    def column(self, name: str) -> Texts:
+        """A column by its name. Raises KeyError."""
+        if name not in self.columns:
+            raise KeyError(name)
+        return self.cells[self.columns.index(name)]
+
+
+# Numeric tables and series of users: rows of finite numbers with public column names.
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

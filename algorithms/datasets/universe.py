@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from tacit.records.reading import MalformedRow, TooManyRows, text_lines
+from tacit.records.text_files import MalformedRow, TooManyRows, text_lines
 
 MAX_ITEMS: Final = 10**7
 

@@ -1,29 +1,112 @@
-"""Distances decoded from flipped bits, their variance, and their combination over attributes.
+"""Distances of encoded records: Hamming distances of packed bits, and what is decoded from them.
 
-Spec: dpbv-clustering, sections 3.3, 3.4 and 3.7. Source: Theorem 5, equations 11, 12, 19 to 23.
-With p = 1 - q and m differing clean bits, E[d_H] = 2pq s + (p - q)^2 m, and over the random points
-m has mean 2 s |x - y| / mu up to |x - y| = 2t. A record's distance to itself is 0 by definition.
+Block by block, by three kernels that agree bit for bit; decoded distances with their variance and
+their combination over attributes; vertically partitioned records (Alice's part is exact, Bob's
+comes from bits); and distance consistence beyond 2t, where the code is flat. Spec: dpbv-clustering.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from importlib.util import find_spec
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.dpbv_clustering.hamming import (
-    Beat,
-    Kernel,
-    Singles,
-    best_kernel,
-    matrix,
-    quiet,
-    upper_blocks,
+from algorithms.dpbv_clustering.parameters import NoiseTooLarge
+from tacit.encoders.dpbv_clustering.encoder import (
+    BLOCK_COINS,
+    Code,
+    Design,
+    Flip,
+    Floats,
+    Ints,
+    Words,
+    make_codes,
+    unpack,
 )
-from tacit.encoders.dpbv_clustering.encoder import Code, Flip, Floats, Words
+from tacit.randomness import NoiseSource
+
+Singles: TypeAlias = NDArray[np.float32]
+Kernel: TypeAlias = Callable[[Words, Words, int], Singles]
+
+Beat: TypeAlias = Callable[[], None]
+"""Called between pieces of long work; raises to stop it."""
+
+BLOCK: Final = 1024
+_COUNT_ROWS: Final = 64
+
+
+def quiet() -> None:
+    """No progress is reported."""
+
+
+def signs(words: Words, bits: int) -> Singles:
+    """Packed bits (n, w) as -1 and +1 (n, s)."""
+    plus = unpack(words, bits).astype(np.float32)
+    plus *= 2
+    plus -= 1
+    return plus
+
+
+def product(left: Words, right: Words, bits: int) -> Singles:
+    """Distances (a, b) of packed bits (a, w) and (b, w) of s bits each."""
+    found: Singles = signs(left, bits) @ signs(right, bits).T
+    found *= -0.5
+    found += np.float32(bits / 2)
+    return found
+
+
+def count(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero
+    """The same by counting bits."""
+    found = np.empty((len(left), len(right)), np.float32)
+    for start in range(0, len(left), _COUNT_ROWS):
+        turned = left[start : start + _COUNT_ROWS, None, :] ^ right[None, :, :]
+        found[start : start + _COUNT_ROWS] = np.bitwise_count(turned).sum(axis=2, dtype=np.int32)
+    return found
+
+
+def best_kernel() -> Kernel:
+    """The compiled one where it is installed, else the product."""
+    if find_spec("numba") is None:
+        return product
+    from algorithms.dpbv_clustering.compiled import hamming
+
+    return hamming
+
+
+def upper_blocks(rows: int, block: int = BLOCK) -> Iterator[tuple[slice, slice]]:
+    """The blocks of a symmetric (n, n) matrix on and above its diagonal."""
+    for top in range(0, rows, block):
+        for left in range(top, rows, block):
+            yield slice(top, min(top + block, rows)), slice(left, min(left + block, rows))
+
+
+def matrix(words: Words, bits: int, kernel: Kernel | None = None) -> Singles:
+    """All distances (n, n) of one attribute's packed bits (n, w); by the fastest way that there is
+    unless a kernel is named."""
+    if kernel is None and find_spec("numba") is not None:
+        from algorithms.dpbv_clustering.compiled import hamming_matrix
+
+        return hamming_matrix(words)
+    chosen = kernel or best_kernel()
+    found = np.empty((len(words), len(words)), np.float32)
+    for top, left in upper_blocks(len(words)):
+        block = chosen(words[top], words[left], bits)
+        found[top, left] = block
+        found[left, top] = block.T
+    return found
+
+
+# Distances decoded from flipped bits, their variance, and their combination over attributes.
+#
+# Spec: dpbv-clustering, sections 3.3, 3.4 and 3.7. Source: Theorem 5, equations 11, 12, 19 to 23.
+# With p = 1 - q and m differing clean bits, E[d_H] = 2pq s + (p - q)^2 m, and over the random
+# points m has mean 2 s |x - y| / mu up to |x - y| = 2t. A record's distance to itself is 0 by
+# definition.
 
 Metric = Literal["euclidean", "manhattan"]
 
@@ -174,3 +257,186 @@ def point_distances(points: Floats, combination: Combination) -> Singles:
     for column in points.T.astype(np.float32):
         plain.add(total, np.abs(column[:, None] - column[None, :]))
     return plain.finish(total)
+
+
+# Distances of vertically partitioned records: Alice's part is exact, Bob's comes from bits.
+#
+# Spec: dpbv-clustering, section 3.7. Source: equations 18 to 23 (20 lacks a square). Offered in
+# `paper` only: Alice's attributes are not protected at all, and a decomposition encodes every
+# record once per pair.
+
+
+def squared(values: Floats) -> Floats:
+    """Exact squared distances (n, n) of Alice's attributes (n, l)."""
+    from scipy.spatial.distance import pdist, squareform
+
+    found: Floats = squareform(pdist(values, "sqeuclidean"))
+    return found
+
+
+def combine(left: Floats, right_squared: Floats | Singles) -> Singles:
+    """sqrt(L^2 + max(0, R^2))."""
+    found: Singles = np.sqrt(left + np.maximum(right_squared, 0)).astype(np.float32)
+    np.fill_diagonal(found, 0)
+    return found
+
+
+def pair_code(ranges: tuple[float, ...], bits: int, design: Design, seed: int) -> Code:
+    """The code of a pair's two scalars: range [0, 2 sum range_j^2], t' = sum range_j^2 / 2."""
+    total = sum(width * width for width in ranges)
+    return make_codes(((0.0, 2 * total),), (total / 2,), bits, design, seed)[0]
+
+
+def decomposed_pairs(
+    values: Floats, one: Ints, other: Ints, code: Code, flip: Flip, source: NoiseSource
+) -> Floats:
+    """R^2 (m,) of pairs of Bob's records (n, r), non-negative, from fresh codes of each pair's
+
+    u = sum(p_A^2 + p_B^2) and v = 2 sum p_A p_B, so that R^2 = u - v.
+    """
+    norms = np.square(values).sum(axis=1)
+    sums = norms[one] + norms[other]
+    products = 2 * np.einsum("ij,ij->i", values[one], values[other])
+    decoder = Decoder.of(code, flip)
+    found = np.empty(len(one))
+    rows = max(1, BLOCK_COINS // code.bits)
+    for start in range(0, len(one), rows):
+        part = slice(start, start + rows)
+        left, right = code.clean(sums[part]), code.clean(products[part])
+        for bits in (left, right):
+            bits ^= flip.draw(source, bits.size).reshape(bits.shape)
+        turned = (left ^ right).sum(axis=1)
+        found[part] = decoder.factor * (turned - decoder.floor)
+    return found
+
+
+def decomposed(values: Floats, code: Code, flip: Flip, source: NoiseSource) -> Floats:
+    """R^2 (n, n) of all pairs."""
+    rows = len(values)
+    one, other = np.triu_indices(rows, 1)
+    found = np.zeros((rows, rows))
+    found[one, other] = decomposed_pairs(values, one, other, code, flip, source)
+    return found + found.T
+
+
+# Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones.
+#
+# Spec: dpbv-clustering, section 3.5. Source: Definition 2, Theorem 1, Algorithm 1. Per attribute,
+# before attributes are combined. `cut` = 2t - 3 sd(2t): what is at most that is believed.
+#
+# - `line`: without flips an attribute is a line, and shortest paths along it add up.
+# - `hop_mean`: with flips, the mean over all admissible middle points, layer by layer; a minimum
+#   over noisy paths would pick the negative errors.
+# - `literal`: Algorithm 1 as printed, with the reading that one leg of a sum is known and one
+#   local.
+
+_SHORTEST = 1e-7
+"""A local pair at distance 0 is still a pair."""
+
+
+@dataclass(frozen=True, eq=False)
+class Consistent:
+    """Distances (n, n) of one attribute, and how many pairs no sum has reached."""
+
+    distances: Singles
+    unreached: int
+
+
+def local_cut(code: Code, flip: Flip, *, random_points: bool) -> float:
+    """2t less three standard deviations. Raises BadParameter where noise leaves nothing local."""
+    full = min(2 * code.half_window, code.upper - code.lower)
+    decoder = Decoder.of(code, flip)
+    deviation = math.sqrt(decoder.variance(full, random_points=random_points))
+    cut = full - 3 * deviation
+    if cut <= 0:
+        raise NoiseTooLarge(
+            "consistency",
+            f"three standard deviations of a distance ({3 * deviation:.3g}) exceed the largest "
+            f"local one ({full:.3g})",
+        )
+    return cut
+
+
+def line(found: Singles, cut: float) -> Consistent:
+    """Coordinates along the line from shortest paths over local pairs; O(local pairs)."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    near = found <= cut
+    np.fill_diagonal(near, False)
+    rows, columns = np.nonzero(near)
+    weights = np.maximum(found[rows, columns].astype(np.float64), _SHORTEST)
+    graph = csr_array((weights, (rows, columns)), shape=found.shape)
+    first = dijkstra(graph, indices=0)
+    end = int(np.argmax(np.where(np.isfinite(first), first, -1)))
+    place: Floats = dijkstra(graph, indices=end)
+    with np.errstate(invalid="ignore"):  # infinite less infinite: neither is reached
+        apart = np.abs(place[:, None] - place[None, :])
+    np.fill_diagonal(near, True)
+    reached = np.isfinite(apart)
+    repaired = np.where(near | ~reached, found, apart).astype(np.float32)
+    return Consistent(repaired, _pairs(~(near | reached)))
+
+
+def hop_mean(found: Singles, cut: float) -> Consistent:
+    """Means over middle points, layer by layer; two products of (n, n) matrices a layer and one
+    more for the counts."""
+    near = found <= cut
+    np.fill_diagonal(near, True)
+    legs = near.astype(np.float32)
+    lengths = np.where(near, found, 0).astype(np.float32)
+    known = near
+    repaired = lengths.copy()
+    while not known.all():
+        flags = known.astype(np.float32)
+        ways = flags @ legs
+        sums = repaired @ legs
+        sums += flags @ lengths
+        reached = (ways > 0) & ~known
+        if not reached.any():
+            break
+        means = np.zeros_like(sums)
+        np.divide(sums, ways, out=means, where=reached)
+        both = reached & reached.T
+        means = np.where(both, (means + means.T) / 2, means + means.T)
+        reached = reached | reached.T
+        repaired = np.where(reached, means, repaired)
+        known = known | reached
+    return Consistent(np.where(known, repaired, found).astype(np.float32), _pairs(~known))
+
+
+def literal(hamming: Singles, found: Singles) -> Consistent:
+    """Algorithm 1: the cut is the largest distance that is exactly a sum of two others.
+
+    hamming (n, n): whole numbers, so that equality is exact; found: their distances, in the same
+    order. Without flips only has equality a meaning. O(n^3).
+    """
+    rows = len(hamming)
+    exact = np.zeros(hamming.shape, np.bool_)
+    for middle in range(rows):
+        adds = hamming[:, middle, None] + hamming[None, middle, :] == hamming
+        adds[middle, :] = False
+        adds[:, middle] = False
+        exact |= adds
+    np.fill_diagonal(exact, False)
+    cut = float(found[exact].max()) if exact.any() else 0.0
+    near = found <= cut
+    np.fill_diagonal(near, True)
+    local = np.where(near, found, np.inf).astype(np.float32)
+    repaired = local.copy()
+    known = near
+    while not known.all():
+        filled = np.full_like(repaired, np.inf)
+        for middle in range(rows):
+            np.minimum(filled, repaired[:, middle, None] + local[None, middle, :], out=filled)
+        filled = np.minimum(filled, filled.T)
+        reached = np.isfinite(filled) & ~known
+        if not reached.any():
+            break
+        repaired = np.where(reached, filled, repaired)
+        known = known | reached
+    return Consistent(np.where(known, repaired, found).astype(np.float32), _pairs(~known))
+
+
+def _pairs(flags: np.typing.NDArray[np.bool_]) -> int:
+    return int(flags.sum()) // 2

@@ -1,7 +1,7 @@
-"""The noisy grid over curators: one sum of cell counts, or the sums of the plan of k-means.
+"""dpbv-clustering over curators, by rounds or by reports.
 
-Spec: dpbv-clustering, sections 3.9 (a) and 3.10. The noise hides a record that is replaced, which
-moves two counts. Curators label their own rows by what is released.
+Rounds: the noisy grid as one sum of cell counts, or as the sums of the plan of k-means. Reports:
+noisy cells, noisy points, or flipped bits.
 """
 
 from __future__ import annotations
@@ -9,35 +9,74 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
-from algorithms.dpbv_clustering.adaptive import grid_of, is_adaptive, outcome_of, plan_of
-from algorithms.dpbv_clustering.outcome import grid_outcome
+from algorithms.contract import (
+    Collected,
+    Context,
+    FederatedReports,
+    FederatedRounds,
+    Outcome,
+    PrivacyScope,
+    Stance,
+)
+from algorithms.dpbv_clustering.bit_report import exact_cost, exact_report, paper_report
+from algorithms.dpbv_clustering.grid import (
+    GridState,
+    absorb,
+    cluster_grid,
+    first,
+    grid_of,
+    is_adaptive,
+    next_query,
+    outcome_of,
+    plan_of,
+    release_grid,
+    unary_estimate,
+)
+from algorithms.dpbv_clustering.outcome import (
+    cluster_points,
+    grid_outcome,
+    labelled_outcome,
+    points_outcome,
+)
+from algorithms.dpbv_clustering.paper import cluster_bits, cluster_exact
 from algorithms.dpbv_clustering.parameters import (
+    FINE,
     METHOD_OF_ROUNDS,
+    METHODS_OF_REPORTS,
+    BadParameter,
+    BitPlan,
     Parameters,
+    check_rows,
     check_stance,
+    make_box,
+    plan_bits,
     resolve_method,
 )
-from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.report.adaptive import adaptive_report
-from algorithms.dpbv_clustering.report.sound import grid_core_report
-from algorithms.dpbv_clustering.steps import State, absorb, first, next_query, release
+from algorithms.dpbv_clustering.report import (
+    ROWS_ARE_PUBLIC,
+    adaptive_report,
+    grid_core_report,
+    sound_report,
+)
 from algorithms.kmeans.federated import TRUNCATED
 from algorithms.kmeans.parameters import FEDERATED_CELLS
-from algorithms.kmeans.steps import State as KmeansState
-from algorithms.kmeans.steps import absorb as absorb_of_kmeans
-from algorithms.kmeans.steps import first as first_of_kmeans
-from algorithms.kmeans.steps import next_query as next_of_kmeans
-from tacit.encoders.dpbv_clustering.encoder import Ints
-from tacit.encoders.dpbv_clustering.sums import CellSum
+from algorithms.kmeans.sound_run import State as KmeansState
+from algorithms.kmeans.sound_run import absorb as absorb_of_kmeans
+from algorithms.kmeans.sound_run import first as first_of_kmeans
+from algorithms.kmeans.sound_run import next_query as next_of_kmeans
+from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Box, Ints, unpack
+from tacit.encoders.dpbv_clustering.reports import BitReports, CellReports, PointReports
+from tacit.encoders.dpbv_clustering.sums import MOST_CELLS, CellSum
 from tacit.encoders.kmeans.encoder import Grid, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
-from tacit.report.model import PrivacyReport
+from tacit.protocol.federation import Report
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import Charge, PrivacyReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +84,7 @@ class FixedState:
     """One grid: the state of the steps, and the names of the columns."""
 
     columns: tuple[str, ...]
-    steps: State
+    steps: GridState
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +147,7 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 def finish(state: FederatedState) -> Outcome:
     """What is published."""
     if isinstance(state, AdaptiveState):
-        report = preview(state.params)
+        report = preview_rounds(state.params)
         if state.truncated:
             report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
         found = outcome_of(state.steps, state.grid, state.columns, state.params, report)
@@ -116,11 +155,13 @@ def finish(state: FederatedState) -> Outcome:
     steps = state.steps
     assert steps.counts is not None
     counts = steps.counts.astype(np.float64)
-    report = preview(steps.params)
-    return grid_outcome(steps.cells, counts, release(steps), state.columns, steps.params, report)
+    report = preview_rounds(steps.params)
+    return grid_outcome(
+        steps.cells, counts, release_grid(steps), state.columns, steps.params, report
+    )
 
 
-def preview(params: Parameters) -> PrivacyReport:
+def preview_rounds(params: Parameters) -> PrivacyReport:
     """The report of a run, before any data. Raises BadParameter."""
     per_axis = _per_axis(params)
     assert params.bounds is not None
@@ -160,7 +201,191 @@ ROUNDS: Final = FederatedRounds(
     absorb=take,
     aborted=aborted,
     release=finish,
-    preview=lambda params, _share: preview(params),
+    preview=lambda params, _share: preview_rounds(params),
     planned=planned,
     when=f"stance sound, method {METHOD_OF_ROUNDS}",
+)
+
+
+# dpbv-clustering over curators that send reports: noisy cells, noisy points, or flipped bits.
+#
+# Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
+# with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on
+# both forms are the same. The coordinator's operator sees single reports: the privacy report's
+# figures hold against this operator. `grid-core` is for rounds, which add up before anyone sees a
+# count.
+
+Encoding: TypeAlias = CellReports | PointReports | BitReports
+
+SCENARIO: Final = "coordinator and all other curators"
+_ADVERSARY: Final = "the coordinator, which sees each report alone, with all other curators' data"
+_PUBLIC: Final = "how many records each curator reports"
+_HONEST: Final = "a curator's own software clips its rows and tosses its coins"
+_NOT_PROTECTED: Final = "which curators report, and how many records each of them has"
+
+
+def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
+    """What a curator needs to know. Raises BadParameter."""
+    return _encoding(params, stance).document()
+
+
+def columns(params: Parameters) -> int:
+    """One for each pair of bounds."""
+    return len(_bounded(params))
+
+
+def preview_reports(params: Parameters, stance: Stance) -> PrivacyReport:
+    """The report that a result would carry. Raises BadParameter."""
+    found = _encoding(params, stance)
+    plan = _bit_plan(params, stance, None) if isinstance(found, BitReports) else None
+    return _report(params, stance, found, plan)
+
+
+def aggregate(
+    params: Parameters, stance: Stance, collected: Collected, context: Context
+) -> Outcome:
+    """Cluster what was collected. Raises BadParameter; in `paper` also for fewer records than
+    clusters."""
+    found = _encoding(params, stance)
+    reports = [report for _, report in collected.reports]
+    check_rows(params, stance, len(reports))
+    owners = [(report.curator, report.record) for report in reports]
+    names = collected.columns
+    context.progress(0.4, "reading reports")
+    if isinstance(found, CellReports):
+        counts, deviation = unary_estimate(_ones(found, reports, context), len(reports), found.flip)
+        context.progress(0.7, "clustering")
+        clustering = cluster_grid(found.cells, counts, deviation, params)
+        report = _report(params, stance, found, None)
+        return grid_outcome(found.cells, counts, clustering, names, params, report, local=True)
+    if isinstance(found, PointReports):
+        steps = np.array([report.values for report in reports], np.int64)
+        steps = steps.reshape(len(reports), found.box.dimension)
+        context.progress(0.6, "clustering")
+        points = cluster_points(steps, found.box, params)
+        report = _report(params, stance, found, None)
+        return points_outcome(points, names, params, report, owners)
+    plan = _bit_plan(params, stance, len(reports))
+    words = np.stack([found.words(report) for report in reports])
+    cluster = cluster_bits if stance == "paper" else cluster_exact
+    labels = cluster(words, params, plan, context)
+    report = _report(params, stance, found, plan)
+    return labelled_outcome(names, params, plan, labels, report, owners)
+
+
+# ------------------------------------------------------------------------------------ what is asked
+
+
+def _encoding(params: Parameters, stance: Stance) -> Encoding:
+    bounds = _bounded(params)
+    for field, empty, reason in (
+        ("columns", None, "a federation names the columns"),
+        ("partition", "horizontal", "a curator holds whole records"),
+        ("baselines", (), "nobody holds the true rows together"),
+        ("evaluate", False, "nobody holds the true rows together"),
+    ):
+        if getattr(params, field) != empty:
+            raise BadParameter(field, reason)
+    asked = params if stance == "paper" else _with_method(params)
+    check_stance(asked, stance)
+    method, per_axis = ("dpbv", 0) if stance == "paper" else resolve_method(asked, None)
+    box = make_box(params, bounds)
+    if method == METHOD_OF_ROUNDS:
+        raise BadParameter("method", f"{method} is for rounds: its counts are sums")
+    match method:
+        case "grid-ldp":
+            return CellReports(box, MOST_RECORDS, per_axis, params.epsilon)
+        case "laplace-points":
+            return PointReports(box, MOST_RECORDS, params.epsilon)
+    return _bit_reports(asked, stance, box)
+
+
+def _bounded(params: Parameters) -> tuple[tuple[float, float], ...]:
+    if params.bounds is None:
+        raise BadParameter("bounds", "curators need the public range of every attribute")
+    return params.bounds
+
+
+def _with_method(params: Parameters) -> Parameters:
+    """The default without aggregators: cells while they fit, else points."""
+    if params.method is not None:
+        return params
+    fits = (params.cells_per_axis or FINE) ** columns(params) <= MOST_CELLS
+    return params.model_copy(update={"method": "grid-ldp" if fits else "laplace-points"})
+
+
+def _bit_plan(params: Parameters, stance: Stance, rows: int | None) -> BitPlan:
+    return plan_bits(params, stance, make_box(params, _bounded(params)), rows)
+
+
+def _bit_reports(params: Parameters, stance: Stance, box: Box) -> BitReports:
+    plan = _bit_plan(params, stance, None)
+    return BitReports(
+        box,
+        MOST_RECORDS,
+        tuple(code.half_window for code in plan.codes),
+        params.s,
+        params.r_design or ("uniform" if stance == "paper" else "grid"),
+        params.r_seed,
+        plan.flip,
+        params.tight_k,
+        None if stance == "paper" else exact_cost(params, plan),
+    )
+
+
+# ------------------------------------------------------------------------------------ what came
+
+
+def _ones(found: CellReports, reports: Sequence[Report], context: Context) -> Ints:
+    """The ones of each cell (cells,)."""
+    cells = found.cells.count
+    total = np.zeros(cells, np.int64)
+    step = max(1, BLOCK_COINS // cells)
+    for start in range(0, len(reports), step):
+        context.progress(0.4 + 0.3 * start / len(reports), "reading reports")
+        words = np.concatenate([found.words(each) for each in reports[start : start + step]])
+        total += unpack(words, cells).sum(axis=0, dtype=np.int64)
+    return total
+
+
+def _report(
+    params: Parameters, stance: Stance, found: Encoding, plan: BitPlan | None
+) -> PrivacyReport:
+    """The report of the central form, against anyone who sees single reports."""
+    if isinstance(found, BitReports):
+        assert plan is not None
+        make = paper_report if stance == "paper" else exact_report
+        report = make(params, plan, reproducible=False)
+    elif isinstance(found, CellReports):
+        report = sound_report(params, "grid-ldp", found.per_axis, reproducible=False)
+    else:
+        report = sound_report(params, "laplace-points", 0, reproducible=False)
+    cost = found.cost
+    charged = Charge(ledger="curators", privacy_unit="record", outside_budget=True)
+    if cost is not None:
+        charged = Charge(
+            ledger="curators",
+            privacy_unit="record",
+            epsilon=epsilon_amount(cost.epsilon),
+            delta=delta_amount(cost.delta),
+        )
+    place = {"scenario": SCENARIO, "key": None, "description": _ADVERSARY}
+    public = [each for each in report.public_parameters if each != ROWS_ARE_PUBLIC]
+    return report.model_copy(
+        update={
+            "verified": tuple(line.model_copy(update=place) for line in report.verified),
+            "charged": charged,
+            "public_parameters": (*public, _PUBLIC),
+            "not_protected": (*report.not_protected, _NOT_PROTECTED),
+            "assumptions": (*report.assumptions, _HONEST),
+        }
+    )
+
+
+REPORTS: Final = FederatedReports(
+    encoding=encoding,
+    columns=columns,
+    aggregate=aggregate,
+    preview=preview_reports,
+    when=f"stance sound, method {', '.join(METHODS_OF_REPORTS)}; stance paper",
 )

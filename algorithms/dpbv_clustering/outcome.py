@@ -1,8 +1,7 @@
-"""What a job of dpbv-clustering publishes: made of released bits, counts or points, and of public
-parameters alone.
+"""What a job of dpbv-clustering publishes, with its pictures.
 
-Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central and the federated form
-call this module with the same values.
+Made of released bits, counts or points, and of public parameters alone. Plots of an evaluation
+(reference labels against released ones, true sizes, scores) are for the operator only.
 """
 
 from __future__ import annotations
@@ -10,22 +9,155 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from algorithms.contract import Outcome, Plot, ResultFile
-from algorithms.dpbv_clustering import pictures
+from algorithms.dpbv_clustering.clustering_methods import KMeansResult, kmeans
 from algorithms.dpbv_clustering.grid import GridClustering
 from algorithms.dpbv_clustering.paper import Found
 from algorithms.dpbv_clustering.parameters import BitPlan, Parameters
-from algorithms.dpbv_clustering.points import KMeansResult, kmeans
-from algorithms.drawing import can_draw
-from tacit.encoders.dpbv_clustering.cells import POINT_STEPS, Cells
+from algorithms.dpbv_clustering.report import NAME
+from algorithms.drawing import BLUE, RED, can_draw, compared_bars, picture
+from tacit.accounting.randomised_response import delta_of_responses
 from tacit.encoders.dpbv_clustering.encoder import Box, Floats, Ints
+from tacit.encoders.dpbv_clustering.sums import POINT_STEPS, Cells
 from tacit.randomness import PublicRandom
-from tacit.records.delimited import written
+from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES: Final = (5.4, 4.0)
+_POINTS: Final = 100
+_SHOWN: Final = 5000
+_PLANE: Final = 2
+
+
+def scatter(points: Floats, labels: Ints, columns: tuple[str, ...]) -> Plot:
+    """Estimated or noisy points (n, d), d >= 2, by label; the first 5,000 and two attributes."""
+
+    def fill(axes: Axes) -> None:
+        axes.scatter(points[:_SHOWN, 0], points[:_SHOWN, 1], c=labels[:_SHOWN], cmap="tab10", s=6)
+        axes.set(title="Noisy records by label", xlabel=columns[0], ylabel=columns[1])
+
+    return picture(NAME, "scatter", fill, _INCHES)
+
+
+def grid(cells: Cells, counts: Floats, found: GridClustering, columns: tuple[str, ...]) -> Plot:
+    """Noisy counts of a grid of two axes, with the centres."""
+    low, high = cells.box.lower, cells.box.upper
+
+    def fill(axes: Axes) -> None:
+        image = axes.imshow(
+            counts.reshape(cells.per_axis, cells.per_axis).T,
+            origin="lower",
+            extent=(low[0], high[0], low[1], high[1]),
+            aspect="auto",
+            cmap="Blues",
+        )
+        axes.figure.colorbar(image, ax=axes, label="noisy count")
+        axes.scatter(found.centres[:, 0], found.centres[:, 1], marker="x", color=RED)
+        axes.set(title="Noisy grid and centres", xlabel=columns[0], ylabel=columns[1])
+
+    return picture(NAME, "grid", fill, _INCHES)
+
+
+def dendrogram(merges: Floats) -> Plot:
+    """The upper merges of an average linkage."""
+    from scipy.cluster.hierarchy import dendrogram as draw
+
+    def fill(axes: Axes) -> None:
+        draw(merges, ax=axes, truncate_mode="lastp", p=30, no_labels=True)
+        axes.set(title="Average linkage", ylabel="decoded distance")
+
+    return picture(NAME, "dendrogram", fill, _INCHES)
+
+
+def delta_curve(plan: BitPlan) -> Plot:
+    """The true delta over epsilon of the accounted bits; needs flips."""
+    bit = Fraction(plan.flip.epsilon)
+    epsilons = np.linspace(0, plan.differing * plan.flip.epsilon, _POINTS)
+    deltas = [
+        float(delta_of_responses(plan.differing, bit, Fraction(each))) for each in epsilons.tolist()
+    ]
+
+    def fill(axes: Axes) -> None:
+        axes.plot(epsilons, deltas, color=BLUE)
+        axes.set(title="What holds for a record", xlabel="epsilon", ylabel="delta", ylim=(0, 1.02))
+
+    return picture(NAME, "delta", fill, _INCHES)
+
+
+def is_plane(dimension: int) -> bool:
+    """Whether there are two axes to draw."""
+    return dimension >= _PLANE
+
+
+# Plots of an evaluation: reference labels against released ones, true sizes, scores.
+#
+# Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
+
+_NAME: Final = "dpbv-clustering"
+
+
+def evaluation_pictures(
+    evaluation: Mapping[str, Any], summary: Mapping[str, Any]
+) -> tuple[Plot, ...]:
+    """Those that the evaluation has figures for."""
+    drawn = []
+    if "agreement" in evaluation:
+        table = evaluation["agreement"]
+        drawn.append(picture(_NAME, "agreement", lambda axes: _agreement(axes, table), _INCHES))
+    if summary.get("masses") and "rows" in evaluation:
+        rows, masses = evaluation["rows"], summary["masses"]
+        drawn.append(picture(_NAME, "sizes", lambda axes: _sizes(axes, rows, masses), _INCHES))
+    baselines = evaluation.get("baselines", {})
+    scored = {name: found for name, found in baselines.items() if "nmi" in found}
+    if scored and "nmi" in evaluation:
+        scores = {"this job": evaluation, **scored}
+        drawn.append(picture(_NAME, "scores", lambda axes: _scores(axes, scores), _INCHES))
+    return tuple(drawn)
+
+
+def _agreement(axes: Axes, table: Mapping[str, Any]) -> None:
+    axes.set_title("Rows by reference and released label (private)")
+    counts = np.array(table["rows"], np.float64)
+    shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0)
+    axes.set_xticks(range(len(table["labels"])), [str(each) for each in table["labels"]])
+    axes.set_yticks(range(len(table["reference"])), [str(each) for each in table["reference"]])
+    axes.set_xlabel("released label (-1: noise)")
+    axes.set_ylabel("reference label")
+    axes.figure.colorbar(shown, ax=axes, label="rows")
+
+
+def _sizes(axes: Axes, rows: Mapping[str, int], masses: list[float]) -> None:
+    axes.set_title("Rows of each cluster (private)")
+    names = [str(place) for place in range(len(masses))]
+    true = [rows.get(name, 0) for name in names]
+    compared_bars(axes, names, {"true": true, "released": masses})
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("rows")
+
+
+def _scores(axes: Axes, scores: Mapping[str, Mapping[str, float]]) -> None:
+    axes.set_title("Agreement with the reference labels (private)")
+    series = {
+        "mutual information": [found["nmi"] for found in scores.values()],
+        "adjusted Rand index": [found["ari"] for found in scores.values()],
+    }
+    compared_bars(axes, list(scores), series)
+    axes.set_ylabel("score (1: the same)")
+
+
+# What a job of dpbv-clustering publishes: made of released bits, counts or points, and of public
+# parameters alone.
+#
+# Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central and the federated form
+# call this module with the same values.
 
 Owners: TypeAlias = Sequence[tuple[str, str]] | None
 """Curator and record of each label, where curators encoded them; None: a table's rows in order."""
@@ -43,13 +175,13 @@ def labelled_outcome(
     """What is published of labels that were found on bits."""
     drawn: list[Callable[[], Plot]] = []
     points = found.points
-    if points is not None and pictures.is_plane(len(columns)):
-        drawn.append(lambda: pictures.scatter(plan.box.raw(points), found.labels, columns))
+    if points is not None and is_plane(len(columns)):
+        drawn.append(lambda: scatter(plan.box.raw(points), found.labels, columns))
     merges = found.merges
     if merges is not None:
-        drawn.append(lambda: pictures.dendrogram(merges))
+        drawn.append(lambda: dendrogram(merges))
     if plan.flip.threshold and params.partition == "horizontal":
-        drawn.append(lambda: pictures.delta_curve(plan))
+        drawn.append(lambda: delta_curve(plan))
     clusters = np.unique(found.labels[found.labels >= 0])
     summary: dict[str, Any] = {
         "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
@@ -103,8 +235,8 @@ def points_outcome(
     """What is published of noisy points and their clusters."""
     box, found = clustering.box, clustering.found
     drawn: list[Callable[[], Plot]] = []
-    if pictures.is_plane(len(columns)):
-        drawn.append(lambda: pictures.scatter(box.raw(clustering.places), found.labels, columns))
+    if is_plane(len(columns)):
+        drawn.append(lambda: scatter(box.raw(clustering.places), found.labels, columns))
     return Outcome(
         {
             "method": "laplace-points",
@@ -134,7 +266,7 @@ def grid_outcome(
     """What is published of noisy counts (cells,) and their clusters."""
     drawn: list[Callable[[], Plot]] = []
     if len(columns) == 2:
-        drawn.append(lambda: pictures.grid(cells, counts, found, columns))
+        drawn.append(lambda: grid(cells, counts, found, columns))
     return Outcome(
         {
             "method": "grid-ldp" if local else "grid-core",

@@ -1,47 +1,143 @@
-"""The stance `paper`: DPBV and a clusterer on distances, as the source has them; and the same
-machinery where `dpbv-exact` is asked for distances.
+"""The stance `paper`: DPBV and a clusterer on distances, as the source has them.
 
-Spec: dpbv-clustering, sections 3.1 to 3.8.
+The same machinery serves `dpbv-exact` where it is asked for distances. Also the matched decoder,
+a value from its own flipped bits, and the attack of an adversary who holds the public points.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from algorithms.contract import Context
-from algorithms.dpbv_clustering.consistency import (
+from algorithms.dpbv_clustering.clustering_methods import (
+    BitDistances,
+    MatrixDistances,
+    cut_tree,
+    dbscan,
+    dbscan_blocks,
+    kcluster,
+    kmeans,
+    linkage_tree,
+)
+from algorithms.dpbv_clustering.distances import (
+    Combination,
     Consistent,
+    Decoder,
+    Singles,
+    combine,
+    decoded,
+    decomposed,
+    distance_blocks,
+    distances,
     hop_mean,
     line,
     literal,
     local_cut,
-)
-from algorithms.dpbv_clustering.distances import (
-    Combination,
-    Decoder,
-    decoded,
-    distance_blocks,
-    distances,
+    matrix,
+    pair_code,
     point_distances,
+    squared,
 )
-from algorithms.dpbv_clustering.hamming import Singles, matrix
-from algorithms.dpbv_clustering.kcluster import BitDistances, MatrixDistances, kcluster
-from algorithms.dpbv_clustering.matched import recover_records
-from algorithms.dpbv_clustering.parameters import HOP_MEAN_ROWS, BitPlan, Parameters
-from algorithms.dpbv_clustering.points import (
-    cut_tree,
-    dbscan,
-    dbscan_blocks,
-    kmeans,
-    linkage_tree,
+from algorithms.dpbv_clustering.parameters import (
+    HOP_MEAN_ROWS,
+    BadParameter,
+    BitPlan,
+    Parameters,
+    TooManyRows,
 )
-from algorithms.dpbv_clustering.problems import BadParameter, TooManyRows
-from algorithms.dpbv_clustering.vertical import combine, decomposed, pair_code, squared
-from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Floats, Ints, Words, encode
-from tacit.randomness import PublicRandom
+from tacit.encoders.dpbv_clustering.encoder import (
+    BLOCK_COINS,
+    Code,
+    Flip,
+    Floats,
+    Ints,
+    Words,
+    encode,
+    ratio_test_error,
+    unpack,
+)
+from tacit.randomness import PublicRandom, SeededRandom
+
+CANDIDATES: Final = 501
+
+
+def recover(words: Words, code: Code, candidates: int = CANDIDATES) -> Floats:
+    """Estimates (n,) of one attribute from packed bits (n, w), on an even grid of [L, U]."""
+    grid = np.linspace(code.lower, code.upper, candidates)
+    low, high = code.window(grid)
+    found = np.empty(len(words))
+    rows = max(1, BLOCK_COINS // (code.bits + candidates))
+    for start in range(0, len(words), rows):
+        bits = unpack(words[start : start + rows], code.bits).astype(np.int32)
+        running = np.zeros((len(bits), code.bits + 1), np.int32)
+        np.cumsum(2 * bits - 1, axis=1, out=running[:, 1:])
+        scores = running[:, high] - running[:, low]
+        best = scores == scores.max(axis=1, keepdims=True)
+        found[start : start + rows] = (best @ grid) / best.sum(axis=1)
+    return found
+
+
+def recover_records(words: Words, codes: tuple[Code, ...]) -> Floats:
+    """Estimates (n, d) of records from packed bits (n, d, w)."""
+    columns = [
+        recover(np.ascontiguousarray(words[:, place]), code) for place, code in enumerate(codes)
+    ]
+    return np.stack(columns, axis=1)
+
+
+# What an adversary who holds the public points makes of a record's bits.
+#
+# Spec: dpbv-clustering, sections 3.8, 4.2 and 9. Public figures only: the error of the
+# likelihood-ratio test between two stated values is computed, and how well a value is recovered is
+# simulated on invented values.
+
+PAIR: Final = (0.486, 0.524)
+"""The source's own pair, 24.3 and 26.2 of [0, 50], as shares of the range."""
+_INVENTED: Final = 64
+
+
+@dataclass(frozen=True)
+class Attack:
+    """pair: two values; differing: their clean bits that differ; error: of the test, equal priors;
+    floor: the least error that the stated guarantee allows; recovery: mean absolute error."""
+
+    pair: tuple[float, float]
+    differing: int
+    error: float
+    floor: float
+    recovery: float
+
+
+def attack(code: Code, flip: Flip, epsilon: float, delta: float, seed: int) -> Attack:
+    """On one attribute, against a guarantee of (epsilon, delta): floor (1 - delta)/(1 + e^eps)."""
+    width = code.upper - code.lower
+    pair = (code.lower + PAIR[0] * width, code.lower + PAIR[1] * width)
+    one, other = code.clean(np.array(pair))
+    differing = int((one != other).sum())
+    return Attack(
+        pair,
+        differing,
+        ratio_test_error(differing, float(flip.probability)),
+        (1 - delta) * math.exp(-epsilon) / (1 + math.exp(-epsilon)),
+        recovery_error(code, flip, _INVENTED, SeededRandom(seed)),
+    )
+
+
+def recovery_error(code: Code, flip: Flip, values: int, source: SeededRandom) -> float:
+    """The matched decoder's mean absolute error on uniform values."""
+    invented = source.generator.uniform(code.lower, code.upper, values)
+    words = encode(invented[:, None], (code,), flip, source)
+    return float(np.abs(recover(words[:, 0], code) - invented).mean())
+
+
+# The stance `paper`: DPBV and a clusterer on distances, as the source has them; and the same
+# machinery where `dpbv-exact` is asked for distances.
+#
+# Spec: dpbv-clustering, sections 3.1 to 3.8.
 
 MATRIX_ROWS: Final = 20_000
 """The largest table whose distances are all held: 1.6 GB."""

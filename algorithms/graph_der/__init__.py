@@ -5,19 +5,14 @@ private labelling that is not here). Spec: graph-der. Regions of the matrix are 
 densities differ most, by noisy choices; counts of the leaves are noisy; edges are placed again
 inside each leaf.
 
-    parameters     what a job is given           settings        a run's public choices
-    budget         height, geometric budget      labelling       numbers of the vertices
-    geometry       regions, cells, table         splitting       points, exponential mechanism
-    exploration    the noisy tree                kernel          what both kernels take and give
-    compiled       the kernel by numba           consistency     counts that add up
-    hypergeometric true edges that are kept      arrangement     edges inside leaves
-    publication    the run                       numerics        what rounding costs
-    report         what is true of its privacy
-    blocks         adaptive grid, degrees        block_graph     edges from them
-    blocks_report  what is true of its privacy   federated     blocks over curators
-    metrics        how close a graph is          evaluation      comparison with the true graph
-    baselines      random graph, noisy cells     pictures        plots of the release
-    algorithm      as the catalogue knows it     problems        what is refused
+    parameters   what a job is given, public choices, budget of the levels, errors
+    regions      regions, cells and counts of the matrix
+    exploration  the noisy tree: splitting points, counts that add up
+    publication  the run: labels, leaves, edges inside leaves
+    blocks       what method `blocks` measures  block_graph  edges from it; baselines
+    report       what is true of its privacy    evaluation   comparison with the true graph
+    pictures     plots of the release           compiled     splitting points by numba
+    algorithm    as the catalogue knows it      federated    `blocks` over curators
 """
 
 from dataclasses import replace

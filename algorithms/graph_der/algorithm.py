@@ -17,13 +17,18 @@ import numpy as np
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.block_graph import BlockRelease, publish_blocks
-from algorithms.graph_der.blocks_report import SeenBlocks, blocks_report
 from algorithms.graph_der.evaluation import evaluate
-from algorithms.graph_der.evaluation_pictures import evaluation_pictures
 from algorithms.graph_der.parameters import Parameters, check_parameters, resolved, resolved_blocks
-from algorithms.graph_der.pictures import pictures
+from algorithms.graph_der.pictures import evaluation_pictures, pictures
 from algorithms.graph_der.publication import Release, publish
-from algorithms.graph_der.report import NAME, Seen, budget_table, graph_der_report
+from algorithms.graph_der.report import (
+    NAME,
+    Seen,
+    SeenBlocks,
+    blocks_report,
+    budget_table,
+    graph_der_report,
+)
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 65_536

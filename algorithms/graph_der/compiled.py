@@ -9,8 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from algorithms.graph_der.geometry import Ints
-from algorithms.graph_der.kernel import Floats, Matrix, Pieces, Sums
+from algorithms.graph_der.regions import Floats, Ints, Matrix, Pieces, Sums
 
 _jit = numba.njit(cache=False, nogil=True)
 _inline = numba.njit(inline="always")

@@ -18,20 +18,25 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.contract import FederatedRounds, Outcome, PrivacyScope, SequentialContext
+from algorithms.contract import FederatedRounds, Outcome, PrivacyScope, SequentialContext, by_rounds
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.algorithm import published_blocks
 from algorithms.graph_der.block_graph import synthetic
 from algorithms.graph_der.blocks import BlockPlan, Measured, sides_of
-from algorithms.graph_der.blocks_report import blocks_report
-from algorithms.graph_der.labelling import order_of
-from algorithms.graph_der.parameters import Parameters, block_plan_of, labelling_of
-from algorithms.graph_der.problems import BadGroup, BadShares, BadVertices
-from algorithms.problems import NotOverCurators
-from algorithms.round_reports import by_rounds
+from algorithms.graph_der.parameters import (
+    BadGroup,
+    BadShares,
+    BadVertices,
+    Parameters,
+    block_plan_of,
+    labelling_of,
+)
+from algorithms.graph_der.publication import order_of
+from algorithms.graph_der.report import blocks_report
+from algorithms.parameters import NotOverCurators
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import MOST_RECORDS, RecordSum
-from tacit.query.words import MAX_DIMENSION
+from tacit.query.terms import MAX_DIMENSION
 from tacit.report.model import PrivacyReport
 
 FEDERATED_CELLS: Final = 16_384

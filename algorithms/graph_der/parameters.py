@@ -1,36 +1,278 @@
-"""The parameters of `graph-der`, their ranges, and what stance and graph ask of them.
+"""The parameters of `graph-der`, their ranges, what stance and graph require of them, and errors.
 
-Spec: graph-der, section 2; jobs, "Parameters".
+From them follow a run's public choices: grid, height of the tree, the geometric budget of its
+levels, sensitivities, labels. Spec: graph-der.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.blocks import BlockPlan
-from algorithms.graph_der.problems import (
-    BadCells,
-    BadDensity,
-    BadEpsilon,
-    BadGroup,
-    BadLabelling,
-    BadShares,
-    BadStep,
-    BadVertices,
-    GraphTooLarge,
-    LabellingDependsOnEdges,
-)
-from algorithms.graph_der.settings import LIMIT_LINES, MOST_DENSE, Plan, default_step
-from algorithms.parameters import asked_metrics, schema_range
-from algorithms.problems import MethodNeedsSound
+from algorithms.graph_der.regions import Grid, Ints
+from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
 from tacit.encoders.graph_der_blocks import MOST_VERTICES
+from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
+
+
+class BadEpsilon(Invalid):
+    """Outside its range, or too small for the noise of this many levels."""
+
+    name = "bad_epsilon"
+    title = "Epsilon is not valid"
+
+
+class BadGroup(Invalid):
+    """`k` outside its range, or more edges than the graph can have."""
+
+    name = "bad_k"
+    title = "The number of edges that are protected together is not valid"
+
+
+class BadShares(Invalid):
+    """Not three positive shares that sum to 1."""
+
+    name = "bad_shares"
+    title = "The shares of the budget are not valid"
+
+
+class BadStep(Invalid):
+    """Outside 1 to half the number of vertices."""
+
+    name = "bad_step"
+    title = "The grid step is not valid"
+
+
+class BadDensity(Invalid):
+    """Outside its range."""
+
+    name = "bad_density_stop"
+    title = "The density at which a region is not split is not valid"
+
+
+class BadCells(Invalid):
+    """A number of cells, or a guess at the edges, outside its range."""
+
+    name = "bad_cells"
+    title = "The number of cells is not valid"
+
+
+class BadLabelling(Invalid):
+    """The order of a vertex set that was not given."""
+
+    name = "bad_labelling"
+    title = "The labelling is not valid"
+
+
+class LabellingDependsOnEdges(Invalid):
+    """A labelling that gives edges away, outside any budget."""
+
+    name = "labelling_depends_on_edges"
+    title = "The labelling depends on the edges"
+
+
+class BadVertices(Invalid):
+    """Fewer than two vertices, or no edge to take them from."""
+
+    name = "bad_universe"
+    title = "The vertex set is not valid"
+
+
+class GraphTooLarge(TooLarge):
+    """More vertices than a dense matrix is kept of, or a grid that is too fine."""
+
+    name = "too_large"
+    title = "The graph is too large"
+
+
+# Height of the tree and the geometric budget of its levels.
+#
+# Source: Chen's thesis, section 7.4.1, equation 7.4. Spec: graph-der, section 3.1. All follows from
+# public numbers; budgets are rationals, so that what a path spends can be added up exactly.
+
+Shares = tuple[Fraction, Fraction, Fraction]
+"""Of the budget: for counts, for choosing splitting points, for arranging edges."""
+
+_GRAIN: Final = 1 << 40
+_ROOT: Final = 2 ** (1 / 3)
+SPARSE: Final = 0.8
+"""A region with a noisy count below this part of the mean leaf's cells is not split."""
+
+
+def tree_height(cells: int, budget: Fraction, sensitivity: int) -> int:
+    """The largest height at which an average leaf has twice the cells of its count's deviation.
+
+    cells: of the whole matrix; budget: for counts; sensitivity: of one count.
+    """
+    most = (_ROOT - 1) * cells * float(budget) / (2 * math.sqrt(2) * sensitivity)
+    height = 0
+    while _ROOT * 4.0 ** (height + 1) - 2 ** (5 * (height + 1) / 3) <= most:
+        height += 1
+    return height
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What each step on a path from root to leaf spends.
+
+    levels: of the counts at depths 1 to height - 1; leaf: of a leaf's count, in addition to them
+    where it lies above the height; splitting: of one choice of a point; reconstruct: of a leaf's
+    arrangement.
+    """
+
+    epsilon: Fraction
+    height: int
+    counting: Fraction
+    levels: tuple[Fraction, ...]
+    leaf: Fraction
+    splitting: Fraction
+    reconstruct: Fraction
+
+    @classmethod
+    def of(cls, epsilon: Fraction, shares: Shares, height: int) -> Budget:
+        """Geometric by depth; the root's part goes to the leaves. Each is rounded down."""
+        counting, partition, reconstruct = (epsilon * share for share in shares)
+        if height == 0:
+            arranging = reconstruct + partition
+            return cls(epsilon, 0, counting, (), counting, Fraction(0), arranging)
+        unit = (_ROOT - 1) * float(counting) / (2 ** ((height + 1) / 3) - 1)
+        levels = tuple(_down(2 ** (depth / 3) * unit) for depth in range(1, height))
+        rest = counting - sum(levels, Fraction(0))
+        leaf = min(rest, _down((2 ** (height / 3) + 1) * unit))
+        splitting = partition / height
+        return cls(epsilon, height, counting, levels, leaf, splitting, reconstruct)
+
+    def level(self, depth: int) -> Fraction:
+        """Of the count at a depth from 1 to the height."""
+        return self.levels[depth - 1] if depth < self.height else self.leaf
+
+    def left(self, depth: int) -> Fraction:
+        """Of the counts below a leaf at this depth: its arrangement gets it."""
+        if depth == self.height:
+            return Fraction(0)
+        return self.counting - sum(self.levels[:depth], Fraction(0)) - self.leaf
+
+    def arrangement(self, depth: int) -> Fraction:
+        """Of the arrangement of a leaf at this depth."""
+        return self.reconstruct + self.left(depth)
+
+    def path(self, depth: int) -> Iterator[tuple[str, Fraction]]:
+        """What a leaf at this depth has spent: (what for, how much)."""
+        for number in range(1, min(depth, self.height - 1) + 1):
+            yield f"count at depth {number}", self.levels[number - 1]
+        yield "count of the leaf", self.leaf
+        # a region may stop because no point is admissible: that is public and costs nothing
+        yield "splitting points", self.splitting * depth
+        yield "arrangement", self.arrangement(depth)
+
+    def spent(self, depth: int) -> Fraction:
+        """All of a path; at most epsilon."""
+        return sum((each for _, each in self.path(depth)), Fraction(0))
+
+
+def _down(value: float) -> Fraction:
+    return Fraction(math.floor(value * _GRAIN), _GRAIN)
+
+
+# A run's public choices: grid, height, budget, sensitivities, labels.
+#
+# Spec: graph-der, sections 2 and 3. Everything here follows from parameters and the public vertex
+# set.
+
+MOST_LINES: Final = 2_048
+"""Of the grid that `sound` uses by default."""
+LIMIT_LINES: Final = 20_001
+"""Of any grid: a table of 1.6 GB."""
+MOST_DENSE: Final = 20_000
+"""Vertices of the whole matrix that `paper` keeps."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """k: edges that are protected together at epsilon; dense: the density from which a region is
+    not split."""
+
+    grid: Grid
+    budget: Budget
+    k: int
+    dense: float
+    consistency: bool
+    stance: Stance
+
+    @classmethod
+    def of(
+        cls,
+        vertices: int,
+        epsilon: Fraction,
+        shares: Shares,
+        k: int,
+        step: int,
+        dense: float,
+        stance: Stance,
+        *,
+        consistency: bool,
+    ) -> Plan:
+        """For this many vertices."""
+        grid = Grid(vertices, step, stance == "sound")
+        sensitivity = k if stance == "sound" else 2 * k
+        height = tree_height(grid.size, epsilon * shares[0], sensitivity)
+        return cls(grid, Budget.of(epsilon, shares, height), k, dense, consistency, stance)
+
+    @property
+    def height(self) -> int:
+        """Of the tree."""
+        return self.budget.height
+
+    @property
+    def few(self) -> float:
+        """A region with a noisy count below it is not split."""
+        return float(SPARSE * self.grid.size / 4.0**self.height)
+
+    def least(self, depth: int) -> float:
+        """Fewest cells of a part at this depth; it bounds the sensitivity of scores."""
+        return float(self.grid.size / 4.0 ** (depth + 1))
+
+    def held(self, depth: int) -> float:
+        """Fewest cells that are asked for: as printed, none of leaves."""
+        if self.stance == "paper" and depth == self.height:
+            return 0.0
+        return self.least(depth)
+
+    def sensitivity(self, regions: Ints) -> Ints:
+        """(n,) of the counts and arrangements of regions (n, 4)."""
+        if self.stance == "sound":
+            return np.full(len(regions), self.k, np.int64)
+        most = np.where(self.grid.diagonal(regions) > 0, 2 * self.k, self.k)
+        return np.minimum(most, self.grid.cells(regions))
+
+    def rate(self, regions: Ints, depth: int) -> NDArray[np.float64]:
+        """(n,) what scores of splits of regions at this depth are multiplied by."""
+        sensitivity = np.full(len(regions), float(self.k))
+        if self.stance == "paper":
+            sensitivity[self.grid.diagonal(regions) > 0] *= 2
+        return float(self.budget.splitting) * self.least(depth + 1) / (2 * sensitivity)
+
+
+def default_step(vertices: int, stance: Stance) -> int:
+    """The smallest with at most 2,048 lines; 1 as printed."""
+    return 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
+
+
+# The parameters of `graph-der`, their ranges, and what stance and graph ask of them.
+#
+# Spec: graph-der, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_GROUP: Final = 10_000

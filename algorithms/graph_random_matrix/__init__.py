@@ -3,19 +3,15 @@
 Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Algorithms 1 to 5
 (after Ahmed, Jin and Liu, arXiv 1307.0475). Spec: graph-random-matrix.
 
-    parameters   what a job is given           settings     a run's public choices, calibration
-    rows         neighbours, in blocks         adjacency    made from edges
-    product      rows times a matrix           compiled     the same by numba
-    publication  A P + Q, block by block       subspace     noisy subspace iteration
-    spectrum     singular vectors, centrality  clustering   k-means on rows
-    flipping     every pair flipped     flipped_spectrum  what such a graph shows
-    choice       which estimator runs   facts, flip_report  of the report
-    findings     what is read off a release    forecast     what noise leaves, by theory
-    report       what is true of its privacy   pictures     plots of the release
-    reference    the true spectrum             scores       distances from it
-    evaluation   comparison with the truth     baselines    LNPP, which is not private
-    problems     what is refused               algorithm    the catalogue's entry
-    outcome      result and files              collected    over curators, row by row
+    parameters        what a job is given, public choices, forecast of the noise, errors
+    linear_algebra    rows of the adjacency matrix; leading singular vectors
+    publication       A P + Q, block by block; noisy subspace iteration
+    flipping          every pair flipped, and the spectrum of such a graph
+    estimator_choice  which estimator runs      findings    clusters and scores of a release
+    outcome           result, files, pictures   report      what is true of its privacy
+    evaluation        comparison with the truth, baselines (not private)
+    algorithm         the catalogue's entry     federated   over curators, row by row
+    compiled          kernels by numba
 """
 
 from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, preview, run

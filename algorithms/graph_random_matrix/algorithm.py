@@ -16,34 +16,46 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.choice import (
+from algorithms.graph_random_matrix.estimator_choice import (
     check_size,
     chosen_estimator,
     flip_of,
     resolved,
 )
-from algorithms.graph_random_matrix.collected import REPORTS
 from algorithms.graph_random_matrix.evaluation import evaluate
-from algorithms.graph_random_matrix.evaluation_pictures import evaluation_pictures
-from algorithms.graph_random_matrix.facts import NAME, Facts
+from algorithms.graph_random_matrix.federated import REPORTS
 from algorithms.graph_random_matrix.findings import (
     found_in_flips,
     found_in_iteration,
     found_in_matrix,
 )
-from algorithms.graph_random_matrix.flipped_spectrum import flipped_spectrum
-from algorithms.graph_random_matrix.flipping import Flip, flipped, packed
-from algorithms.graph_random_matrix.forecast import squared_cosine, squared_cosine_of_flips
-from algorithms.graph_random_matrix.outcome import MATRIX, header, matrix_result, outcome_of
-from algorithms.graph_random_matrix.parameters import Parameters
-from algorithms.graph_random_matrix.problems import GraphTooSmall
-from algorithms.graph_random_matrix.product import can_compile
-from algorithms.graph_random_matrix.publication import Cells, Release, publish
-from algorithms.graph_random_matrix.report import spectrum_report
-from algorithms.graph_random_matrix.rows import Rows
-from algorithms.graph_random_matrix.settings import Settings, settings_of
-from algorithms.graph_random_matrix.subspace import Iteration, iterate
+from algorithms.graph_random_matrix.flipping import Flip, flipped, flipped_spectrum, packed
+from algorithms.graph_random_matrix.linear_algebra import Rows
+from algorithms.graph_random_matrix.outcome import (
+    MATRIX,
+    evaluation_pictures,
+    header,
+    matrix_result,
+    outcome_of,
+)
+from algorithms.graph_random_matrix.parameters import (
+    GraphTooSmall,
+    Parameters,
+    Settings,
+    settings_of,
+    squared_cosine,
+    squared_cosine_of_flips,
+)
+from algorithms.graph_random_matrix.publication import (
+    Cells,
+    Iteration,
+    Release,
+    adjacency,
+    can_compile,
+    iterate,
+    publish,
+)
+from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
 from algorithms.path_publishing.coins import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.graph_random_matrix.rows import Offsets, Places, Rows
+from algorithms.graph_random_matrix.linear_algebra import Offsets, Places, Rows
 from tacit.encoders.graph_random_matrix.projection import Entries
 
 _SPREAD: Final = np.array(

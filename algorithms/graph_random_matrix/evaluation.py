@@ -1,33 +1,220 @@
 """Comparison with the true spectrum: visible only to the operator, never published.
 
-Spec: graph-random-matrix, section 5.
+The true spectrum by ARPACK, the source's measures of distance from it, and its baselines LNPP and
+RW. All of this is **not private**.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations, product
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.graph_random_matrix.clustering import Labels, clusters
-from algorithms.graph_random_matrix.findings import Findings
-from algorithms.graph_random_matrix.parameters import Metrics
-from algorithms.graph_random_matrix.reference import reference_spectrum
-from algorithms.graph_random_matrix.rows import Adjacency
-from algorithms.graph_random_matrix.scores import (
-    cosines,
-    normalised_mutual_information,
-    overlap,
-    ratios,
-    squared_distance,
-    subspace_share,
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.findings import Findings, Labels, clusters
+from algorithms.graph_random_matrix.linear_algebra import (
+    Adjacency,
+    Beat,
+    Floats,
+    Spectrum,
+    centrality,
+    quiet,
+    ranking,
 )
-from algorithms.graph_random_matrix.spectrum import Beat, Floats, Spectrum, centrality, quiet
-from tacit.randomness import PublicRandom
+from algorithms.graph_random_matrix.parameters import Metrics
+from tacit.noise.floating import floating_laplace
+from tacit.randomness import PublicRandom, SeededRandom
+
+SMALL: Final = 600
+"""Vertices up to which all eigenpairs are computed together."""
+
+
+def eigenpairs(
+    graph: Adjacency, count: int, *, algebraic: bool = False, beat: Beat = quiet
+) -> tuple[Floats, Floats]:
+    """`count` < n eigenvalues and vectors (n, count), by falling magnitude, or by falling value."""
+    n = graph.count
+    if n <= SMALL or count >= n - 1:
+        values, vectors = np.linalg.eigh(dense(graph))
+    else:
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+        matrix = _sparse(graph)
+
+        def multiplied(vector: Any) -> Any:
+            beat()
+            return matrix @ vector
+
+        operator = LinearOperator((n, n), matvec=multiplied, dtype=np.float64)
+        # Explicit, since ARPACK's default is random; not constant, which may be an eigenvector.
+        start = 1 + np.arange(n) % 7 / 10
+        values, vectors = eigsh(operator, k=count, which="LA" if algebraic else "LM", v0=start)
+    order = np.argsort(-values if algebraic else -np.abs(values), kind="stable")[:count]
+    return values[order], vectors[:, order]
+
+
+def reference_spectrum(graph: Adjacency, count: int, beat: Beat = quiet) -> Spectrum:
+    """Eigenvectors of the largest |lambda|, as the noisy estimate is given."""
+    values, vectors = eigenpairs(graph, count, beat=beat)
+    return Spectrum(np.abs(values), vectors * np.abs(values))
+
+
+def dense(graph: Adjacency) -> Floats:
+    """The matrix (n, n)."""
+    full = np.zeros((graph.count, graph.count))
+    rows = np.repeat(np.arange(graph.count), np.diff(graph.starts))
+    full[rows, graph.neighbours] = 1
+    return full
+
+
+def _sparse(graph: Adjacency) -> Any:
+    from scipy.sparse import csr_array
+
+    ones = np.ones(graph.entries, np.float64)
+    return csr_array((ones, graph.neighbours, graph.starts), (graph.count, graph.count))
+
+
+# How far an estimate is from the truth: the measures of the source.
+#
+# Spec: graph-random-matrix, section 5. None of them is private.
+
+
+def normalised_mutual_information(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+    """I / ((H1 + H2) / 2) of labels (n,) from 0; 1 where neither carries information."""
+    joint = np.zeros((int(one.max()) + 1, int(other.max()) + 1))
+    np.add.at(joint, (one, other), 1.0)
+    joint /= len(one)
+    rows, columns = joint.sum(axis=1), joint.sum(axis=0)
+    entropies = _entropy(rows) + _entropy(columns)
+    if entropies == 0:
+        return 1.0
+    information = _entropy(rows) + _entropy(columns) - _entropy(joint.ravel())
+    return float(np.clip(2 * information / entropies, 0.0, 1.0))
+
+
+def _entropy(shares: Floats) -> float:
+    held = shares[shares > 0]
+    return float(-(held * np.log(held)).sum())
+
+
+def squared_distance(one: Floats, other: Floats) -> float:
+    """The source's n * MSE: of scores (n,), each scaled to unit length first; 2 if orthogonal."""
+    return float(np.square(_unit(one) - _unit(other)).sum())
+
+
+def _unit(scores: Floats) -> Floats:
+    length = float(np.linalg.norm(scores))
+    return scores / length if length else scores
+
+
+def overlap(one: Floats, other: Floats, top: int) -> float:
+    """The share of common vertices among the `top` highest scores (n,) of both."""
+    held = min(top, len(one))
+    return np.intersect1d(ranking(one)[:held], ranking(other)[:held]).size / held
+
+
+def cosines(truth: Floats, found: Floats) -> Floats:
+    """|<u_i, v_i>| (k,) of unit columns (n, k)."""
+    products: Floats = np.abs(np.einsum("ij,ij->j", truth, found))
+    return products
+
+
+def ratios(truth: Floats, found: Floats) -> Floats:
+    """|1'v_i| / |1'u_i| (k,): a guess at what the source's table of ratios shows."""
+    sums: Floats = np.abs(found.sum(axis=0)) / np.maximum(np.abs(truth.sum(axis=0)), 1e-300)
+    return sums
+
+
+def subspace_share(truth: Floats, found: Floats) -> float:
+    """How much of the span of truth (n, k) lies in that of found (n, k), both orthonormal."""
+    return float(np.square(truth.T @ found).sum() / truth.shape[1])
+
+
+# The source's baselines LNPP and RW (below): **not private.**
+#
+# LNPP: eigenpairs under Laplace noise.
+#
+# The scale of an eigenvector's noise is sqrt(n) over the gap of its own eigenvalue: a local
+# sensitivity, and only of first order. Two equal disjoint cliques have gap 0 and noise without
+# bound, one edge less has a finite one: no epsilon holds.
+#
+# Source: Y. Wang, X. Wu, L. Wu, "Differential privacy preserving spectral graph analysis", PAKDD
+# 2013, as far as it could be rebuilt. Spec: graph-random-matrix, section 6.
+#
+# RW: each edge u - v is replaced by u - z, where z ends a random walk from v. Source: P. Mittal, C.
+# Papamanthou, D. Song, "Preserving link privacy in social network based systems", arXiv 1208.6189.
+
+
+def laplace_eigenpairs(
+    values: Floats, vectors: Floats, epsilon: float, source: SeededRandom
+) -> Spectrum:
+    """Noisy eigenpairs k from k + 1 true ones: values (k + 1,), falling; vectors (n, k + 1).
+
+    epsilon is split evenly over the values and each of the k vectors. Not private.
+    """
+    n, k = vectors.shape[0], vectors.shape[1] - 1
+    share = epsilon / (k + 1)
+    noisy = values[:k] + floating_laplace(source, math.sqrt(2 * k) / share, k)
+    found = np.empty((n, k))
+    for place in range(k):
+        gap = values[place] - values[place + 1]
+        if place:
+            gap = min(gap, values[place - 1] - values[place])
+        noise = floating_laplace(source, 1.0, n)
+        if gap > 0:
+            scale = math.sqrt(n) / gap / share
+            found[:, place] = vectors[:, place] + scale * noise
+        else:
+            found[:, place] = noise  # a scale without bound leaves nothing else
+    found /= np.linalg.norm(found, axis=0)
+    # X (X'X)^(-1/2): the nearest matrix with orthonormal columns.
+    left, _, right = np.linalg.svd(found, full_matrices=False)
+    return Spectrum(np.abs(noisy), (left @ right) * np.abs(noisy))
+
+
+def random_walk_graph(graph: Adjacency, steps: int, retries: int, source: SeededRandom) -> EdgeList:
+    """Each vertex's edges moved to where a walk of steps - 1 >= 0 from its neighbours ends.
+
+    A walk that ends at the vertex itself or at one joined to it already is repeated, at most
+    `retries` times. The first edge of a vertex is kept for sure, each later one with probability
+    (degree / 2 - 1) / (degree - 1), so that the number of edges stays about the same. Not private.
+    """
+    generator = source.generator
+    starts, neighbours = graph.starts.tolist(), graph.neighbours.tolist()
+    joined: list[set[int]] = [set() for _ in range(graph.count)]
+    for vertex in range(graph.count):
+        begin, end = starts[vertex], starts[vertex + 1]
+        later = (end - begin) / 2 - 1
+        for place in range(begin, end):
+            for _ in range(retries):
+                reached = neighbours[place]
+                for _ in range(steps - 1):
+                    low, high = starts[reached], starts[reached + 1]
+                    reached = neighbours[low + int(generator.random() * (high - low))]
+                if reached != vertex and reached not in joined[vertex]:
+                    break
+            else:
+                continue
+            if place > begin and generator.random() * (end - begin - 1) >= later:
+                continue
+            joined[vertex].add(reached)
+            joined[reached].add(vertex)
+    pairs = np.array(
+        [(one, other) for one, found in enumerate(joined) for other in found if one < other],
+        np.int32,
+    ).reshape(-1, 2)
+    return EdgeList.from_pairs(np.arange(graph.count), pairs[:, 0], pairs[:, 1])
+
+
+# Comparison with the true spectrum: visible only to the operator, never published.
+#
+# Spec: graph-random-matrix, section 5.
 
 
 def clusterings(vectors: Floats, count: int, seed: int, beat: Beat = quiet) -> list[Labels]:

@@ -1,28 +1,151 @@
-"""A run's result: what is shown of the release, and its files.
+"""A run's result: what is shown of the release, its files and its pictures.
 
-Spec: graph-random-matrix, section 2; jobs, "Result".
+Pictures of the release: singular values and the noise, sizes of clusters. Those of an evaluation
+(eigenvectors, influential vertices and clusters next to the true ones) are for the operator only.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Outcome, ResultFile, Stance
-from algorithms.graph_random_matrix.choice import chosen_estimator
-from algorithms.graph_random_matrix.facts import Facts
+from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
+from algorithms.drawing import BLUE, GREY, can_draw, picture
+from algorithms.graph_random_matrix.estimator_choice import chosen_estimator
 from algorithms.graph_random_matrix.findings import Findings
+from algorithms.graph_random_matrix.linear_algebra import ROWS, Floats
 from algorithms.graph_random_matrix.parameters import Parameters
-from algorithms.graph_random_matrix.pictures import pictures
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.graph_random_matrix.report import spectrum_report
-from algorithms.graph_random_matrix.spectrum import ROWS, Floats
-from tacit.records.delimited import line_of, written
+from algorithms.graph_random_matrix.report import Facts, spectrum_report
+from tacit.records.text_files import line_of, written
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_INCHES: Final = (5.4, 4.0)
+_BLUE: Final = "#1b6ca8"
+_RED: Final = "#c8553d"
+
+
+def pictures(findings: Findings, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
+    """One or both plots; none without matplotlib."""
+    beat()
+    if not can_draw():
+        return ()
+    found = [
+        picture(
+            "graph-random-matrix", "singular-values", lambda axes: _values(axes, findings), _INCHES
+        )
+    ]
+    if findings.labels is not None:
+        beat()
+        sizes = np.bincount(findings.labels)
+        found.append(
+            picture(
+                "graph-random-matrix",
+                "clusters",
+                lambda axes: _clusters(axes, sizes.tolist()),
+                _INCHES,
+            )
+        )
+    return tuple(found)
+
+
+def _values(axes: Axes, findings: Findings) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Singular values of what is published")
+    places = np.arange(1, findings.values.size + 1)
+    axes.plot(places, findings.values, "o-", color=_BLUE, markersize=3, label="published")
+    axes.axhline(
+        findings.noise_level,
+        color=_RED,
+        linestyle="--",
+        linewidth=1,
+        label="noise alone, with a margin of 20 % in squares",
+    )
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("place")
+    axes.set_ylabel("singular value")
+    axes.legend(frameon=False)
+
+
+def _clusters(axes: Axes, sizes: list[int]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Vertices by cluster")
+    axes.bar(range(len(sizes)), sizes, color=_BLUE)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("vertices")
+
+
+# Plots of an evaluation: eigenvectors, influential vertices and clusters next to the true ones.
+#
+# Spec: jobs, section "Result"; graph-random-matrix, section 5. Visible only to the operator; drawn
+# where the evaluation is read.
+
+_NAME: Final = "graph-random-matrix"
+
+
+def evaluation_pictures(
+    evaluation: Mapping[str, Any],
+    summary: Mapping[str, Any],  # noqa: ARG001 - one signature for all algorithms
+) -> tuple[Plot, ...]:
+    """Those that the evaluation has figures for."""
+    cosines = evaluation.get("ev_cosine")
+    if not cosines:
+        return ()
+    theory = evaluation.get("squared_cosine_by_theory")
+    drawn = [picture(_NAME, "eigenvectors", lambda axes: _vectors(axes, cosines, theory), _INCHES)]
+    if evaluation["overlap"]:
+        shares = evaluation["overlap"]
+        drawn.append(picture(_NAME, "overlap", lambda axes: _overlap(axes, shares), _INCHES))
+    agreement = evaluation["nmi"]
+    drawn.append(picture(_NAME, "clusters", lambda axes: _true_clusters(axes, agreement), _INCHES))
+    return tuple(drawn)
+
+
+def _vectors(axes: Axes, cosines: Sequence[float], theory: Sequence[float] | None) -> None:
+    axes.set_title("Released eigenvectors against the true ones (private)")
+    places = range(1, len(cosines) + 1)
+    axes.bar(places, [abs(each) for each in cosines], color=BLUE, label="released")
+    if theory is not None:
+        expected = [max(each, 0.0) ** 0.5 for each in theory]
+        axes.plot(places, expected, "_", color=GREY, markersize=14, label="foretold")
+    axes.set_xticks(places)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("eigenvector")
+    axes.set_ylabel("cosine (1: the same)")
+    axes.legend(frameon=False)
+
+
+def _overlap(axes: Axes, shares: Sequence[Mapping[str, Any]]) -> None:
+    axes.set_title("Most influential vertices found (private)")
+    names = [f"first {each['top']}" for each in shares]
+    axes.bar(names, [each["share"] for each in shares], color=BLUE)
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("share that is right")
+
+
+def _true_clusters(axes: Axes, agreement: Mapping[str, float]) -> None:
+    axes.set_title("Clusters against those of the true graph (private)")
+    names = ["true, clustered again", "released"]
+    axes.bar(names, [agreement["original"], agreement["private"]], color=[GREY, BLUE])
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("mutual information (1: the same)")
+
+
+# A run's result: what is shown of the release, and its files.
+#
+# Spec: graph-random-matrix, section 2; jobs, "Result".
 
 Names = NDArray[Any]
 """Of vertices (n,), in order of rows."""

@@ -1,29 +1,88 @@
-"""The parameters of `graph-random-matrix`, and their ranges.
+"""The parameters of `graph-random-matrix`, their ranges, and what is refused.
 
-Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
+From them follow a run's public choices (noise, columns, projection) and, from public numbers
+alone, how much of the leading eigenvectors the noise leaves. Spec: graph-random-matrix.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
-from algorithms.graph_random_matrix.problems import (
-    BadColumns,
-    BadDelta,
-    BadEigenvectors,
-    BadEpsilon,
-    BadSigma,
-)
-from algorithms.parameters import asked_metrics, schema_range
-from algorithms.problems import MethodNeedsSound
-from tacit.encoders.graph_random_matrix.projection import Kind
+from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
+from tacit.accounting.gaussian import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
+from tacit.encoders.graph_random_matrix.projection import Kind, Projection
 from tacit.encoders.graph_random_matrix.reports import MOST_VERTICES
-from tacit.errors import Invalid
+from tacit.errors import Invalid, TooLarge
+from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, gaussian_sampler_delta
 from tacit.wire import Exact, WireModel
+
+
+class BadEpsilon(Invalid):
+    """Outside its range, or given together with sigma."""
+
+    name = "bad_epsilon"
+    title = "Epsilon is not valid"
+
+
+class BadDelta(Invalid):
+    """Outside its range."""
+
+    name = "bad_delta"
+    title = "Delta is not valid"
+
+
+class BadSigma(Invalid):
+    """Not above 0, or beyond what the samplers serve."""
+
+    name = "bad_sigma"
+    title = "Sigma is not valid"
+
+
+class BadColumns(Invalid):
+    """Too few for k, too many for the vertices, or too many in total."""
+
+    name = "bad_columns"
+    title = "The number of columns is not valid"
+
+
+class BadEigenvectors(Invalid):
+    """Outside its range, or more than the columns carry."""
+
+    name = "bad_eigenvectors"
+    title = "The number of eigenvectors is not valid"
+
+
+class GraphTooSmall(Invalid):
+    """Fewer than three vertices, or no edge where the vertex set is taken from the edges."""
+
+    name = "graph_too_small"
+    title = "The graph is too small"
+
+
+class GraphTooLarge(TooLarge):
+    """More vertices than can be flipped pair by pair, at this epsilon."""
+
+    name = "graph_too_large"
+    title = "The graph is too large"
+
+    def __init__(self, asked: int, most: int) -> None:
+        super().__init__(
+            f"{asked} vertices, at most {most} with the estimator flip; take subspace",
+            pointer="/dataset",
+            extra={"vertices": asked, "most_vertices": most},
+        )
+
+
+# The parameters of `graph-random-matrix`, and their ranges.
+#
+# Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
 
 Mode = Literal["publish", "spectral", "pcc"]
 Estimator = Literal["range", "subspace", "flip"]
@@ -165,3 +224,230 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise MethodNeedsSound("the source has range alone", pointer="/params/estimator")
     if params.estimator == "flip" and params.sigma is not None:
         raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")
+
+
+# How much of the leading eigenvectors noise leaves: from public numbers alone.
+#
+# The columns of the published matrix are m samples of covariance (A^2 + m sigma^2 I) / m, whose
+# bulk is v = d + m sigma^2 (d: the mean degree) and whose spikes are squared eigenvalues: theory of
+# spiked covariances (J. Baik, J. Silverstein; D. Paul). An eigenvector of eigenvalue w is lost
+# unless w^2 > v sqrt(n / m).
+#
+# Spec: graph-random-matrix, section 3.5, and "What cannot be reproduced" of section 5.
+
+MOST_AUTOMATIC = 200
+"""Columns that `auto` asks for at most."""
+MARGIN = 1.2
+
+
+def squared_cosine(
+    eigenvalue: float, vertices: int, columns: int, sigma: float, mean_degree: float
+) -> float:
+    """Between an eigenvector and its estimate, in expectation, in [0, 1]; sigma >= 0."""
+    bulk = mean_degree + columns * sigma**2
+    if bulk == 0:
+        return 1.0
+    spike = eigenvalue**2 / bulk
+    growth = vertices / columns
+    if spike**2 <= growth:
+        return 0.0
+    return (1 - growth / spike**2) / (1 + growth / spike)
+
+
+def squared_cosine_of_flips(eigenvalue: float, noise: float) -> float:
+    """The same of a flipped graph; noise: n v, the vertices times the variance of an entry."""
+    return max(0.0, 1 - noise / eigenvalue**2) if eigenvalue else 0.0
+
+
+def best_squared_cosine(
+    place: int, vertices: int, columns: int, sigma: float, mean_degree: float
+) -> float:
+    """Of the eigenvector number `place` (from 1), whatever the graph.
+
+    The squared eigenvalues of n vertices with mean degree d add up to d n, so that the i-th largest
+    is at most d n / i.
+    """
+    largest = math.sqrt(mean_degree * vertices / place)
+    return squared_cosine(largest, vertices, columns, sigma, mean_degree)
+
+
+def automatic_columns(
+    eigenvectors: int, sigma: float, mean_degree: float, most: int = MOST_AUTOMATIC
+) -> int:
+    """Beyond about d / sigma^2 more columns only add noise: four times that, from 2 k + 10 to 200.
+
+    mean_degree: a public guess.
+    """
+    useful = 4 * mean_degree / sigma**2
+    return min(most, max(2 * eigenvectors + 10, math.ceil(min(useful, float(most)))))
+
+
+def noise_edge(vertices: int, columns: int, variance: float) -> float:
+    """An estimate of the largest squared singular value of noise alone, with a margin of a fifth.
+
+    variance: of one entry.
+    """
+    return MARGIN * variance * (math.sqrt(vertices) + math.sqrt(columns)) ** 2
+
+
+# A run's public choices: noise, columns, projection.
+#
+# Spec: graph-random-matrix, sections 3.5 and 3.6.
+
+EDGE: Final = math.sqrt(2)
+"""L2 sensitivity of A P to an edge, with rows of P of length 1."""
+
+MOST_ON_GRID: Final = 200
+"""Sigma with rows on the grid 2^-20, so that the deviation stays below that of the sampler."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What the noise of a sound run keeps for an edge.
+
+    sigma: deviation for rows of length 1; rho = 1 / sigma^2; delta holds what imperfect draws add,
+    `sampler_delta`.
+    """
+
+    sigma: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    sampler_delta: Fraction
+
+    @property
+    def rho(self) -> Fraction:
+        """Of zero-concentrated privacy."""
+        return 1 / self.sigma**2
+
+
+@dataclass(frozen=True)
+class Settings:
+    """sigma: None where it depends on the number of vertices (the source's theorem), which is not
+    known before. columns: None where it does. privacy: None in `paper`."""
+
+    stance: Stance
+    estimator: Estimator
+    kind: Kind
+    columns: int | None
+    eigenvectors: int
+    nonzeros: int
+    iterations: int
+    mean_degree: Fraction
+    sigma: Fraction | None
+    privacy: Privacy | None
+
+    def projection(self, vertices: int, seed: int) -> Projection:
+        """The public matrix of a run. columns must be known."""
+        assert self.columns is not None
+        return Projection(self.kind, vertices, self.columns, seed, self.nonzeros)
+
+    @property
+    def grid_bits(self) -> int:
+        """Of the subspace iteration: the finest grid up to 2^-20 whose noise can be drawn. A step's
+        deviation is at most 2 sqrt(iterations / 2) sigma for orthonormal columns."""
+        assert self.sigma is not None
+        most = 2 * math.sqrt(self.iterations / 2) * float(self.sigma)
+        return max(0, min(20, math.floor(math.log2(DEVIATION_LIMIT / most))))
+
+
+def settings_of(params: Parameters, stance: Stance, vertices: int | None = None) -> Settings:
+    """Public choices of `range` or `subspace`; with `vertices` all of them.
+
+    Raises what `check_parameters` raises, BadColumns, BadEigenvectors where they do not fit the
+    vertices, and ValueError for an estimator that is not one of the two.
+    """
+    check_parameters(params, stance)
+    privacy = None if stance == "paper" else privacy_of(params)
+    sigma = params.sigma if privacy is None else privacy.sigma
+    if stance == "paper" and sigma is None and vertices is not None:
+        exact = projection_theorem_sigma(_epsilon(params), float(params.delta), vertices)
+        sigma = Fraction(exact)
+    estimator = params.estimator_of(stance)
+    if estimator == "auto" or estimator == "flip":
+        raise ValueError("of range and subspace only")
+    settings = Settings(
+        stance,
+        estimator,
+        params.projection_of(stance),
+        _columns(params, stance, sigma, vertices),
+        params.k,
+        params.nonzeros,
+        params.iterations,
+        params.mean_degree,
+        sigma,
+        privacy,
+    )
+    if settings.kind == "gaussian" and privacy is not None and privacy.sigma > MOST_ON_GRID:
+        raise BadSigma(
+            "too much noise for the grid of a gaussian projection", pointer=_noisy(params)
+        )
+    columns = settings.columns
+    if settings.kind == "sparse" and columns is not None and params.nonzeros > columns:
+        raise BadColumns("must be at most m", pointer="/params/nonzeros")
+    return settings
+
+
+def _noisy(params: Parameters) -> str:
+    return "/params/epsilon" if params.sigma is None else "/params/sigma"
+
+
+def _epsilon(params: Parameters) -> float:
+    return 1.0 if params.epsilon is None else float(params.epsilon)
+
+
+def _columns(
+    params: Parameters,
+    stance: Stance,
+    sigma: Fraction | None,
+    vertices: int | None,
+) -> int | None:
+    if params.m == "auto":
+        most = MOST_AUTOMATIC if vertices is None else min(MOST_AUTOMATIC, vertices - 1)
+        if stance == "paper":
+            chosen = None if vertices is None else most
+        else:
+            assert sigma is not None
+            chosen = automatic_columns(params.k, float(sigma), float(params.mean_degree), most)
+    else:
+        chosen = params.m
+    if chosen is None:
+        return None
+    if vertices is not None and chosen >= vertices:
+        raise BadColumns("must be below the number of vertices", pointer="/params/m")
+    if 2 * params.k > chosen:
+        raise BadEigenvectors("must be at most half of m", pointer="/params/k")
+    return chosen
+
+
+@lru_cache(maxsize=256)
+def _privacy(
+    epsilon: Fraction | None, sigma: Fraction | None, delta: Fraction, entries: int
+) -> Privacy:
+    if sigma is not None:
+        rho = float(1 / sigma**2) * (1 + 1e-15)
+        # Rounded up by far more than the conversion errs, to few digits.
+        found = zcdp_epsilon(rho, float(delta) * (1 - 1e-9))
+        epsilon = Fraction(math.ceil(found * 2**40), 2**40)
+        extra = gaussian_sampler_delta(entries, epsilon)
+        if extra > delta / 10**9:
+            raise BadSigma("so little noise protects nothing", pointer="/params/sigma")
+        return Privacy(sigma, epsilon, delta, extra)
+    assert epsilon is not None
+    extra = gaussian_sampler_delta(entries, epsilon)
+    if extra > delta / 10**9:
+        raise BadDelta("too small for so large an epsilon", pointer="/params/delta")
+    chosen = zcdp_sigma(float(epsilon), float(delta) * (1 - 1e-9), EDGE)
+    if chosen > MOST_SIGMA:
+        raise BadEpsilon("too small for the noise that it needs", pointer="/params/epsilon")
+    return Privacy(chosen, epsilon, delta, extra)
+
+
+def privacy_of(params: Parameters) -> Privacy:
+    """Of a sound run. Raises BadSigma for a sigma that protects nothing."""
+    epsilon = params.epsilon
+    if params.sigma is None and epsilon is None:
+        epsilon = Fraction(1)
+    columns = MOST_AUTOMATIC if params.m == "auto" else params.m
+    # Only the entries of two rows matter, the others are the same in neighbours.
+    entries = 2 * max(columns, params.k * params.iterations)
+    return _privacy(epsilon, params.sigma, params.delta, entries)

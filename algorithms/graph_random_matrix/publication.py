@@ -1,8 +1,7 @@
 """The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
 
-Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
-Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
-fixed number of rows, so that a repeated attempt draws the same noise.
+Rows of the adjacency matrix times a matrix of integers, exactly; and noisy subspace iteration on
+a grid, an alternative estimator for the same budget. Spec: graph-random-matrix.
 """
 
 from __future__ import annotations
@@ -12,23 +11,135 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context, Stance
-from algorithms.graph_random_matrix.product import Signed, can_compile, product
-from algorithms.graph_random_matrix.rows import Adjacency, Rows
-from algorithms.graph_random_matrix.spectrum import Floats, gram_of, one_thread
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.linear_algebra import (
+    Adjacency,
+    Floats,
+    Rows,
+    Spectrum,
+    gram_of,
+    of_thin,
+    one_thread,
+    orthonormal,
+)
 from tacit.encoders.graph_random_matrix.projection import (
+    Entries,
     Projection,
     entries,
     forget,
+    largest_pair,
     largest_pair_of,
+    philox,
+    squared_norms,
 )
 from tacit.noise.discrete_gaussian import DiscreteGaussian, reach_of
 from tacit.randomness import SeededRandom
+
+WORTH_COMPILING: Final = 20_000_000
+"""Additions from which the seconds of compiling pay."""
+_PART: Final = 1 << 22
+
+Signed = NDArray[np.int32] | NDArray[np.int64]
+
+
+def can_compile(additions: int) -> bool:
+    """Whether numba is installed and so much work pays."""
+    return additions >= WORTH_COMPILING and find_spec("numba") is not None
+
+
+def product(rows: Rows, matrix: Entries, *, compiled: bool = False) -> Signed:
+    """(rows, m): int32 where the matrix has signs, else int64."""
+    if compiled:
+        from algorithms.graph_random_matrix import compiled as kernels
+
+        return kernels.product(rows, matrix)
+    if matrix.kind == "rademacher":
+        return _signs(rows, matrix)
+    if matrix.kind == "sparse":
+        return _sparse(rows, matrix)
+    held = matrix.values
+    return _summed(rows, matrix.columns, np.dtype(np.int64), lambda places: held[places])
+
+
+def dense_product(
+    rows: Rows, matrix: NDArray[np.int32], *, compiled: bool = False
+) -> NDArray[np.int64]:
+    """The same of any integers (n, k)."""
+    found = product(rows, Entries("gaussian", matrix.shape[1], matrix, 0), compiled=compiled)
+    return found.astype(np.int64, copy=False)
+
+
+def _signs(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
+    def ones(places: NDArray[np.int32]) -> NDArray[np.uint8]:
+        chosen = matrix.values[places].astype(np.uint8, copy=False)
+        return np.unpackbits(chosen, axis=1, count=matrix.columns, bitorder="little")
+
+    found = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
+    found *= 2
+    found -= np.diff(rows.starts).astype(np.int32)[:, None]
+    return found
+
+
+def _sparse(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
+    m = matrix.columns
+    owners = np.repeat(np.arange(rows.count, dtype=np.int64), np.diff(rows.starts))
+    codes = matrix.values[rows.neighbours].astype(np.int64)
+    cells = (owners[:, None] * m + (codes >> 1)).ravel()
+    weights = (1 - 2 * (codes & 1)).ravel().astype(np.float64)
+    summed = np.bincount(cells, weights, minlength=rows.count * m)
+    return summed.astype(np.int32).reshape(rows.count, m)
+
+
+def _summed(
+    rows: Rows,
+    columns: int,
+    kind: np.dtype[np.int32] | np.dtype[np.int64],
+    chosen: Callable[[NDArray[np.int32]], NDArray[np.generic]],
+) -> Signed:
+    """Sums of the matrix's rows that each row has as neighbours, some rows at a time."""
+    found: Signed = np.zeros((rows.count, columns), kind)
+    marks = np.arange(0, rows.neighbours.size, max(1, _PART // columns))
+    cuts = np.unique(np.concatenate(([0], np.searchsorted(rows.starts, marks), [rows.count])))
+    for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        begin, end = int(rows.starts[first]), int(rows.starts[last])
+        if begin == end:
+            continue
+        occupied = first + np.flatnonzero(np.diff(rows.starts[first : last + 1]))
+        part = chosen(rows.neighbours[begin:end])
+        found[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
+    return found
+
+
+# The adjacency matrix of a graph, row by row.
+#
+# Spec: graph-random-matrix, section 7, lever 4.
+
+
+def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
+    """Both directions of each edge. compiled: by numba, which has to be installed."""
+    starts = np.concatenate(([0], np.cumsum(graph.degrees())))
+    if compiled:
+        from algorithms.graph_random_matrix.compiled import both_directions
+
+        return Adjacency(starts, both_directions(starts, graph.first, graph.second))
+    rows = np.concatenate([graph.second, graph.first])
+    order = np.argsort(rows, kind="stable")
+    ends = np.concatenate([graph.first, graph.second])
+    return Adjacency(starts, ends[order])
+
+
+# The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
+#
+# Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
+# Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
+# fixed number of rows, so that a repeated attempt draws the same noise.
 
 BLOCK_CELLS: Final = 1 << 22
 """Entries of the published matrix in a block, about."""
@@ -186,3 +297,87 @@ def _told(graph: Adjacency, rows: int, context: Context) -> Iterator[Rows]:
     for each in graph.blocks(rows):
         tell(0.1 + 0.5 * each.first / graph.count)
         yield each
+
+
+# Noisy subspace iteration on a grid: an alternative estimator for the same budget.
+#
+# X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
+# takes an orthonormal basis of Y as the next X. X is public before its step, and is rounded to a
+# grid first: A X is then a matrix of whole multiples, an edge {i, j} changes it by rows i and j of
+# X, and the two longest rows bound that exactly. Noise of variance D^2 T / (2 rho) in each step
+# spends rho / T of it, rho in total (adaptive composition of zCDP).
+#
+# Source: M. Hardt and E. Price, "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix,
+# section 3.6, point 6.
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """One step's release: cells (n, k) of whole numbers; variance of their noise, in those."""
+
+    cells: NDArray[np.int64]
+    variance: Fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """spectrum: of the last step's; unit: the value of one whole number."""
+
+    iterates: tuple[Iterate, ...]
+    unit: float
+    spectrum: Spectrum
+
+    @property
+    def deviation(self) -> float:
+        """Of the last step's noise, as a matrix of reals."""
+        return math.sqrt(self.iterates[-1].variance) * self.unit
+
+
+def first_basis(vertices: int, eigenvectors: int, seed: int) -> Floats:
+    """(n, k) with orthonormal columns: the constant one and random ones, by a public seed."""
+    start = np.random.Generator(philox(seed, "subspace")).standard_normal((vertices, eigenvectors))
+    start[:, 0] = 1.0
+    return start
+
+
+def on_grid(basis: Floats, bits: int) -> NDArray[np.int32]:
+    """Multiples of 2^-bits, rounded to the nearest."""
+    return np.rint(basis * 2.0**bits).astype(np.int32)
+
+
+def iterate(
+    graph: Adjacency,
+    eigenvectors: int,
+    iterations: int,
+    sigma: Fraction,
+    bits: int,
+    seed: int,
+    context: Context,
+) -> Iteration:
+    """T noisy steps that together are (1 / sigma^2)-zCDP for an edge. Raises Cancelled."""
+    compiled = can_compile(graph.entries * eigenvectors * iterations)
+    unit = 2.0**-bits
+    start = first_basis(graph.count, eigenvectors, seed)
+    basis, _ = orthonormal(start, partial(context.progress, 0.1, "subspace iteration"))
+    steps: list[Iterate] = []
+    for step in range(iterations):
+        beat = partial(context.progress, 0.1 + 0.5 * step / iterations, "subspace iteration")
+        held = on_grid(basis, bits)
+        # rho / T = D^2 / (2 variance), rho = 1 / sigma^2. A grid on which the basis vanishes is too
+        # coarse to show anything, and still gets noise.
+        change = max(1, largest_pair(squared_norms(held)))
+        variance = change * sigma**2 * iterations / 2
+        law = DiscreteGaussian(variance)
+        cells = np.empty(held.shape, np.int64)
+        for rows in graph.blocks(block_rows(eigenvectors)):
+            beat()
+            part = dense_product(rows, held, compiled=compiled)
+            source = context.noise(f"subspace {step}", rows.number)
+            law.add_to(part.reshape(-1), source, compiled=compiled)
+            cells[rows.first : rows.first + rows.count] = part
+        steps.append(Iterate(cells, variance))
+        if step + 1 < iterations:
+            basis, _ = orthonormal(cells.astype(np.float64), beat)
+    last = steps[-1].cells.astype(np.float64) * unit
+    spectrum = of_thin(last, partial(context.progress, 0.6, "singular vectors"))
+    return Iteration(tuple(steps), unit, spectrum)

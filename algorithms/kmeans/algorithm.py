@@ -14,17 +14,21 @@ import numpy as np
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import paper
-from algorithms.kmeans.central import Rows, chosen_records, run_central
 from algorithms.kmeans.evaluation import evaluate
-from algorithms.kmeans.evaluation_pictures import evaluation_pictures
 from algorithms.kmeans.parameters import Parameters, check_start, check_table, grid_and_plan
-from algorithms.kmeans.pictures import noise_deviations, pictures, step_norms
+from algorithms.kmeans.pictures import evaluation_pictures, noise_deviations, pictures, step_norms
 from algorithms.kmeans.report import paper_report, planned_split, sound_report, start_name
-from algorithms.kmeans.steps import State, release
-from algorithms.kmeans.zone_round import ZoneEstimate
+from algorithms.kmeans.sound_run import (
+    Rows,
+    State,
+    ZoneEstimate,
+    chosen_records,
+    release,
+    run_central,
+)
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.randomness import SeededRandom
-from tacit.records.delimited import written
+from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 

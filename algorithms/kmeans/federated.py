@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from algorithms.contract import FederatedRounds, Outcome, PrivacyScope
+from algorithms.contract import FederatedRounds, Outcome, PrivacyScope, by_rounds
 from algorithms.kmeans.algorithm import publish
 from algorithms.kmeans.parameters import (
     FEDERATED_CELLS,
@@ -23,8 +23,7 @@ from algorithms.kmeans.parameters import (
     grid_and_plan,
 )
 from algorithms.kmeans.report import sound_report
-from algorithms.kmeans.steps import State, absorb, first, next_query
-from algorithms.round_reports import by_rounds
+from algorithms.kmeans.sound_run import State, absorb, first, next_query
 from tacit.encoders.kmeans.encoder import Grid, Ints, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum

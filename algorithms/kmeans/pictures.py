@@ -1,21 +1,20 @@
 """Plots of published values: centres over the noisy synopsis, steps against noise, the budget.
 
-Spec: kmeans, section 2.2. Needs matplotlib (extra `plots`), imported inside and drawn by Agg; no
-plots without it. The same values give the same SVG, byte for byte.
+Those of an evaluation (true and released sizes, centres and the means of their rows) are for the
+operator only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from algorithms.contract import Plot
-from algorithms.drawing import can_draw, picture
+from algorithms.drawing import BLUE, can_draw, compared_bars, picture
 from algorithms.kmeans.report import planned_split
-from algorithms.kmeans.steps import Release, State
-from algorithms.kmeans.zone_round import ZoneEstimate
+from algorithms.kmeans.sound_run import Release, State, ZoneEstimate
 from tacit.encoders.kmeans.encoder import Floats, Grid
 from tacit.wire import parse_exact
 
@@ -108,3 +107,43 @@ def _budget(axes: Axes, state: State) -> None:
     colours = [_BLUE if place < asked else "#dddddd" for place in range(len(split))]
     axes.barh(names[::-1], values[::-1], color=colours[::-1])
     axes.set_xlabel("epsilon (grey: not spent)" if asked < len(split) else "epsilon")
+
+
+# Plots of an evaluation: true and released sizes, centres and the means of their rows.
+#
+# Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
+
+_EVALUATION_INCHES: Final = (5.4, 4.0)
+
+
+def evaluation_pictures(
+    evaluation: Mapping[str, Any], summary: Mapping[str, Any]
+) -> tuple[Plot, ...]:
+    """Both plots, where the evaluation has `clusters`."""
+    clusters = evaluation.get("clusters")
+    if not clusters:
+        return ()
+    true = [each["rows"] for each in clusters]
+    shifts = [each["mean_distance_off"] for each in clusters]
+    released = summary["noisy_counts"]
+    return (
+        picture("kmeans", "sizes", lambda axes: _sizes(axes, true, released), _EVALUATION_INCHES),
+        picture("kmeans", "shifts", lambda axes: _shifts(axes, shifts), _EVALUATION_INCHES),
+    )
+
+
+def _sizes(axes: Axes, true: Sequence[float], released: Sequence[float]) -> None:
+    axes.set_title("Rows of each cluster (private)")
+    names = [str(place) for place in range(len(true))]
+    compared_bars(axes, names, {"true": true, "released": released})
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("rows")
+
+
+def _shifts(axes: Axes, shifts: Sequence[float | None]) -> None:
+    axes.set_title("Released centres against their rows' means (private)")
+    known = [(place, shift) for place, shift in enumerate(shifts) if shift is not None]
+    axes.bar([place for place, _ in known], [shift for _, shift in known], color=BLUE)
+    axes.set_xticks(range(len(shifts)))
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("distance (sides of the box)")

@@ -14,13 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.kmeans.parameters import Parameters
-from algorithms.kmeans.settings import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
+from algorithms.kmeans.plan import CLEAR, LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan, StartMethod
+from algorithms.kmeans.sound_run import Release, State
 from algorithms.kmeans.starts import THRESHOLD
-from algorithms.kmeans.steps import Release, State
-from algorithms.kmeans.two_level import CLEAR
 from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Grid, NoiseBlock
-from tacit.encoders.kmeans.fine_cells import FineCells
-from tacit.encoders.kmeans.sums import Query
+from tacit.encoders.kmeans.sums import FineCells, Query
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     ADD_SAMPLER_DELTA,

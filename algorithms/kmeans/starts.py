@@ -12,11 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.kmeans.settings import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan
-from algorithms.kmeans.two_level import occupied_parts
+from algorithms.kmeans.plan import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan, occupied_parts
 from algorithms.kmeans.weighted import ALONE, Work, weighted_kmeans
 from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Ints, Projection
-from tacit.encoders.kmeans.fine_cells import FineCells
+from tacit.encoders.kmeans.sums import FineCells
 from tacit.randomness import PublicRandom
 
 THRESHOLD: Final = 3.0

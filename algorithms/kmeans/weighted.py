@@ -15,8 +15,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tacit.encoders.kmeans.encoder import Floats, Ints
-from tacit.encoders.kmeans.nearest import blocks, slices
+from tacit.encoders.kmeans.encoder import Floats, Ints, blocks, slices
 
 RESTARTS: Final = 8
 STEPS: Final = 100

@@ -4,14 +4,10 @@ Source: Lu's thesis, chapter 6. Spec: path-publishing. The source's levelled gra
 protects nothing; what the sound modes protect is written in their reports. Recovery is not part of
 a job: it runs on the user's side (`tacit.paths`).
 
-    parameters   what a job is given            algorithm   run, preview, check
-    relations    copies, and pairs together     levels      where a piece fits
-    insertion    search with backtracking       splitting   pieces of what fits nowhere
-    assembly     the published graph            orientation when no split is needed
-    complement   edges off the path             randomized  noisy labels; coins: their integers
-    attacks      what an adversary finds        evaluation  for the owner's eyes
-    report       what is true: forms, graph_path, sound, parts; statements: the words
-    pictures     plots of what is published     problems    what is refused
+    parameters      what a job is given, errors   algorithm    run, preview, check
+    levelled_graph  the source's graph on levels  sound_modes  complement, noisy labels
+    coins           integers of the noisy labels  report       what is true of its privacy
+    evaluation      attacks, only for the owner   pictures     plots of what is published
 """
 
 from algorithms.path_publishing.algorithm import ALGORITHM, check, preview, run

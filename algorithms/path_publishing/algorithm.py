@@ -11,29 +11,24 @@ from functools import partial
 from typing import Any, Final
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.path_publishing.assembly import graph_path
 from algorithms.path_publishing.coins import drawn_direction
-from algorithms.path_publishing.complement import layout_of, off_path
 from algorithms.path_publishing.evaluation import (
     complement_evaluation,
     graph_path_evaluation,
     randomized_evaluation,
 )
+from algorithms.path_publishing.levelled_graph import drawn_copies, drawn_relations, graph_path
 from algorithms.path_publishing.parameters import (
+    CyclicPathNotSupported,
     Mode,
+    NetworkTooLarge,
     Parameters,
+    PathNotSpanning,
     check_parameters,
 )
 from algorithms.path_publishing.pictures import pictures
-from algorithms.path_publishing.problems import (
-    CyclicPathNotSupported,
-    NetworkTooLarge,
-    PathNotSpanning,
-)
-from algorithms.path_publishing.randomized import labelled
-from algorithms.path_publishing.relations import drawn_copies, drawn_relations
 from algorithms.path_publishing.report import NAME, path_report
-from tacit.paths.decoding import MOST_VERTICES
+from algorithms.path_publishing.sound_modes import labelled, layout_of, off_path
 from tacit.paths.network import NetworkPath
 from tacit.paths.published import (
     ComplementEdges,
@@ -42,9 +37,10 @@ from tacit.paths.published import (
     RandomizedLabels,
     SealedPath,
     form,
+    sealed,
     written,
 )
-from tacit.paths.sealed import sealed
+from tacit.paths.recovery import MOST_VERTICES
 from tacit.randomness import SecureRandom
 from tacit.report.model import PrivacyReport
 

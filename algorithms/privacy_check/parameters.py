@@ -1,4 +1,4 @@
-"""The parameters of `privacy-check`. Spec: trajectory-kcl, section 10."""
+"""The parameters of `privacy-check`, and what is refused. Spec: trajectory-kcl, section 10."""
 
 from __future__ import annotations
 
@@ -7,8 +7,36 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, field_validator, model_validator
 
-from algorithms.privacy_check.problems import BadDistance, QidSensitiveOverlap
+from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel, require
+
+
+class UnknownColumn(Invalid):
+    name = "unknown_column"
+    title = "The table has no such column"
+
+
+class QidSensitiveOverlap(Invalid):
+    name = "qid_sensitive_overlap"
+    title = "A column is quasi-identifier and sensitive at once"
+
+
+class EmptyTable(Invalid):
+    name = "empty_table"
+    title = "The table has no rows"
+
+
+class BadDistance(Invalid):
+    name = "bad_distance"
+    title = "The ground distance is not a metric"
+
+
+class ValueMissing(Invalid):
+    name = "value_missing"
+    title = "A sensitive cell has no value"
+
+
+# The parameters of `privacy-check`. Spec: trajectory-kcl, section 10.
 
 MOST_VALUES: Final = 10_000
 Names = tuple[str, ...]

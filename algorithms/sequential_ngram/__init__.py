@@ -4,14 +4,12 @@ Source: Chen's thesis, section 6.4 (published with Acs and Castelluccia, CCS 201
 Spec: sequential-ngram. Grams are explored from single items on; noisy counts decide which ones are
 explored further and how much of the budget each gets.
 
-    parameters   what a job is given             settings      a run's public choices
-    counts       questions, and their answers    tree          noisy grams, what to ask next
-    growth       the tree of one keeper's data   consistency   successors add up to their gram
-    grams        whole counts, longer grams      generation    synthetic sequences
-    publication  the run                         report        what is true of a run's privacy
-    patterns     occurrences, frequent runs      evaluation    comparison with the true data
-    pictures     plots of the release            problems      what is refused
-    federated    the same over curators
+    parameters   what a job is given             settings      a run's public choices, errors
+    counts       the tree of noisy grams: questions, answers, one keeper's data
+    publication  the run: consistent counts, longer grams, synthetic sequences
+    report       what is true of its privacy     pictures      plots of the release
+    evaluation   comparison with the true data, frequent runs
+    algorithm    as the catalogue knows it       federated     the same over curators
 """
 
 from dataclasses import replace

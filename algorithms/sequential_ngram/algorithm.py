@@ -15,23 +15,20 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.counts.file_errors import ErrorOfCounts, errors_of_counts
 from algorithms.counts.keeper import adder
-from algorithms.multiset_files import Named, multiset_files
-from algorithms.sequential_ngram.evaluation import evaluate
-from algorithms.sequential_ngram.grams import Grams
-from algorithms.sequential_ngram.growth import grow
+from algorithms.counts.released_files import ErrorOfCounts, Named, errors_of_counts, multiset_files
+from algorithms.sequential_ngram.counts import grow
+from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     first_state,
     resolved_universe,
 )
-from algorithms.sequential_ngram.patterns import Text, released_patterns
 from algorithms.sequential_ngram.pictures import pictures
-from algorithms.sequential_ngram.publication import Release, released
+from algorithms.sequential_ngram.publication import Grams, Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
-from tacit.records.delimited import line_of, listed
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
+from tacit.records.text_files import line_of, listed
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384

@@ -1,6 +1,7 @@
 """N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
 
-Spec: federated-counting, section 2; sequential-ngram, section 3, steps 1 to 4, and 4.7.
+The exploration tree has pure steps: what to count next, and the tree after noisy counts. It is the
+same for one keeper's sequences and for curators.
 """
 
 from __future__ import annotations
@@ -8,15 +9,246 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.counts.contract import AdaptiveCounting, Answer, Numbers, Question
-from algorithms.sequential_ngram.settings import Settings
-from algorithms.sequential_ngram.tree import Expansion, Tree, grown, next_expansion, planted, root
+from algorithms.contract import Context
+from algorithms.counts.contract import AdaptiveCounting, Answer, Numbers, Question, drive, within
+from algorithms.counts.keeper import Add, KeeperSource
+from algorithms.sequential_ngram.settings import Settings, TreeTooLarge
 from tacit.encoders.counts import Level
-from tacit.encoders.sequential_ngram_counts import Lengths, Successors
+from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, Successors
+from tacit.records.items import Sequences
+
+Places = NDArray[np.int32]
+Values = NDArray[Any]
+"""Whole numbers (sound) or floats (paper)."""
+
+
+@dataclass(frozen=True)
+class Spend:
+    """Budget of one group of counts, what the path has left after it, and the threshold."""
+
+    budget: Fraction
+    left: Fraction
+    threshold: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """N nodes over A symbols.
+
+    bounds: where each level begins, and N; parents, items, links (N,): prefix, last item and
+    failure link, -1, -1 and 0 of the empty gram; groups (N,): the entry of `spends` of the counts
+    of a node's successors; noisy (N, A): these counts; children (N, A): the node of a successor, -1
+    for none. The end is not asked of the empty gram: its count is 0 and never passes.
+    """
+
+    settings: Settings
+    bounds: tuple[int, ...]
+    parents: Places
+    items: Places
+    links: Places
+    groups: Places
+    noisy: Values
+    children: Places
+    spends: tuple[Spend, ...]
+
+    @property
+    def depth(self) -> int:
+        """How many levels of nodes there are: the length of the longest counted grams."""
+        return len(self.bounds) - 1
+
+    @property
+    def nodes(self) -> int:
+        """How many grams were expanded, the empty one too."""
+        return self.parents.size
+
+    @property
+    def levels(self) -> tuple[tuple[Places, Places], ...]:
+        """Of each level but the first: prefixes, as places on the level before, and last items."""
+        return tuple(
+            (self.parents[first:end] - np.int32(before), self.items[first:end])
+            for before, first, end in zip(
+                self.bounds, self.bounds[1:], self.bounds[2:], strict=False
+            )
+        )
+
+    def thresholds(self, first: int = 0) -> NDArray[np.float64]:
+        """Of each node's group (nodes from `first` on, 1)."""
+        held = np.array([spend.threshold for spend in self.spends])
+        return held[self.groups[first:], None]
+
+    @property
+    def passed(self) -> NDArray[np.bool_]:
+        """Which counts reached their threshold (N, A); of the root all items unless its setting is
+        `threshold`, never the end."""
+        found: NDArray[np.bool_] = self.noisy >= self.thresholds()
+        if self.settings.root == "all":
+            found[0] = True
+        found[0, -1] = False
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The nodes whose successors are counted next (E,), all of one level. Public."""
+
+    settings: Settings
+    parents: Places
+    items: Places
+    links: Places
+    groups: Places
+    spends: tuple[Spend, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many nodes."""
+        return self.parents.size
+
+    def level(self, tree: Tree) -> tuple[Places, Places]:
+        """As `Tree.levels`, of the level that it makes."""
+        return self.parents - np.int32(tree.bounds[-2]), self.items
+
+
+def root(settings: Settings) -> Expansion:
+    """The first question: counts of single items. The end is not asked (spec: sequential-ngram,
+    section 4.3).
+
+    Raises TreeTooLarge.
+    """
+    if settings.symbols > settings.max_nodes:
+        raise TreeTooLarge(settings.max_nodes)
+    budget = settings.root_budget
+    spend = Spend(budget, settings.epsilon - budget, settings.threshold(budget))
+    none = np.full(1, -1, np.int32)
+    nothing = np.zeros(1, np.int32)
+    return Expansion(settings, none, none, nothing, nothing, (spend,))
+
+
+def planted(expansion: Expansion, items: Values) -> Tree:
+    """The tree of the empty gram; items (1, L): noisy counts of single items."""
+    noisy = np.concatenate((items, np.zeros((1, 1), items.dtype)), axis=1)
+    return Tree(
+        expansion.settings,
+        (0, 1),
+        expansion.parents,
+        expansion.items,
+        expansion.links,
+        expansion.groups,
+        noisy,
+        np.full(noisy.shape, -1, np.int32),
+        expansion.spends,
+    )
+
+
+def next_expansion(tree: Tree) -> Expansion | None:
+    """What to count next: successors of the grams that passed and have budget left; None at the
+    end. Raises TreeTooLarge."""
+    settings, level = tree.settings, tree.depth
+    if level >= settings.n_max:
+        return None
+    first = tree.bounds[-2]
+    left = np.array([spend.left > 0 for spend in tree.spends])[tree.groups[first:], None]
+    open_ = (tree.noisy[first:, :-1] >= tree.thresholds(first)) & left
+    rows, columns = np.nonzero(open_)
+    if settings.max_cells is not None:
+        cells = np.full(rows.size, settings.symbols)
+        kept = within(tree.noisy[first:][rows, columns], cells, settings.max_cells)
+        rows, columns = rows[kept], columns[kept]
+    if not rows.size:
+        return None
+    if (tree.nodes + rows.size) * settings.symbols > settings.max_nodes:
+        raise TreeTooLarge(settings.max_nodes)
+    parents: Places = (rows + first).astype(np.int32)
+    items: Places = columns.astype(np.int32)
+    links = _links(tree, parents, items)
+    groups, spends = _spends(tree, parents, items, links)
+    return Expansion(settings, parents, items, links, groups, spends)
+
+
+def grown(tree: Tree, expansion: Expansion, noisy: Values) -> Tree:
+    """The tree with one level more; noisy (E, A)."""
+    children = np.concatenate((tree.children, np.full(noisy.shape, -1, np.int32)))
+    added = np.arange(tree.nodes, tree.nodes + expansion.rows, dtype=np.int32)
+    children[expansion.parents, expansion.items] = added
+    return replace(
+        tree,
+        bounds=(*tree.bounds, tree.nodes + expansion.rows),
+        parents=np.concatenate((tree.parents, expansion.parents)),
+        items=np.concatenate((tree.items, expansion.items)),
+        links=np.concatenate((tree.links, expansion.links)),
+        groups=np.concatenate((tree.groups, expansion.groups)),
+        noisy=np.concatenate((tree.noisy, noisy)),
+        children=children,
+        spends=expansion.spends,
+    )
+
+
+def _links(tree: Tree, parents: Places, items: Places) -> Places:
+    """Longest proper suffixes that are nodes: down the parent's chain until one has this child."""
+    found = np.zeros(parents.size, np.int32)
+    waiting = np.flatnonzero(parents)
+    suffix = tree.links[parents[waiting]]
+    while waiting.size:
+        longer = tree.children[suffix, items[waiting]]
+        found[waiting] = np.maximum(longer, 0)
+        more = (longer < 0) & (suffix > 0)
+        waiting, suffix = waiting[more], tree.links[suffix[more]]
+    return found
+
+
+def _spends(
+    tree: Tree, parents: Places, items: Places, links: Places
+) -> tuple[Places, tuple[Spend, ...]]:
+    """The group of each new node, and the list of groups with the new ones."""
+    settings = tree.settings
+    levels = settings.n_max - tree.depth
+    places = {(spend.budget, spend.left): place for place, spend in enumerate(tree.spends)}
+    spends = list(tree.spends)
+    owners = tree.groups[parents]
+    if settings.budget == "uniform":
+        counts = shares = np.ones(parents.size)
+    else:
+        counts = tree.noisy[parents, items].astype(float)
+        used, back = np.unique(links, return_inverse=True)
+        shares = largest_shares(tree.noisy[used])[back]
+    groups = np.empty(parents.size, np.int32)
+    known: dict[tuple[int, float, float], int] = {}
+    for place, key in enumerate(
+        zip(owners.tolist(), counts.tolist(), shares.tolist(), strict=True)
+    ):
+        if key not in known:
+            owner, count, share = key
+            before = tree.spends[owner]
+            if settings.budget == "uniform":
+                budget = settings.root_budget
+            else:
+                height = settings.height(before.threshold, count, share, levels)
+                budget = before.left / Fraction(height)
+            spend = (budget, before.left - budget)
+            if spend not in places:
+                places[spend] = len(spends)
+                spends.append(Spend(*spend, settings.threshold(budget)))
+            known[key] = places[spend]
+        groups[place] = known[key]
+    return groups, tuple(spends)
+
+
+def largest_shares(noisy: Values) -> NDArray[np.float64]:
+    """The largest successor's share of all, of each row; negative counts are 0; of nothing, 1."""
+    held = np.maximum(noisy, 0).astype(float)
+    total = held.sum(axis=1)
+    shares = np.ones(total.size)
+    np.divide(held.max(axis=1), total, out=shares, where=total > 0)
+    return shares
+
+
+# N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
+#
+# Spec: federated-counting, section 2; sequential-ngram, section 3, steps 1 to 4, and 4.7.
 
 COVERED: Final = 0.95
 """The share of sequences that shall not be cut."""
@@ -108,3 +340,21 @@ def covering(noisy: Numbers) -> int:
 
 
 COUNTING: Final = AdaptiveCounting(ask, absorb)
+
+
+# The tree of one keeper's sequences.
+#
+# Spec: sequential-ngram, section 3, steps 1 to 4; federated-counting, section 2.
+
+BLOCK_SYMBOLS: Final = 1 << 20
+"""Symbols of a block of sequences, at most (unless one sequence has more)."""
+
+
+def grow(dataset: Sequences, state: State, add: Add, context: Context) -> Tree:
+    """The noisy tree. Raises TreeTooLarge, Cancelled."""
+    longest = state.settings(0).l_max if state.search is None else state.search.cap
+    blocks = dataset.lists.blocks(max(BLOCK_SYMBOLS // (longest + 1), 1))
+    source = KeeperSource(context, COUNTER, blocks, add=add, steps=planned(state))
+    tree = drive(COUNTING, state, source).tree
+    assert tree is not None
+    return tree

@@ -1,29 +1,208 @@
 """Comparison with the true data: visible only to the operator, never published.
 
-Spec: sequential-ngram, section 5.
+Occurrences of runs of items in weighted sequences: answers to count queries, and frequent runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.sequential_ngram.grams import Grams
 from algorithms.sequential_ngram.parameters import Metrics
-from algorithms.sequential_ngram.patterns import (
-    Beat,
-    Ints,
-    Pattern,
-    Text,
-    answers,
-    frequent,
-    released_patterns,
-)
+from algorithms.sequential_ngram.publication import Grams
+from tacit.encoders.counts import Lists
+from tacit.encoders.sequential_ngram_counts import Symbols, cut
 from tacit.randomness import PublicRandom
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
+
+Ints = NDArray[np.int64]
+Places = NDArray[np.int32]
+Beat = Callable[[], None]
+Pattern = tuple[int, ...]
+_DENSE: Final = 1 << 25
+"""Cells of a table; beyond, places are found by bisection."""
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """Sequences one after the other, each with the end sign (the last symbol) behind it.
+
+    symbols (total,); weights (total,): how often the sequence of a symbol counts, None for once;
+    items: how many there are.
+    """
+
+    symbols: Symbols
+    weights: NDArray[np.float64] | None
+    items: int
+
+    @classmethod
+    def of_data(cls, dataset: Sequences, l_max: int | None = None) -> Text:
+        """A dataset, whole or cut."""
+        items = len(dataset.universe)
+        return cls(cut(dataset.lists, l_max, items)[0], None, items)
+
+    @classmethod
+    def of_counts(cls, sequences: Sequences, counts: Ints) -> Text:
+        """Sequences and how often each counts (n,)."""
+        weights = np.repeat(counts.astype(np.float64), np.diff(sequences.starts) + 1)
+        return replace(cls.of_data(sequences), weights=weights)
+
+    @classmethod
+    def of_copies(cls, grams: Grams, copies: Ints, items: int) -> Text:
+        """A synthetic database."""
+        return cls.of_rows(synthetic_rows(grams, copies), items)
+
+    @classmethod
+    def of_rows(cls, rows: list[tuple[NDArray[np.integer], int]], items: int) -> Text:
+        """Sequences with their multiplicities."""
+        lengths = np.array([row.size for row, _ in rows], np.int64)
+        values = np.concatenate([row for row, _ in rows] or [np.zeros(0, np.int32)])
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        symbols, _ = cut(Lists(values.astype(np.int32), starts), None, items)
+        weights = np.array([count for _, count in rows], np.float64)
+        return cls(symbols, np.repeat(weights, lengths + 1), items)
+
+
+def synthetic_rows(grams: Grams, copies: Ints) -> list[tuple[NDArray[np.integer], int]]:
+    """The sequences that were given out, with their multiplicities, by length and items."""
+    rows: list[tuple[NDArray[np.integer], int]] = []
+    for length in range(1, grams.longest + 1):
+        first, last = grams.bounds[length - 1 : length + 1]
+        chosen = first + np.flatnonzero(copies[first:last])
+        rows += zip(grams.listed(chosen, length), copies[chosen].tolist(), strict=True)
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """Runs of one length that continue: places where they start, and the number of each run."""
+
+    starts: NDArray[np.int64]
+    cells: NDArray[np.int64]
+    length: int
+
+
+def _first(text: Text) -> _Level:
+    starts = np.flatnonzero(text.symbols != text.items)
+    return _Level(starts, text.symbols[starts].astype(np.int64), 1)
+
+
+def _longer(text: Text, level: _Level, kept: Ints) -> _Level:
+    """One item more behind the runs whose cells are `kept` (rising): row * items + item."""
+    if not kept.size:
+        return _Level(kept, kept, level.length + 1)
+    if kept[-1] < _DENSE:
+        table = np.full(int(kept[-1]) + 2, -1, np.int64)
+        table[kept] = np.arange(kept.size)
+        rows = table[np.minimum(level.cells, kept[-1] + 1)]
+    else:
+        rows = np.minimum(np.searchsorted(kept, level.cells), kept.size - 1)
+        rows[kept[rows] != level.cells] = -1
+    on = np.flatnonzero(rows >= 0)
+    starts = level.starts[on]
+    follows = text.symbols[starts + level.length]
+    inside = np.flatnonzero(follows != text.items)
+    cells = rows[on[inside]] * text.items + follows[inside]
+    return _Level(starts[inside], cells, level.length + 1)
+
+
+def _counted(text: Text, level: _Level) -> tuple[Ints, NDArray[np.float64]]:
+    """Cells that occur (rising), and the weight of each."""
+    weights = None if text.weights is None else text.weights[level.starts]
+    most = int(level.cells.max(initial=-1)) + 1
+    if most <= _DENSE:
+        found = np.bincount(level.cells, weights, most).astype(float)
+        cells = np.flatnonzero(np.bincount(level.cells, minlength=most))
+        return cells, found[cells]
+    cells, back = np.unique(level.cells, return_inverse=True)
+    return cells, np.bincount(back, weights).astype(float)
+
+
+def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -> Ints:
+    """Occurrences of each query (q,). queries (q, longest): items, then -1.
+
+    A trie of the queries is followed level by level; what does not occur is omitted.
+    """
+    found = np.zeros(len(queries), np.int64)
+    level = _first(text)
+    rows = np.zeros(len(queries), np.int64)
+    live = np.arange(len(queries))
+    for length in range(1, queries.shape[1] + 1):
+        beat()
+        live = live[queries[live, length - 1] >= 0]
+        cells = rows[live] * text.items + queries[live, length - 1]
+        present, weights = _counted(text, level)
+        if not (live.size and present.size):
+            break
+        place = np.minimum(np.searchsorted(present, cells), present.size - 1)
+        hit = present[place] == cells
+        live, place = live[hit], place[hit]
+        ends = np.ones(live.size, bool) if length == queries.shape[1] else queries[live, length] < 0
+        found[live[ends]] = np.rint(weights[place[ends]]).astype(np.int64)
+        live, place = live[~ends], place[~ends]
+        wanted, own = np.unique(place, return_inverse=True)
+        rows[live] = own
+        level = _longer(text, level, present[wanted])
+    return found
+
+
+def frequent(
+    text: Text, count: int, longest: int | None = None, beat: Beat = lambda: None
+) -> list[tuple[Pattern, int]]:
+    """The most frequent runs of 2 or more items (at most `longest`), by falling support, then
+    length and items; fewer where fewer occur. A run is no more frequent than its beginning."""
+    level = _first(text)
+    runs: list[Pattern] = [()]
+    best: list[tuple[Pattern, int]] = []
+    while level.cells.size and count:
+        beat()
+        cells, weights = _counted(text, level)
+        if level.length >= 2:
+            least = best[-1][1] if len(best) == count else 1
+            good = np.flatnonzero(weights >= least)
+            supports = np.rint(weights[good]).astype(int).tolist()
+            found = [_run(runs, cell, text.items) for cell in cells[good].tolist()]
+            best += zip(found, supports, strict=True)
+            best = sorted(best, key=lambda each: (-each[1], len(each[0]), each[0]))[:count]
+        if level.length == longest:
+            break
+        least = best[-1][1] if len(best) == count else 1
+        kept = cells[weights >= least]
+        runs = [_run(runs, cell, text.items) for cell in kept.tolist()]
+        level = _longer(text, level, kept)
+    return best
+
+
+def _run(runs: list[Pattern], cell: int, items: int) -> Pattern:
+    return (*runs[cell // items], cell % items)
+
+
+def released_patterns(
+    grams: Grams, count: int, longest: int | None = None
+) -> list[tuple[Pattern, int]]:
+    """The most frequent grams of 2 or more items, in the same order, by their released counts."""
+    last = grams.longest if longest is None else min(longest, grams.longest)
+    if last < 2:
+        return []
+    own = np.arange(grams.bounds[1], grams.bounds[last])
+    best = own[np.argsort(-grams.counts[own], kind="stable")[:count]]
+    lengths = grams.lengths
+    return [
+        (
+            tuple(grams.listed(best[place : place + 1], int(lengths[gram]))[0].tolist()),
+            int(grams.counts[gram]),
+        )
+        for place, gram in enumerate(best.tolist())
+    ]
+
+
+# Comparison with the true data: visible only to the operator, never published.
+#
+# Spec: sequential-ngram, section 5.
 
 GROUPS: Final = 5
 SANITY: Final = 0.001

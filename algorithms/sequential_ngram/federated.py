@@ -11,9 +11,8 @@ from hashlib import sha256
 from typing import Final
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.counts.forecast import PlannedQuestion
-from algorithms.counts.rounds import Counting, counting_rounds
-from algorithms.problems import NotOverCurators
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
+from algorithms.parameters import NotOverCurators
 from algorithms.sequential_ngram.algorithm import preview, published
 from algorithms.sequential_ngram.counts import COUNTING, State, truncated
 from algorithms.sequential_ngram.parameters import (

@@ -1,10 +1,11 @@
-"""The parameters of `sequential-ngram`, their ranges, and what the stance asks of them.
+"""The parameters of `sequential-ngram`, their ranges, and what the stance requires of them.
 
-Spec: sequential-ngram, section 2; jobs, "Parameters".
+Includes how many grams of two items noise alone makes, from public parameters.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import partial
 from typing import Annotated, Final, Literal
@@ -12,24 +13,53 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
-from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
-from algorithms.parameters import MaxCells, asked_metrics, schema_range
-from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
+from algorithms.parameters import (
+    ABOUT,
+    BadEpsilon,
+    BadUniverse,
+    ItemUniverse,
+    MaxCells,
+    MethodNeedsSound,
+    asked_metrics,
+    check_universe,
+    item_names,
+    schema_range,
+    universe_size,
+)
 from algorithms.sequential_ngram.counts import LengthSearch, State, first, searching
-from algorithms.sequential_ngram.forecast import expected_pairs
-from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
 from algorithms.sequential_ngram.settings import (
     ONE_DRAW,
+    BadLength,
     Budget,
     Fill,
     Generation,
     Root,
     Settings,
+    TooManyPairs,
+    TreeTooLarge,
     empty_threshold,
     least_budget,
 )
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import Exact, WireModel
+
+
+def expected_pairs(items: int, scale: Fraction) -> float:
+    """Expected number of pairs among this many items that no sequence has, with Laplace noise.
+
+    A count of noise is above 0 with probability 1/2, and then exponential of mean b = scale. With
+    x, y exponential of mean 1, P[x y >= z] = 2 sqrt(z) K_1(2 sqrt(z)), K_1 the modified Bessel
+    function of the second kind; here z = S / b^2 and S is about items b / 2.
+    """
+    from scipy.special import k1
+
+    root = 2 * math.sqrt(items / (2 * float(scale)))
+    return (items / 2) ** 2 * root * float(k1(root))
+
+
+# The parameters of `sequential-ngram`, their ranges, and what the stance asks of them.
+#
+# Spec: sequential-ngram, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
 MOST_LENGTH: Final = 1000

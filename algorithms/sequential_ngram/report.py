@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.counts.file_errors import ErrorOfCounts
-from algorithms.item_universe import universe_size
+from algorithms.counts.released_files import ErrorOfCounts
+from algorithms.parameters import universe_size
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     check_parameters,

@@ -4,14 +4,12 @@ Source: Chen's thesis, sections 6.2 and 6.3 (published with Fung, Desai and Soss
 Spec: sequential-prefix-tree. Sequences are counted by their first items, level by level; a node
 whose noisy count reaches a threshold is asked for longer prefixes.
 
-    parameters   what a job is given             settings      a run's public choices
-    laws         noise and thresholds            counts        questions, and their answers
-    growth       the tree of one keeper's data   tree          its shape, prefixes
-    consistency  children below their parents    publication   the run, synthetic sequences
-    report       what is true of its privacy     patterns      frequent patterns with gaps
-    evaluation   comparison with the true data   pictures      plots of the release
-    problems     what is refused
-    federated    the same over curators
+    parameters   what a job is given, public choices, noise and thresholds, errors
+    counts       the noisy tree: questions, answers, one keeper's data
+    publication  the run: consistent counts, synthetic sequences
+    report       what is true of its privacy     pictures     plots of the release
+    evaluation   comparison with the true data, frequent patterns with gaps
+    algorithm    as the catalogue knows it       federated    the same over curators
 """
 
 from dataclasses import replace

@@ -14,21 +14,25 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.counts.file_errors import Cut, ErrorOfCounts, errors_of_counts
-from algorithms.multiset_files import Named, multiset_files
+from algorithms.counts.released_files import (
+    Cut,
+    ErrorOfCounts,
+    Named,
+    errors_of_counts,
+    multiset_files,
+)
+from algorithms.sequential_prefix_tree.counts import Indices
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
     Parameters,
+    Settings,
     resolved,
 )
 from algorithms.sequential_prefix_tree.pictures import pictures
 from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
-from algorithms.sequential_prefix_tree.settings import Settings
-from algorithms.sequential_prefix_tree.tree import Ints
-from tacit.records.delimited import line_of, listed
-from tacit.records.reading import MalformedRow
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
+from tacit.records.text_files import MalformedRow, line_of, listed
 from tacit.report.model import PrivacyReport
 
 _BEAT_ROWS: Final = 16_384
@@ -176,7 +180,7 @@ def _tree_file(release: Release, universe: tuple[str, ...], context: Context) ->
     return ResultFile("tree.csv", "text/csv", text.getvalue().encode(), "prefixes and their counts")
 
 
-def _spans(places: Ints, context: Context) -> Iterator[Ints]:
+def _spans(places: Indices, context: Context) -> Iterator[Indices]:
     """Some at a time."""
     for first in range(0, places.size, _BEAT_ROWS):
         context.progress(0.85, "writing")

@@ -1,16 +1,19 @@
 """The prefix tree as adaptive counting: groups and items of the kept prefixes, level by level.
 
-Spec: federated-counting, section 2; sequential-prefix-tree, section 3 (build). What is kept, and
-when a run is too large, follow from noisy counts and public numbers alone.
+The noisy tree has levels of nodes, each with its parent, its last item and its noisy count. It is
+the same for one keeper's sequences and for curators.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from algorithms.contract import Context
 from algorithms.counts.contract import (
     AdaptiveCounting,
     Answer,
@@ -18,12 +21,75 @@ from algorithms.counts.contract import (
     Ints,
     Passed,
     Question,
+    drive,
     within,
 )
-from algorithms.sequential_prefix_tree.settings import Settings
-from algorithms.sequential_prefix_tree.tree import Level, Tree
+from algorithms.counts.keeper import KeeperSource, skipped
+from algorithms.sequential_prefix_tree.parameters import Settings, source_of
 from tacit.encoders import counts as encoder
-from tacit.encoders.sequential_prefix_tree_counts import Below
+from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
+from tacit.randomness import NoiseSource
+from tacit.records.items import Sequences
+
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Nodes of one depth, by (parent, item): hence in the order of their prefixes.
+
+    parents: places in the level above (0 in the first one); items; counts: noisy.
+    """
+
+    parents: Indices
+    items: Indices
+    counts: Numbers
+
+    @property
+    def size(self) -> int:
+        """How many nodes."""
+        return self.items.size
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Levels 1 to the deepest that kept a node. The root is none of them."""
+
+    levels: tuple[Level, ...]
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return sum(level.size for level in self.levels)
+
+    def leaves(self) -> list[Indices]:
+        """Places of the nodes without children, by level."""
+        found = [
+            np.flatnonzero(np.bincount(below.parents, minlength=level.size) == 0)
+            for level, below in pairwise(self.levels)
+        ]
+        return found + [np.arange(level.size) for level in self.levels[-1:]]
+
+    def chain(self, depth: int, places: Indices) -> list[Indices]:
+        """For nodes of a depth: their own places, then their parents', up to level 1."""
+        chain = [places]
+        for level in reversed(self.levels[1:depth]):
+            chain.append(level.parents[chain[-1]])
+        return chain
+
+    def prefixes(self, depth: int, places: Indices) -> Indices:
+        """(nodes, depth): the items of each prefix, first one first."""
+        chain = self.chain(depth, places)[::-1]
+        columns = [level.items[at] for level, at in zip(self.levels, chain, strict=False)]
+        return np.stack(columns, axis=1)
+
+
+# The prefix tree as adaptive counting: groups and items of the kept prefixes, level by level.
+#
+# Spec: federated-counting, section 2; sequential-prefix-tree, section 3 (build). What is kept, and
+# when a run is too large, follow from noisy counts and public numbers alone.
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,3 +182,34 @@ def truncated(state: State) -> State | None:
 
 
 COUNTING: Final = AdaptiveCounting(ask, absorb)
+
+
+# The tree of one keeper's sequences.
+#
+# Spec: sequential-prefix-tree, section 3 (build); federated-counting, section 2.
+
+BLOCK_SEQUENCES: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A tree; occupied: nodes of each level with sequences behind them, private."""
+
+    tree: Tree
+    occupied: tuple[int, ...]
+
+
+def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
+    """The tree of a dataset over the layout's items. Raises TreeTooLarge, Cancelled."""
+
+    def streams(question: Question) -> tuple[NoiseSource, NoiseSource]:
+        counted, empty = context.noise(question.stage), context.noise(f"empty {question.stage}")
+        return source_of(counted, settings.stance), source_of(empty, settings.stance)
+
+    blocks = dataset.lists.blocks(BLOCK_SEQUENCES)
+    steps = planned(settings)
+    source = KeeperSource(context, COUNTER, blocks, streams, empties=skipped, steps=steps)
+    tree = drive(COUNTING, first(settings), source).tree
+    of_items = [seen for seen in source.seen if seen.question.document.pairs is not None]
+    occupied = [int(np.count_nonzero(seen.counts.of(seen.passed[0].cells))) for seen in of_items]
+    return Grown(tree, tuple(occupied[: len(tree.levels)]))

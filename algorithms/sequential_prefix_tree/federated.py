@@ -10,9 +10,8 @@ from fractions import Fraction
 from typing import Final
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.counts.forecast import PlannedQuestion
-from algorithms.counts.rounds import Counting, counting_rounds
-from algorithms.problems import NotOverCurators
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
+from algorithms.parameters import NotOverCurators
 from algorithms.sequential_prefix_tree import counts
 from algorithms.sequential_prefix_tree.algorithm import preview, published
 from algorithms.sequential_prefix_tree.counts import COUNTING, State, truncated

@@ -1,37 +1,178 @@
-"""The parameters of `sequential-prefix-tree`, their ranges, and what the stance asks of them.
+"""The parameters of `sequential-prefix-tree`, their ranges, and what the stance requires of them.
 
-Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
+From them follow a run's public choices and the noise of both stances: thresholds, and the chance
+that an empty candidate passes. Spec: sequential-prefix-tree, section 3.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
+from algorithms.counts.contract import COIN_BITS, CountTest, FloatingTest, IntegerTest
+from algorithms.counts.contract import threshold as threshold_of
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.item_universe import ABOUT, ItemUniverse, check_universe, item_names, universe_size
-from algorithms.parameters import MaxCells, asked_metrics, schema_range
-from algorithms.problems import BadEpsilon, BadUniverse
-from algorithms.sequential_prefix_tree.laws import (
-    ONE_DRAW,
-    count_test,
-    group_multiple,
-    item_multiple,
+from algorithms.parameters import (
+    ABOUT,
+    BadEpsilon,
+    BadUniverse,
+    ItemUniverse,
+    MaxCells,
+    asked_metrics,
+    check_universe,
+    item_names,
+    schema_range,
+    universe_size,
 )
-from algorithms.sequential_prefix_tree.problems import (
-    BadHeight,
-    BadSplit,
-    BadTaxonomy,
-    BadThreshold,
-    DegenerateFanOut,
-)
-from algorithms.sequential_prefix_tree.settings import Settings
-from tacit.encoders.sequential_prefix_tree_layout import Layout
+from tacit.encoders.sequential_prefix_tree_counts import Layout
+from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource, SeededRandom
 from tacit.wire import Exact, WireModel
+
+
+class BadTaxonomy(Invalid):
+    """An item without a group, an empty group, or two taxonomies at the same time."""
+
+    name = "bad_taxonomy"
+    title = "The taxonomy is not valid"
+
+
+class BadHeight(Invalid):
+    """Outside its range."""
+
+    name = "bad_height"
+    title = "The height is not valid"
+
+
+class BadSplit(Invalid):
+    """Outside its range."""
+
+    name = "bad_split"
+    title = "The share of the groups is not valid"
+
+
+class BadThreshold(Invalid):
+    """Negative, or one with which empty nodes multiply without end."""
+
+    name = "bad_threshold"
+    title = "The threshold is not valid"
+
+
+class DegenerateFanOut(Invalid):
+    """Groups of two items or fewer: the source's split leaves nothing for the items."""
+
+    name = "degenerate_fan_out"
+    title = "The groups are too small for the source's split"
+
+
+class TreeTooLarge(TooLarge):
+    """More nodes than the job allows. Decided from noisy counts alone."""
+
+    name = "tree_too_large"
+    title = "The tree would be too large"
+
+    def __init__(self, limit: int, factor: float) -> None:
+        super().__init__(
+            f"more than {limit} nodes are expected; an empty node has {factor:.3g} empty children "
+            "in expectation, each level anew: raise the thresholds or max_nodes, or give a taxonomy"
+        )
+
+
+# The noise of both stances: thresholds, and the chance that an empty candidate passes.
+#
+# Spec: sequential-prefix-tree, section 3. A threshold is given as a multiple of 1 / budget.
+# `sound`: discrete Laplace, the threshold rounded up to an integer. `paper`: Laplace in floating
+# point.
+
+ONE_DRAW: Final = Fraction(1)
+_DEVIATION: Final = Fraction(math.sqrt(2))
+"""Standard deviations of Laplace noise of scale 1."""
+
+
+def group_multiple() -> Fraction:
+    """The source's threshold of groups: four standard deviations."""
+    return 4 * _DEVIATION
+
+
+def item_multiple(items: int, stance: Stance, *, hybrid: bool) -> Fraction:
+    """The threshold of items: two standard deviations.
+
+    Without groups an empty node has items * e^-multiple / 2 empty children in expectation, which
+    the source's threshold leaves above 1 from 34 items on; `sound` keeps it near 1/2, below 1.
+    """
+    multiple = 2 * _DEVIATION
+    if stance == "sound" and not hybrid:
+        multiple = max(multiple, Fraction(math.log(items)))
+    return multiple
+
+
+def count_test(
+    rate: Fraction, multiple: Fraction, stance: Stance, draws: Fraction = ONE_DRAW
+) -> CountTest:
+    """What one count costs (rate), must reach, and an empty one's chance.
+
+    draws: whole noises that a sum holds (sound, from 1 on); the chance is that of one, and the
+    threshold is higher (spec: federated-counting, section 3).
+    """
+    if stance == "paper":
+        exact = float(multiple)
+        return FloatingTest(rate, exact / float(rate), Fraction(math.exp(-exact) / 2))
+    threshold = max(1, math.ceil(multiple / rate))
+    a = PRECISE.exp(decimal(-rate))
+    tail = PRECISE.exp(decimal(-rate * threshold))
+    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    if draws != ONE_DRAW:
+        threshold = threshold_of(draws, 1 / rate, float(chance))
+    return IntegerTest(rate, threshold, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+
+
+def source_of(secret: NoiseSource, stance: Stance) -> NoiseSource:
+    """What the draws are taken from; floating noise needs a generator that can be repeated."""
+    if stance == "sound":
+        return secret
+    return SeededRandom(int.from_bytes(secret.bytes(16)))
+
+
+# A run's public choices. Spec: sequential-prefix-tree, section 3.
+
+
+@dataclass(frozen=True)
+class Settings:
+    """group_test: None where no groups are asked for. The stance decides where draws are taken from
+    and how counts are made consistent; max_cells: counts that one question asks at most, after the
+    first level (None: all); draws: whole noises that a count holds."""
+
+    layout: Layout
+    height: int
+    group_test: CountTest | None
+    item_test: CountTest
+    stance: Stance = "sound"
+    max_nodes: int = 5_000_000
+    max_cells: int | None = None
+    draws: Fraction = Fraction(1)
+
+    @property
+    def factor(self) -> float:
+        """Empty children that an empty node has in expectation (at most, with time bins)."""
+        passing = self.group_test.chance if self.group_test else 1
+        return float(self.layout.items * passing * self.item_test.chance)
+
+    def check_nodes(self, number: float) -> None:
+        """Raises TreeTooLarge."""
+        if number > self.max_nodes:
+            raise TreeTooLarge(self.max_nodes, self.factor)
+
+
+# The parameters of `sequential-prefix-tree`, their ranges, and what the stance asks of them.
+#
+# Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
 HEIGHTS: Final = range(1, 65)

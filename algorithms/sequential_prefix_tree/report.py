@@ -12,16 +12,16 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.counts.file_errors import ErrorOfCounts
+from algorithms.counts.released_files import ErrorOfCounts
 from algorithms.sequential_prefix_tree.parameters import (
     Parameters,
+    Settings,
     check_parameters,
     known_layout,
     settings_of,
 )
-from algorithms.sequential_prefix_tree.settings import Settings
 from tacit.noise import sampler_delta
-from tacit.records.sequences import MAX_TOTAL_ITEMS
+from tacit.records.items import MAX_TOTAL_ITEMS
 from tacit.report.builder import (
     FOR_SUBMITTER,
     NOISE_SOURCE,

@@ -4,14 +4,13 @@ Source: Chen's thesis, chapter 4 (published with Mohammed, Fung, Desai and Xiong
 Spec: set-valued. Records are partitioned from the root of a public taxonomy down; noisy counts
 decide which partitions live, and what ends as an itemset is released with its noisy count.
 
-    parameters   what a job is given             settings      a run's public choices
-    records      private records as sets         cuts          what a partition is in public
-    laws         noise and thresholds            counts        questions, and their answers
-    partitioning the run on one keeper's records rest          what DiffPart leaves out
-    histogram    the baseline `basic`            report        what is true of a run's privacy
-    supports     exact supports, top itemsets    evaluation    comparison with the true data
-    pictures     plots of the release            problems      what is refused
-    federated    the same over curators
+    parameters   what a job is given             settings    public choices, thresholds, errors
+    records      private records, supports, the baseline `basic`
+    counts       DiffPart: partitions, questions, the run on one keeper's records
+    remainder    what DiffPart leaves out, put back; error of the released file
+    report       what is true of its privacy     pictures    plots of the release
+    evaluation   comparison with the true data
+    algorithm    as the catalogue knows it       federated   the same over curators
 """
 
 from dataclasses import replace

@@ -18,34 +18,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
-from algorithms.counts.file_errors import ErrorOfCounts
+from algorithms.counts.released_files import ErrorOfCounts, Named, multiset_files
 from algorithms.datasets.declaration import DatasetReference
-from algorithms.multiset_files import Named, multiset_files
+from algorithms.set_valued.counts import publish
 from algorithms.set_valued.evaluation import evaluate
-from algorithms.set_valued.histogram import clipped, exact_histogram, noisy_histogram, rows_of
 from algorithms.set_valued.parameters import (
     Parameters,
     resolved_universe,
     settings_of,
 )
-from algorithms.set_valued.partitioning import publish
 from algorithms.set_valued.pictures import pictures
-from algorithms.set_valued.problems import RowCap
-from algorithms.set_valued.records import check_items, itemsets, record_masks
-from algorithms.set_valued.release_error import errors_of_items
-from algorithms.set_valued.report import NAME, set_valued_report
-from algorithms.set_valued.rest import (
+from algorithms.set_valued.records import (
+    check_items,
+    clipped,
+    deduplicated,
+    exact_histogram,
+    itemsets,
+    noisy_histogram,
+    record_masks,
+    rows_of,
+)
+from algorithms.set_valued.remainder import (
     Margins,
     Measured,
+    errors_of_items,
     measured_margins,
     remainder,
     rest_rows,
 )
-from algorithms.set_valued.settings import Row, Transcript
-from algorithms.set_valued.supports import deduplicated
-from tacit.encoders.set_valued_taxonomy import Taxonomy
-from tacit.records.delimited import line_of, listed
-from tacit.records.transactions import Transactions
+from algorithms.set_valued.report import NAME, set_valued_report
+from algorithms.set_valued.settings import Row, RowCap, Transcript
+from tacit.encoders.set_valued_counts import Taxonomy
+from tacit.records.items import Transactions
+from tacit.records.text_files import line_of, listed
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
 

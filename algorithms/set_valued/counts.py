@@ -1,7 +1,7 @@
 """DiffPart as adaptive counting: the sub-partitions of all partitions of one depth at a time.
 
-Spec: federated-counting, section 2; set-valued, section 3.3, steps 1 to 9. Everything here follows
-from the public taxonomy and from which sub-partitions survived.
+In public a partition is its cut through the taxonomy and the budget that is left. One keeper's
+records are split from the root down; noisy tests decide.
 """
 
 from __future__ import annotations
@@ -9,15 +9,139 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cache, lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
 
-from algorithms.counts.contract import Answer, CountTest, Ints, Numbers, Passed, Question
-from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
-from algorithms.set_valued.settings import Row, Settings, Transcript
-from tacit.encoders.set_valued_counts import Generation, Splits
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from algorithms.contract import Context
+from algorithms.counts.contract import (
+    AdaptiveCounting,
+    Answer,
+    CountTest,
+    Ints,
+    Numbers,
+    Passed,
+    Question,
+    drive,
+)
+from algorithms.counts.keeper import KeeperSource, tossed
+from algorithms.set_valued.settings import Row, Settings, Transcript, Truth
+from tacit.encoders.set_valued_counts import COUNTER, Generation, Masks, Node, Splits, Taxonomy
+from tacit.randomness import NoiseSource
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """wave: the nodes of the greatest height that are still to be split, each with its place among
+    the masks of every record here (`records`); later: lower nodes to be split; items: items of the
+    cut; internal: splits that may still come, n of Theorem 4.1; rest: partitioning budget left;
+    depth: splits so far."""
+
+    wave: tuple[tuple[Node, int], ...]
+    later: tuple[Node, ...]
+    items: tuple[int, ...]
+    internal: int
+    rest: Fraction
+    depth: int
+
+    @property
+    def alpha(self) -> Fraction:
+        """What the next split costs."""
+        return self.rest / self.internal
+
+    @property
+    def last(self) -> bool:
+        """Whether one node is left: a split can then end in an itemset."""
+        return len(self.wave) == 1 and not self.later
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One split of a cut: `node` into the non-empty subsets of its children.
+
+    cells: their number M; leaf_mask: the children that are items if a subset of them alone ends the
+    chain, else 0.
+    """
+
+    cut: Cut
+    node: Node
+    place: int
+    alpha: Fraction
+    cells: int
+    leaf_mask: int
+
+    @property
+    def leaf_cells(self) -> int:
+        """Sub-partitions that are itemsets."""
+        return int((1 << self.leaf_mask.bit_count()) - 1)
+
+
+def root_cut(taxonomy: Taxonomy, epsilon: Fraction) -> Cut:
+    """All records, generalised to the root; half of epsilon is for partitioning."""
+    root = taxonomy.root
+    return Cut(((root, 0),), (), (), taxonomy.internal(root), epsilon / 2, 0)
+
+
+def split_of(taxonomy: Taxonomy, cut: Cut, pick: int) -> Split:
+    """Split number `pick` of the wave."""
+    node, place = cut.wave[pick]
+    return Split(
+        cut,
+        node,
+        place,
+        cut.alpha,
+        (1 << len(taxonomy.children(node))) - 1,
+        taxonomy.leaf_mask(node) if cut.last else 0,
+    )
+
+
+def child_cut(taxonomy: Taxonomy, split: Split, mask: int) -> Cut:
+    """The cut of one sub-partition that is split further."""
+    cut, node = split.cut, split.node
+    items, inner, below = selected(taxonomy, node, mask)
+    wave = tuple(each for each in cut.wave if each[0] != node)
+    later = cut.later + inner
+    depth = cut.depth + 1
+    if not wave and later:  # the records' masks continue with the next height, from left to right
+        height = max(each.level for each in later)
+        nodes = sorted(each for each in later if each.level == height)
+        wave = tuple(zip(nodes, range(depth, depth + len(nodes)), strict=True))
+        later = tuple(each for each in later if each.level < height)
+    return Cut(
+        wave,
+        later,
+        cut.items + items,
+        cut.internal - taxonomy.internal(node) + below,
+        cut.rest - split.alpha,
+        depth,
+    )
+
+
+def itemset(taxonomy: Taxonomy, split: Split, mask: int) -> tuple[int, ...]:
+    """The items of a sub-partition that ends the chain, in order."""
+    return tuple(sorted(split.cut.items + selected(taxonomy, split.node, mask)[0]))
+
+
+@lru_cache(maxsize=1 << 17)
+def selected(
+    taxonomy: Taxonomy, node: Node, mask: int
+) -> tuple[tuple[int, ...], tuple[Node, ...], int]:
+    """Of the children in a mask: the items, the other nodes, and the splits below these."""
+    chosen = [child for bit, child in enumerate(taxonomy.children(node)) if mask >> bit & 1]
+    inner = tuple(child for child in chosen if child.level)
+    return (
+        tuple(child.place for child in chosen if not child.level),
+        inner,
+        sum(taxonomy.internal(child) for child in inner),
+    )
+
+
+# DiffPart as adaptive counting: the sub-partitions of all partitions of one depth at a time.
+#
+# Spec: federated-counting, section 2; set-valued, section 3.3, steps 1 to 9. Everything here
+# follows from the public taxonomy and from which sub-partitions survived.
 
 BEAT_THINGS: Final = 4096
 
@@ -200,3 +324,61 @@ class DiffPart:
 def _whole(counts: Numbers) -> Ints:
     rounded = np.floor(counts + 0.5) if counts.dtype.kind == "f" else counts
     return rounded.astype(np.int64)
+
+
+# DiffPart on one keeper's records: partitions split from the root down, noisy tests deciding.
+#
+# Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source); federated-counting, section
+# 2. The queue is first in, first out, so all partitions of one depth are adjacent and are processed
+# together.
+
+
+@dataclass(frozen=True)
+class Run:
+    """rows: sorted by (length, items); truth: private."""
+
+    rows: tuple[Row, ...]
+    transcript: Transcript
+    truth: Truth
+
+
+def publish(masks: Masks, taxonomy: Taxonomy, settings: Settings, context: Context) -> Run:
+    """The whole run. Raises PartitionCap, RowCap, Cancelled."""
+
+    @cache
+    def stream(depth: int) -> NoiseSource:
+        """Of one depth: the choice of nodes (paper), then all noise."""
+        return settings.law.source(context.noise("partitions", depth))
+
+    def streams(question: Question) -> tuple[NoiseSource, NoiseSource]:
+        return stream(question.block), stream(question.block)
+
+    def beat(depth: int) -> None:
+        """Progress depends on the transcript alone."""
+        share = depth / (depth + 6)
+        context.progress(0.3 + 0.65 * share, f"splitting, depth {depth + 1}")
+
+    def pick(depth: int, nodes: int) -> int:
+        return settings.choose(nodes, stream(depth))
+
+    parts = DiffPart(taxonomy, settings, pick, beat)
+    source = KeeperSource(context, COUNTER, [masks], streams, empties=tossed, beat=beat)
+    found = drive(AdaptiveCounting(parts.ask, parts.absorb), parts.first(), source)
+    return Run(released_rows(found), found.transcript, _truth(found, masks, source))
+
+
+def released_rows(state: State) -> tuple[Row, ...]:
+    """All released itemsets, sorted by (length, items)."""
+    return tuple(sorted(state.rows, key=lambda row: (len(row[0]), row[0])))
+
+
+def _truth(found: State, masks: Masks, source: KeeperSource) -> Truth:
+    """Which survivors had records behind them."""
+    pairs = list(zip(source.seen, found.survivors, strict=True))
+    real = [seen.counts.of(survivors.partitions) for seen, survivors in pairs]
+    released = [seen.counts.of(survivors.itemsets) for seen, survivors in pairs]
+    return Truth(
+        int(masks.records > 0) + sum(int(np.count_nonzero(each)) for each in real),
+        sum(int(np.count_nonzero(each)) for each in released),
+        sum(int(each.sum()) for each in released),
+    )

@@ -12,12 +12,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.set_valued.histogram import exact_histogram, superset_sums
 from algorithms.set_valued.parameters import Metrics
+from algorithms.set_valued.records import (
+    Beat,
+    Supports,
+    Weighted,
+    exact_histogram,
+    most_frequent,
+    superset_sums,
+)
 from algorithms.set_valued.settings import Row
-from algorithms.set_valued.supports import Beat, Supports, Weighted, most_frequent
 from tacit.randomness import PublicRandom
-from tacit.records.transactions import Ints
+from tacit.records.items import Ints
 
 GROUPS: Final = 5
 SANITY: Final = 0.001

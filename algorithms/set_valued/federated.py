@@ -19,19 +19,17 @@ import numpy as np
 
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Ints, Question
-from algorithms.counts.forecast import PlannedQuestion
-from algorithms.counts.rounds import Counting, counting_rounds
-from algorithms.problems import NotOverCurators
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
+from algorithms.parameters import NotOverCurators
 from algorithms.set_valued.algorithm import (
     histogram_outcome,
     preview,
     published,
     published_with_rest,
 )
-from algorithms.set_valued.counts import DiffPart, State
+from algorithms.set_valued.counts import DiffPart, State, released_rows
 from algorithms.set_valued.parameters import Method, Parameters, resolved_universe, settings_of
-from algorithms.set_valued.partitioning import released_rows
-from algorithms.set_valued.rest import (
+from algorithms.set_valued.remainder import (
     ITEMS_SHARE,
     LENGTHS_SHARE,
     Margins,
@@ -39,10 +37,17 @@ from algorithms.set_valued.rest import (
     told_from_noise,
 )
 from tacit.encoders.count_sums import MOST_CELLS
-from tacit.encoders.set_valued_counts import COUNTER, FANOUTS, Generation, Splits
-from tacit.encoders.set_valued_margins import MOST_LENGTH, KeptItems, Lengths
-from tacit.encoders.set_valued_taxonomy import Taxonomy
-from tacit.records.transactions import Transactions
+from tacit.encoders.set_valued_counts import (
+    COUNTER,
+    FANOUTS,
+    MOST_LENGTH,
+    Generation,
+    KeptItems,
+    Lengths,
+    Splits,
+    Taxonomy,
+)
+from tacit.records.items import Transactions
 
 _WIDEST: Final = FANOUTS[-1]
 

@@ -13,20 +13,28 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
-from algorithms.parameters import asked_metrics, schema_range
-from algorithms.problems import BadEpsilon, BadUniverse, MethodNeedsSound
-from algorithms.set_valued.laws import Law, PaperLaw, SoundLaw
-from algorithms.set_valued.problems import BadEta, BadFanout
-from algorithms.set_valued.rest import (
-    DIFFPART_SHARE,
-    ITEMS_SHARE,
-    LENGTHS_SHARE,
-    MOST_LENGTH,
+from algorithms.parameters import (
+    BadEpsilon,
+    BadUniverse,
+    MethodNeedsSound,
+    asked_metrics,
+    schema_range,
 )
-from algorithms.set_valued.settings import LeafMode, Settings, anywhere, leftmost
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from algorithms.set_valued.remainder import DIFFPART_SHARE, ITEMS_SHARE, LENGTHS_SHARE
+from algorithms.set_valued.settings import (
+    BadEta,
+    BadFanout,
+    Law,
+    LeafMode,
+    PaperLaw,
+    Settings,
+    SoundLaw,
+    anywhere,
+    leftmost,
+)
+from tacit.encoders.set_valued_counts import MOST_LENGTH, Taxonomy
 from tacit.noise import SCALE_LIMIT
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 from tacit.wire import Exact, WireModel
 
 MOST_EPSILON: Final = Fraction(20)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.counts.file_errors import RUNS, ErrorOfCounts
+from algorithms.counts.released_files import RUNS, ErrorOfCounts
 from algorithms.set_valued.parameters import (
     MOST_CELL_ITEMS,
     MOST_ITEMS,
@@ -23,8 +23,8 @@ from algorithms.set_valued.parameters import (
     law_of,
     noise_scales,
 )
-from algorithms.set_valued.rest import ITEMS_SHARE, MOST_LENGTH, Margins
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from algorithms.set_valued.remainder import ITEMS_SHARE, Margins
+from tacit.encoders.set_valued_counts import MOST_LENGTH, Taxonomy
 from tacit.noise import sampler_delta
 from tacit.report.builder import (
     FOR_SUBMITTER,

@@ -1,20 +1,171 @@
 """A run's public choices, what it may disclose, and what only its operator may see.
 
-Spec: set-valued, sections 2 and 3.
+The noise of both stances: thresholds, chances of an empty sub-partition, draws. Also what is
+refused, and where.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, Protocol
 
-from algorithms.counts.contract import CountTest
-from algorithms.set_valued.laws import Law
-from algorithms.set_valued.problems import PartitionCap, RowCap
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.counts.contract import COIN_BITS, CountTest, FloatingTest, IntegerTest, threshold
+from tacit.errors import Invalid, TooLarge
+from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
+
+
+class BadFanout(Invalid):
+    """Outside its range."""
+
+    name = "bad_fanout"
+    title = "The fan-out is not valid"
+
+
+class BadEta(Invalid):
+    """Outside its range."""
+
+    name = "bad_eta"
+    title = "The expected number of false survivors is not valid"
+
+
+class PartitionCap(TooLarge):
+    """More partitions than the job allows. The number is a function of the noisy transcript."""
+
+    name = "partition_cap"
+    title = "Too many partitions survive"
+
+    def __init__(self, limit: int, expected: str) -> None:
+        super().__init__(f"more than {limit} partitions. {expected}".strip())
+
+
+class RowCap(TooLarge):
+    """More released rows than the job allows."""
+
+    name = "row_cap"
+    title = "Too many rows would be released"
+
+    def __init__(self, limit: int, expected: str) -> None:
+        super().__init__(f"more than {limit} released rows. {expected}".strip())
+
+
+# The noise of both stances: thresholds, chances of an empty sub-partition, draws.
+#
+# Spec: set-valued, section 3.3 (table). `sound`: discrete Laplace on integers, a threshold that
+# lets at most `eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`:
+# Laplace in floating point and the source's thresholds, which let through ever more false
+# partitions (4.4). A `CountTest` is what one split asks of a count; splits with the same figures
+# share one, with its tables.
+
+Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+
+class Law(Protocol):
+    """The tests of a stance."""
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:
+        """Of a sub-partition that is split further; `cells`: sub-partitions of the split."""
+        ...
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:
+        """Of a sub-partition that is an itemset: its noisy count is released."""
+        ...
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """What the draws are taken from."""
+        ...
+
+
+# ------------------------------------------------------------------------------------------ sound
+
+
+def integer_test(
+    cells: int, rate: Fraction, eta: Fraction, draws: Fraction = Fraction(1)
+) -> IntegerTest:
+    """tau: the smallest integer >= 1 with cells a^tau / (1 + a) <= eta, a = e^-rate.
+
+    draws: whole noises that a sum holds; the chance is that of one, and the threshold is higher
+    (spec: federated-counting, section 3).
+    """
+    return _integer_test(cells, rate, eta, draws)
+
+
+@lru_cache(maxsize=65_536)
+def _integer_test(cells: int, rate: Fraction, eta: Fraction, draws: Fraction) -> IntegerTest:
+    a = PRECISE.exp(decimal(-rate))
+    odds = PRECISE.divide(Decimal(cells), PRECISE.multiply(decimal(eta), PRECISE.add(1, a)))
+    needed = PRECISE.divide(PRECISE.ln(odds), decimal(rate))
+    tau = max(1, int(needed.to_integral_value(ROUND_CEILING)))
+    tail = PRECISE.exp(decimal(-rate * tau))
+    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
+    if draws != 1:
+        tau = threshold(draws, 1 / rate, float(chance))
+    return IntegerTest(rate, tau, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+
+
+@dataclass(frozen=True)
+class SoundLaw:
+    """eta, eta_leaf: expected false survivors of a split, of either kind; draws: whole noises in a
+    sum."""
+
+    eta: Fraction
+    eta_leaf: Fraction
+    draws: Fraction = Fraction(1)
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
+        """The height does not matter here."""
+        return integer_test(cells, alpha, self.eta, self.draws)
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:
+        """As a partition, with eta_leaf."""
+        return integer_test(cells, rate, self.eta_leaf, self.draws)
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """The secret stream itself."""
+        return secret
+
+
+# ------------------------------------------------------------------------------------------ paper
+
+
+@lru_cache(maxsize=65_536)
+def floating_test(rate: Fraction, multiple: float) -> FloatingTest:
+    """threshold = multiple / rate; an empty one passes with e^-multiple / 2, whatever the rate."""
+    return FloatingTest(rate, multiple / float(rate), Fraction(math.exp(-multiple) / 2))
+
+
+@dataclass(frozen=True)
+class PaperLaw:
+    """The source's thresholds: sqrt(2) C2 height / alpha, and sqrt(2) C1 / rate of a leaf."""
+
+    c_1: float
+    c_2: float
+
+    def partition(self, cells: int, alpha: Fraction, height: int) -> CountTest:  # noqa: ARG002
+        """`height`: of the parent's cut (spec: set-valued, section 3.3)."""
+        return floating_test(alpha, math.sqrt(2) * self.c_2 * height)
+
+    def leaf(self, cells: int, rate: Fraction) -> CountTest:  # noqa: ARG002
+        """No height: sqrt(2) standard deviations times C1."""
+        return floating_test(rate, math.sqrt(2) * self.c_1)
+
+    def source(self, secret: NoiseSource) -> NoiseSource:
+        """A generator that anyone who knows its seed can repeat."""
+        return SeededRandom(int.from_bytes(secret.bytes(16)))
+
+
+# A run's public choices, what it may disclose, and what only its operator may see.
+#
+# Spec: set-valued, sections 2 and 3.
 
 LeafMode = Literal["example", "pseudocode"]
 Row = tuple[tuple[int, ...], int]

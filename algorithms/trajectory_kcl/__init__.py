@@ -2,16 +2,16 @@
 
 A syntactic property of one published table, and no differential privacy.
 
-    parameters, problems   what a job is given, what is refused
-    table, mining          paths as sorted pair ids; minimal violating sequences
-    frequent               maximal frequent sequences
-    incidence, scoring     which sequence is in which records; gain, loss, validity
-    suppression            the greedy anonymiser
-    kernel, compiled       what both kernels take and give; the one by numba
-    paper                  the source's algorithms as printed
-    checker                the independent check of what is published
-    publication, report    what leaves a job
-    evaluation             comparison with the true data
+    parameters   what a job is given, what is refused
+    table        paths as sorted pair ids
+    mining       maximal frequent and minimal violating sequences
+    incidence    which sequence is in which records
+    suppression  gain, loss and validity; the greedy anonymiser
+    compiled     the kernel of suppression by numba
+    paper        the source's algorithms as printed
+    checker      the independent check of what is published
+    algorithm    the run, and what leaves a job
+    report, evaluation, pictures
 """
 
 from algorithms.trajectory_kcl.algorithm import ALGORITHM

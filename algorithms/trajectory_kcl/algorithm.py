@@ -1,17 +1,239 @@
-"""The catalogue's entry."""
+"""From a dataset to what is published: code, mine, suppress, check; and the catalogue's entry.
+
+What leaves a job is the table without record ids, its rows shuffled.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
-from algorithms.contract import Algorithm, Stance
-from algorithms.datasets.trajectories import Trajectories
-from algorithms.trajectory_kcl.mining import check_size
-from algorithms.trajectory_kcl.parameters import Parameters
-from algorithms.trajectory_kcl.report import NAME, privacy_report
-from algorithms.trajectory_kcl.run import run
-from algorithms.trajectory_kcl.table import check_values, code
+import numpy as np
+
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.datasets.trajectories import ABSENT, Attribute, Ints, Trajectories
+from algorithms.trajectory_kcl.checker import Verdict, check
+from algorithms.trajectory_kcl.evaluation import evaluate, instance_loss
+from algorithms.trajectory_kcl.incidence import alive, build
+from algorithms.trajectory_kcl.mining import Frequent, check_size, maximal_frequent, mine
+from algorithms.trajectory_kcl.paper import LiteralRun
+from algorithms.trajectory_kcl.parameters import Method, Model, Parameters, Utility
+from algorithms.trajectory_kcl.pictures import plots
+from algorithms.trajectory_kcl.report import NAME, privacy_report, verification
+from algorithms.trajectory_kcl.suppression import Greedy, Operation
+from algorithms.trajectory_kcl.table import PairTable, check_values, code
+from tacit.randomness import NoiseSource
 from tacit.report.model import PrivacyReport
+
+_BATCH: Final = 8192
+
+
+def shuffled(records: int, source: NoiseSource) -> Ints:
+    """A secret order of the records: by one random word each."""
+    order: Ints = np.argsort(source.words(records), kind="stable")
+    return order
+
+
+def trajectories_file(
+    table: PairTable,
+    attributes: tuple[Attribute, ...],
+    order: Ints,
+    beat: Callable[[], None] = lambda: None,
+) -> ResultFile:
+    """trajectories.ndjson: one record a line, as the kind `trajectories` reads it."""
+    points = [
+        json.dumps([location, _plain(time)], separators=(",", ":"))
+        for location, time in zip(table.locations, table.times, strict=True)
+    ]
+    texts = [
+        {
+            code: f"{json.dumps(each.name)}:{json.dumps(value)}"
+            for code, value in enumerate(each.values)
+        }
+        for each in attributes
+    ]
+    codes = [each.codes for each in attributes]
+    items, offsets = table.items.tolist(), table.offsets.tolist()
+    parts: list[bytes] = []
+    for start in range(0, len(order), _BATCH):
+        beat()
+        lines = []
+        for row in order[start : start + _BATCH].tolist():
+            path = ",".join([points[item] for item in items[offsets[row] : offsets[row + 1]]])
+            values = ",".join(
+                [
+                    text[own[row]]
+                    for text, own in zip(texts, codes, strict=True)
+                    if own[row] != ABSENT
+                ]
+            )
+            lines.append(f'{{"path":[{path}],"sensitive":{{{values}}}}}\n')
+        parts.append("".join(lines).encode())
+    return ResultFile(
+        "trajectories.ndjson",
+        "application/x-ndjson",
+        b"".join(parts),
+        "the records with some pairs suppressed, without ids, in random order",
+    )
+
+
+def _plain(time: float) -> int | float:
+    return int(time) if time.is_integer() else time
+
+
+# From a dataset to what is published: code, mine, suppress, check.
+#
+# Spec: trajectory-kcl, sections 2 and 3.5.
+
+MINED: Final = 0.35
+SUPPRESSED: Final = 0.8
+CHECKED: Final = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Anonymised:
+    """A table after suppression, what was done, and the result of the check."""
+
+    table: PairTable
+    operations: tuple[Operation, ...]
+    verdict: Verdict
+    frequent: Frequent | None
+
+
+def anonymise(
+    table: PairTable,
+    model: Model,
+    context: Context,
+    *,
+    stance: Stance = "sound",
+    method: Method = "local",
+    utility: Utility = "instances",
+    least_frequent: int | None = None,
+) -> Anonymised:
+    """Suppress until the model holds, and check. `least_frequent` is K', for utility mfs.
+
+    The sound form starts over if the check finds anything, which is not known to happen.
+    Raises TooManySequences.
+    """
+    check_size(table, model)
+    frequent = None
+    if utility == "mfs":
+        assert least_frequent is not None
+        frequent = maximal_frequent(table, least_frequent, _beat(context, 0.0, "frequent"))
+    checking = _beat(context, SUPPRESSED, "checking")
+    if stance == "paper":
+        run = LiteralRun(
+            table, model, utility, method, frequent, _beat(context, 0.1, "suppressing")
+        )
+        done = run.run()
+        left = table.kept(run.alive())
+        return Anonymised(left, tuple(done), check(left, model, checking), frequent)
+    left, operations = table, []
+    tracked = frequent
+    while True:
+        left, done = _suppressed(left, model, context, method, utility, tracked)
+        operations += done
+        verdict = check(left, model, checking)
+        if verdict.holds:
+            return Anonymised(left, tuple(operations), verdict, frequent)
+        if not done:
+            raise RuntimeError("the check finds a violating sequence that mining does not")
+        if least_frequent is not None:
+            tracked = maximal_frequent(left, least_frequent, checking)
+
+
+def _suppressed(
+    table: PairTable,
+    model: Model,
+    context: Context,
+    method: Method,
+    utility: Utility,
+    frequent: Frequent | None,
+) -> tuple[PairTable, list[Operation]]:
+    """One round of mining and suppression."""
+    mined = mine(table, model, context, MINED)
+    incidence = build(table, model, mined, frequent, _beat(context, MINED, "indexing"))
+
+    def beat(share: float) -> None:
+        context.progress(MINED + (SUPPRESSED - MINED) * share, "suppressing")
+
+    done = Greedy(incidence, utility, method, beat).run()
+    return table.kept(alive(table, incidence.state)), done
+
+
+def _beat(context: Context, share: float, stage: str) -> Callable[[], None]:
+    return lambda: context.progress(share, stage)
+
+
+def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Context) -> Outcome:
+    """The job. Raises MissingSensitive, BadGrid, TooManySequences."""
+    coded = code(dataset, params.sensitive_values, params.grid)
+    before = coded.table
+    check_values(before)
+    found = anonymise(
+        before,
+        params.model,
+        context,
+        stance=stance,
+        method=params.method,
+        utility=params.utility,
+        least_frequent=params.Kprime,
+    )
+    after = found.table
+    order = shuffled(after.records, context.noise("rows"))
+    empty = int((after.lengths == 0).sum())
+    if params.empty_paths == "drop":
+        order = order[after.lengths[order] > 0]
+    counts = suppressed_counts(found.operations, empty)
+    file = trajectories_file(after, dataset.attributes, order, _beat(context, CHECKED, "writing"))
+    result: dict[str, Any] = {
+        "records": len(order),
+        "instances": len(after.items),
+        "suppressed": counts,
+        "instance_loss": instance_loss(before, after),
+        "verification": verification(found.verdict, params),
+        "violations": [
+            {
+                "sequence": [[after.locations[pair], after.times[pair]] for pair in each.pairs],
+                "records": each.records,
+            }
+            for each in found.verdict.examples
+        ],
+    }
+    compared = None
+    if params.metrics is not None:
+        beat = _beat(context, CHECKED, "evaluating")
+        compared = evaluate(before, after, params.metrics, params.Kprime, coded.merged, beat)
+    context.progress(1.0, "releasing")
+    return Outcome(
+        result=result,
+        report=privacy_report(params, stance, found.verdict, counts),
+        files=(file,),
+        plots=plots(after, np.sort(order)),
+        evaluation=compared,
+    )
+
+
+def suppressed_counts(operations: tuple[Operation, ...], empty: int) -> dict[str, int]:
+    """Instances suppressed, in total and by kind of operation; operations; empty paths."""
+    instances: Counter[str] = Counter()
+    for each in operations:
+        instances[each.kind] += each.instances
+    kinds = Counter(each.kind for each in operations)
+    return {
+        "instances": instances["local"] + instances["global"],
+        "instances_local": instances["local"],
+        "instances_global": instances["global"],
+        "local_ops": kinds["local"],
+        "global_ops": kinds["global"],
+        "empty_paths": empty,
+    }
+
+
+# The catalogue's entry.
 
 
 def preview(params: Parameters, stance: Stance) -> PrivacyReport:
@@ -19,7 +241,7 @@ def preview(params: Parameters, stance: Stance) -> PrivacyReport:
     return privacy_report(params, stance)
 
 
-def check(dataset: Trajectories, params: Parameters, stance: Stance) -> None:  # noqa: ARG001
+def check_dataset(dataset: Trajectories, params: Parameters, stance: Stance) -> None:  # noqa: ARG001
     """Refuse records that lack a named attribute, values that none has, a bad grid, and more
     sequences than can be enumerated."""
     table = code(dataset, params.sensitive_values, params.grid).table
@@ -50,5 +272,5 @@ ALGORITHM: Final = Algorithm(
     },
     complexity="mining and checking: the sum over records of C(length, <= L); an operation: "
     "the records of its sequence times length^(L - 1)",
-    check=check,
+    check=check_dataset,
 )

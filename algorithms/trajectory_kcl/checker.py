@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.datasets.trajectories import Codes, Ints
-from algorithms.trajectory_kcl.parameters import Model
-from algorithms.trajectory_kcl.problems import TooManySequences
+from algorithms.trajectory_kcl.parameters import Model, TooManySequences
 from algorithms.trajectory_kcl.table import Flags, PairTable
 
 EXAMPLES: Final = 100

@@ -11,8 +11,7 @@ import numba
 import numpy as np
 
 from algorithms.datasets.trajectories import Codes
-from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, State
-from algorithms.trajectory_kcl.kernel import Changes, Scores
+from algorithms.trajectory_kcl.incidence import FREQUENT, MINIMAL, Changes, Scores, State
 
 _jit = numba.njit(cache=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
+from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.parameters import Metrics
 from algorithms.trajectory_kcl.table import PairTable
 

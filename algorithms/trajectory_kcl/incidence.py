@@ -1,23 +1,19 @@
 """Which sequences occur in which records, and how often: what suppression works on.
 
-Spec: trajectory-kcl, section 7, points 2 and 4. Three kinds of sequences are tracked alike: those
-that do not violate (an operation must not make them), minimal violating ones (to be removed), and
-maximal frequent ones (to be kept). Sequences that contain a minimal violating one are exempt for
-ever: once that is gone they have no records.
+Also the arguments and results of the plain and the compiled kernel of suppression.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.trajectories import Codes, Ints
-from algorithms.trajectory_kcl.frequent import Frequent
-from algorithms.trajectory_kcl.mining import WORD, Mined, Words
+from algorithms.trajectory_kcl.mining import WORD, Frequent, Mined, Words
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import Flags, PairTable
 
@@ -205,3 +201,45 @@ def _starts(widths: Ints) -> Ints:
 
 def _joined(parts: Sequence[NDArray[np.generic]], kind: type) -> NDArray:  # type: ignore[type-arg]
     return np.concatenate(parts) if parts else np.zeros(0, kind)
+
+
+# What the plain and the compiled kernel of suppression take and give.
+#
+# Spec: trajectory-kcl, sections 3.3 and 7.
+
+
+class Scores(NamedTuple):
+    """Of asked local operations: minimal violating sequences gained, instances and maximal
+    frequent sequences lost, validity."""
+
+    gains: Ints
+    instances: Ints
+    frequent: Ints
+    valid: Flags
+
+
+class Changes(NamedTuple):
+    """Sequences that an operation touched, ascending: minimal violating ones that are gone, those
+    that lost records, maximal frequent ones that are lost."""
+
+    gone: Codes
+    shrunk: Codes
+    lost: Codes
+
+
+class Kernel(Protocol):
+    """Scores and operations on a state."""
+
+    state: State
+
+    def rows(self, minimal: int) -> Codes:
+        """The records that still have a minimal violating sequence."""
+        ...
+
+    def score(self, pairs: Codes, minimals: Codes) -> Scores:
+        """Local operations: each pair in the records of its minimal violating sequence."""
+        ...
+
+    def apply(self, pair: int, rows: Codes) -> Changes:
+        """Suppress a pair in these records, all of which have it."""
+        ...

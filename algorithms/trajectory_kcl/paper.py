@@ -16,9 +16,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from algorithms.trajectory_kcl.frequent import Frequent
-from algorithms.trajectory_kcl.parameters import Method, Model, Utility
-from algorithms.trajectory_kcl.problems import TooManySequences
+from algorithms.trajectory_kcl.mining import Frequent
+from algorithms.trajectory_kcl.parameters import Method, Model, TooManySequences, Utility
 from algorithms.trajectory_kcl.suppression import Operation
 from algorithms.trajectory_kcl.table import Flags, PairTable
 

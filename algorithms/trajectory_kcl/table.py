@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
-from algorithms.problems import ValueUnknown
-from algorithms.trajectory_kcl.parameters import Grid
-from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
+from algorithms.parameters import ValueUnknown
+from algorithms.trajectory_kcl.parameters import BadGrid, Grid, MissingSensitive
 
 Flags = NDArray[np.bool_]
 

@@ -11,7 +11,7 @@ from bench.counting.shown import printed
 from bench.counting.tables import CURATORS, Tables
 from reproduction.sequential_ngram_data import msnbc
 from simulation.populations import shared_data
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 
 
 def main() -> None:

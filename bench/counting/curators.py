@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from algorithms.counts.contract import Answer, Question
 from algorithms.counts.rounds import Opened, sum_of
-from tacit.accounting.spend_filter import Spent
-from tacit.encoders.count_paths import PathSpends
-from tacit.encoders.counts import Counter, Lists
+from tacit.accounting.charges import Spent
+from tacit.encoders.counts import Counter, Lists, PathSpends
 from tacit.noise import PolyaShare
-from tacit.protocol.declared_pieces import SHORT
+from tacit.protocol.round.pieces import SHORT
 from tacit.randomness import SeededRandom
 
 AGGREGATORS: Final = 3

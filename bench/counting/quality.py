@@ -20,25 +20,22 @@ from algorithms.counts.contract import drive
 from algorithms.sequential_ngram import evaluation as compared
 from algorithms.sequential_ngram import federated as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAMS
-from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
+from algorithms.sequential_ngram.evaluation import Text, answers, frequent, released_patterns
 from algorithms.sequential_ngram.publication import released as released_grams
 from algorithms.sequential_prefix_tree import counts as trees
 from algorithms.sequential_prefix_tree import federated as tree_rounds
-from algorithms.sequential_prefix_tree.growth import grow
+from algorithms.sequential_prefix_tree.counts import Tree, grow
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import released as released_tree
-from algorithms.sequential_prefix_tree.tree import Tree
 from algorithms.set_valued import evaluation as set_evaluation
 from algorithms.set_valued import federated as sets
+from algorithms.set_valued.counts import publish, released_rows
 from algorithms.set_valued.parameters import Metrics, settings_of
-from algorithms.set_valued.partitioning import publish, released_rows
-from algorithms.set_valued.records import itemsets, record_masks
+from algorithms.set_valued.records import deduplicated, itemsets, record_masks
 from algorithms.set_valued.settings import Row
-from algorithms.set_valued.supports import deduplicated
 from bench.counting.curators import Curators
-from tacit.encoders.set_valued_taxonomy import Taxonomy
-from tacit.records.sequences import Sequences
-from tacit.records.transactions import Transactions
+from tacit.encoders.set_valued_counts import Taxonomy
+from tacit.records.items import Sequences, Transactions
 
 TOPS: Final = (20, 60, 100)
 QUERIES: Final = 10_000

@@ -20,10 +20,10 @@ from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.blocks import BlockPlan, measure
 from algorithms.graph_der.parameters import BLOCK_SHARES
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
-from algorithms.kmeans.central import noise
-from algorithms.kmeans.two_level import TwoLevel
+from algorithms.kmeans.plan import TwoLevel
+from algorithms.kmeans.sound_run import noise
 from algorithms.set_valued.records import Itemsets
-from algorithms.set_valued.rest import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
+from algorithms.set_valued.remainder import ITEMS_SHARE, LENGTHS_SHARE, measured_margins
 from bench.audit import Counted
 from tacit.encoders.crowd_tasking.bounded import Subset, best_window
 from tacit.encoders.kmeans.encoder import Floats, Histogram

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.baselines import cost, eugkm, su
-from algorithms.kmeans.central import Rows, run_central
-from algorithms.kmeans.evaluation import best_cost
+from algorithms.kmeans.evaluation import best_cost, cost, eugkm, su
 from algorithms.kmeans.paper import drawn_start
-from algorithms.kmeans.settings import make_plan
-from algorithms.kmeans.steps import release
+from algorithms.kmeans.plan import make_plan
+from algorithms.kmeans.sound_run import Rows, release, run_central
 from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     privtree_means,

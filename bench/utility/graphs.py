@@ -10,23 +10,27 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters as GraphParameters
 from algorithms.graph_der.block_graph import publish_blocks
-from algorithms.graph_der.evaluation import random_ends
-from algorithms.graph_der.labelling import labelled
-from algorithms.graph_der.metrics import SHARES, Cuts, Ends, degree_divergence, relative_error
+from algorithms.graph_der.evaluation import (
+    SHARES,
+    Cuts,
+    Ends,
+    degree_divergence,
+    random_ends,
+    relative_error,
+)
 from algorithms.graph_der.parameters import block_plan_of, plan_of
-from algorithms.graph_der.publication import publish
+from algorithms.graph_der.publication import labelled, publish
 from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     chung_lu,
     top_m_filter,
     uniform_grid,
 )
-from simulation.graph_stand_in import power_law
 from simulation.populations import shared_data
+from simulation.stand_in_data import power_law
 
 GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined")
 CUT_QUERIES: Final = 150

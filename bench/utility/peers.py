@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_der.baselines import Ends, cell_of
-from algorithms.graph_der.block_graph import drawn_pairs, vertex_weights
+from algorithms.graph_der.block_graph import Ends, cell_of, drawn_pairs, vertex_weights
 from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, Measured
-from algorithms.graph_der.geometry import Ints, Labels
+from algorithms.graph_der.regions import Ints, Labels
 from algorithms.kmeans.weighted import weighted_kmeans
 from algorithms.simplex import on_simplex
 

@@ -12,20 +12,19 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
+from algorithms.dpbv_clustering.algorithm import run as run_grid
 from algorithms.dpbv_clustering.parameters import Parameters as GridParameters
-from algorithms.dpbv_clustering.run import run as run_grid
 from algorithms.drawing import COLOURS, picture
 from algorithms.graph_der import Parameters as GraphParameters
-from algorithms.kmeans.baselines import cost
-from algorithms.kmeans.evaluation import best_cost
+from algorithms.kmeans.evaluation import best_cost, cost
 from bench.utility.clusters import centres, unbalanced
 from bench.utility.graphs import blocks, cut_errors, der, graphs
 from bench.utility.reports import bounded_reports, laplace_reports
 from bench.utility.sequences import long_tail, released_sequences
 from bench.utility.sets import released_sets
 from bench.utility.spectra import spectral
-from simulation.graph_stand_in import blocks as communities
-from simulation.set_valued_data import stm_like_diffuse
+from simulation.stand_in_data import blocks as communities
+from simulation.stand_in_data import stm_like_diffuse
 from tacit.encoders.kmeans.encoder import Floats
 
 EPSILONS: Final = ("0.5", "1", "2", "4", "8")

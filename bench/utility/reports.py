@@ -10,15 +10,14 @@ from typing import Final
 import numpy as np
 
 from algorithms.crowd_tasking.aggregates import deconvolved, histogram_distance, shares
-from algorithms.crowd_tasking.smoothing import subset_shares
+from algorithms.crowd_tasking.prediction import subset_shares
 from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     hybrid,
     piecewise,
     randomised_response,
 )
-from tacit.encoders.crowd_tasking.bounded import Subset, best_window
-from tacit.encoders.crowd_tasking.bounded_reports import bucket_of
+from tacit.encoders.crowd_tasking.bounded import Subset, best_window, bucket_of
 from tacit.encoders.kmeans.encoder import Floats
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom

@@ -13,7 +13,7 @@ from algorithms.sequential_ngram import run as run_sequences
 from algorithms.sequential_prefix_tree import Parameters as PrefixParameters
 from algorithms.sequential_prefix_tree import run as run_prefixes
 from bench.utility.compare import Contender, Figures, compare
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 
 
 def long_tail(items: int, count: int) -> Sequences:

@@ -12,15 +12,14 @@ from algorithms.contract import SequentialContext
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import run as run_sets
 from algorithms.set_valued.evaluation import mining_utility, relative_errors
-from algorithms.set_valued.records import itemsets
-from algorithms.set_valued.rest import MOST_LENGTH, SIZES, items_kept, kept_places
+from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets, most_frequent
+from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row
-from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
 from bench.utility.compare import Contender, Figures, compare
-from simulation.set_valued_data import stm_like_concentrated, stm_like_diffuse
+from simulation.stand_in_data import stm_like_concentrated, stm_like_diffuse
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 
 PAIRS: Final = 300
 TOP: Final = 100

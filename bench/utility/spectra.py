@@ -10,12 +10,17 @@ from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix import Parameters as SpectrumParameters
 from algorithms.graph_random_matrix import run as run_spectrum
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.evaluation import agreement, clusterings
+from algorithms.graph_random_matrix.evaluation import (
+    agreement,
+    clusterings,
+    cosines,
+    overlap,
+    reference_spectrum,
+    subspace_share,
+)
 from algorithms.graph_random_matrix.flipping import Flip, flipped
-from algorithms.graph_random_matrix.reference import reference_spectrum
-from algorithms.graph_random_matrix.scores import cosines, overlap, subspace_share
-from algorithms.graph_random_matrix.spectrum import Spectrum, centrality
+from algorithms.graph_random_matrix.linear_algebra import Spectrum, centrality
+from algorithms.graph_random_matrix.publication import adjacency
 from bench.utility.compare import Contender, Figures, compare
 from bench.utility.graphs import graphs
 

@@ -1,4 +1,6 @@
-"""What a service's process sets in the operating system at start; child processes inherit it."""
+"""A service's process: what it sets in the operating system at start, memory after large work,
+private directories, and how optional extras are installed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -52,3 +55,55 @@ def allow_open_files(wanted: int) -> None:
     if wanted > soft:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+# Memory after large work: what glibc keeps for later is returned to the operating system.
+#
+# Otherwise, after one enrolment of a million curators, a service would keep its peak permanently.
+
+_M_ARENA_MAX: Final = -8
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+@cache
+def _trim() -> object:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def give_back() -> None:
+    """Return free memory, where the C library can (glibc); elsewhere nothing happens."""
+    trim = _trim()
+    if callable(trim):
+        trim(0)
+
+
+def return_large_blocks(kept_bytes: int) -> None:
+    """From now on blocks above 2.5 megabytes go back to the system when they are freed (glibc): a
+    peak of large bodies is not held for later ones. Blocks of a segment, two megabytes, are used
+    again, as fresh pages cost several times what is written on them: `kept_bytes` at most stay free
+    at the end of each of two heaps."""
+    option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if callable(option):
+        option(_M_MMAP_THRESHOLD, 5 << 19)
+        option(_M_TRIM_THRESHOLD, kept_bytes)
+        option(_M_ARENA_MAX, 2)
+
+
+# Directories that only their owner may enter.
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory of mode 0700 with its parents; one that exists is left as it is."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    for part in reversed(missing):
+        part.mkdir(mode=0o700, exist_ok=True)
+
+
+# How to install what a service or the command line can do without: one sentence for all errors.
+
+
+def extra_needed(what_for: str, extra: str) -> str:
+    """The error where an extra of `pyproject.toml` is not installed. Nothing of ours is on the
+    public package index: it is installed from a clone."""
+    return f"{what_for} needs the extra `{extra}`: pip install '.[{extra}]' in the clone of Tacit"

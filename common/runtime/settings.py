@@ -1,9 +1,13 @@
-"""Settings that every service has, from the environment (`TACIT_...`), and secrets from files.
+"""Settings that every service has, from the environment (`TACIT_...`) with secrets from files, and
+the limits of what it accepts.
 
-For every secret field `name` the variable `TACIT_NAME_FILE` may hold the path of a file with the
-secret instead (as container secrets are mounted). Setting both is an error. A setting is never
-printed with its secret.
+Settings that limit what a service accepts at the same time, and how slow a client may be.
+
+The defaults fit one process with a gigabyte of memory. Where several processes serve one address,
+the limits apply to each process separately.
 """
+
+from __future__ import annotations
 
 import os
 from pathlib import Path
@@ -11,11 +15,87 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
-from common.runtime.limits import LimitSettings
 from common.runtime.tls import TlsSettings
+
+
+class LimitSettings(BaseSettings):
+    """Limits that every service has."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TACIT_",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+    max_body_bytes: int = Field(
+        default=8 * 1024 * 1024, gt=0, description="Largest request body that is accepted."
+    )
+    max_held_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        gt=0,
+        description="Most bytes of request bodies held at once; more are answered 503. A body "
+        "alone is always read. One that is read as a stream counts for 64 MiB at most.",
+    )
+    max_requests: int = Field(
+        default=1024,
+        ge=1,
+        description="Most requests worked on at once; more are answered 503. Long polls "
+        "(`wait_s`), `/healthz`, `/readyz` and `/metrics` do not count.",
+    )
+    max_connections: int = Field(
+        default=8192,
+        ge=1,
+        description="Most open connections. One more closes the one that has waited longest for "
+        "a request; where all have one in progress, it is answered 503. The number of open files "
+        "that the system allows, less 256, holds where it is smaller.",
+    )
+    max_header_bytes: int = Field(
+        default=64 * 1024,
+        ge=1024,
+        description="Largest request line with headers, to within one read of the socket.",
+    )
+    header_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long a connection may go without a whole request header, from its start "
+        "or from the last answer; then it is closed.",
+    )
+    transfer_grace_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long a request body may keep the service waiting, and how long an "
+        "answer may lie unread, beyond the time that `transfer_least_bytes_per_s` allows it.",
+    )
+    transfer_least_bytes_per_s: int = Field(
+        default=1024,
+        ge=1,
+        description="Least rate of bodies and answers; slower bodies are answered 408, and "
+        "connections on which an answer does not move are closed.",
+    )
+    database_pool_size: int = Field(
+        default=5, ge=1, description="Connections to PostgreSQL that are kept open."
+    )
+    database_pool_overflow: int = Field(
+        default=5, ge=0, description="Further connections to PostgreSQL while many are needed."
+    )
+    database_pool_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        description="How long a request waits for a connection to PostgreSQL before it is "
+        "answered 503.",
+    )
+
+
+# Settings that every service has, from the environment (`TACIT_...`), and secrets from files.
+#
+# For every secret field `name` the variable `TACIT_NAME_FILE` may hold the path of a file with the
+# secret instead (as container secrets are mounted). Setting both is an error. A setting is never
+# printed with its secret.
 
 
 class SecretFiles(PydanticBaseSettingsSource):
@@ -55,7 +135,7 @@ class ServiceSettings(LimitSettings, TlsSettings):
     service: ClassVar[str] = "service"
     """The name of the service: in metrics, logs and the default database file."""
     kept_bytes: ClassVar[int] = 8 << 20
-    """Free memory that a process keeps for blocks to come (`common.runtime.memory`)."""
+    """Free memory that a process keeps for blocks to come (`common.runtime.process`)."""
 
     data_dir: Path = Field(
         default=Path("data"),
@@ -112,7 +192,7 @@ class ServiceSettings(LimitSettings, TlsSettings):
         return token
 
     @model_validator(mode="after")
-    def _callers_over_tls(self) -> "ServiceSettings":
+    def _callers_over_tls(self) -> ServiceSettings:
         if self.tls_client_authority is not None and self.tls_certificate is None:
             raise ValueError("tls_client_authority needs tls_certificate and tls_key")
         return self

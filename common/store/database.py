@@ -22,10 +22,9 @@ from sqlalchemy.engine import make_url
 
 from common.runtime.settings import ServiceSettings
 from common.store.failures import Cause, cause, code_of
-from common.store.home import Home
 from common.store.postgresql import open_postgresql
 from common.store.sqlite import open_sqlite
-from common.store.transactions import Database, Transaction
+from common.store.transactions import Database, Home, Transaction
 from tacit.errors import StartRefused
 
 if TYPE_CHECKING:

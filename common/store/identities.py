@@ -1,4 +1,7 @@
-"""A service's own identities: the private keys of each, its document, and the link that led to it.
+"""A service's own identities in its store, and the current identity for a store that was restored
+from before a replacement.
+
+A service's own identities: the private keys of each, its document, and the link that led to it.
 
 Spec: keys, sections 5.1 and 5.2. One row per identity, numbered from 0; the highest is the one of
 now. An identity is a pair (64 secret bytes); it gets a document when its operator commits to the
@@ -31,8 +34,7 @@ from common.store.columns import Instant
 from common.store.database import exclusive
 from common.store.erasure import to_erase
 from common.store.transactions import Transaction
-from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
-from tacit.crypto.signing import Identity
+from tacit.crypto.signing import HybridIdentity, HybridPublicKey, Identity
 from tacit.errors import Conflict
 from tacit.protocol.identities import (
     IDENTITY_LABEL,
@@ -41,12 +43,14 @@ from tacit.protocol.identities import (
     IdentityDocument,
     IdentitySuperseded,
     KeyChangeUnconfirmed,
+    KeyNotAnchored,
     Reason,
     Role,
     SignedDocument,
     SignedSuccession,
     Succession,
     SuccessionRefused,
+    check_document,
     commitment,
     follow,
     revocation,
@@ -312,3 +316,74 @@ def _identity(row: Any) -> OwnIdentity:
     document = None if row.document is None else SignedDocument.model_validate_json(row.document)
     link = None if row.link is None else SignedSuccession.model_validate_json(row.link)
     return OwnIdentity(row.serial, row.secret, document, link, row.until)
+
+
+# A restored store of before a replacement gets the identity of now, by what the service showed.
+#
+# Spec: keys, section 5.2. A backup holds the identity of then, which others refuse; to replace it
+# again would be a fork. The operator's sealed file holds the pair that replaced it, and everybody
+# who followed the service has its chain. Nothing is signed here: the chain is checked as others
+# check it.
+
+
+async def continue_by(
+    transaction: Transaction,
+    table: Table,
+    chain: IdentityChain,
+    pair: HybridIdentity,
+    now: datetime,
+) -> int:
+    """Add what followed the stored identity, up to the one of this pair; its serial number.
+
+    Private keys of before are destroyed. Raises KeyNotAnchored for a chain of another identity or
+    a pair that is not its last, IdentitySuperseded for a revoked one, and what `follow` raises.
+    """
+    held = await identities(transaction, table)
+    known = _known(held[-1], chain)
+    links = follow(known, chain.links, now).links
+    signed = {each.statement.fingerprint: each for each in chain.documents}
+    last = links[-1].statement.document if links else known.root
+    if last is None:
+        raise IdentitySuperseded("it was revoked: no pair continues it")
+    if last.key != pair.public:
+        raise KeyNotAnchored("the pair is not that of the last identity of the chain")
+    await to_erase(transaction)
+    ends = {"secret": None, "destroyed": now}
+    root = signed[known.root.fingerprint].model_dump_json()
+    await _set(transaction, table, known.root.serial, document=root)
+    serial = known.root.serial
+    for link in links:
+        document = link.statement.document
+        assert document is not None  # a revocation is the last one
+        if document.fingerprint not in signed:
+            raise KeyNotAnchored("a document of the chain is missing")
+        check_document(signed[document.fingerprint])
+        await _set(transaction, table, serial, until=link.statement.overlap_until, **ends)
+        serial = document.serial
+        await transaction.execute(
+            insert(table).values(
+                serial=serial,
+                document=signed[document.fingerprint].model_dump_json(),
+                link=link.model_dump_json(),
+            )
+        )
+    await _set(transaction, table, serial, secret=pair.to_bytes())
+    return serial
+
+
+def _known(current: OwnIdentity, chain: IdentityChain) -> Anchored:
+    """The stored identity as an anchor in the chain: its document, or that of its key."""
+    if current.revokes:
+        raise IdentitySuperseded("it was revoked")
+    if not chain.links:
+        raise KeyNotAnchored("the chain has no succession")
+    for signed in chain.documents:
+        document = signed.statement
+        if current.document in (None, signed) and document.ed25519 == current.public_key:
+            check_document(signed)
+            return Anchored(deployment=chain.links[0].statement.deployment, root=document)
+    raise KeyNotAnchored("the chain is of another identity")
+
+
+async def _set(transaction: Transaction, table: Table, serial: int, **values: object) -> None:
+    await transaction.execute(update(table).where(table.c.serial == serial).values(**values))

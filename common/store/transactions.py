@@ -1,8 +1,9 @@
-"""What a store function works on: a transaction of a database, whichever database it is.
+"""Transactions, on which every store function works, and the data directory of a store.
 
-SQLite answers in the event loop's own thread, because a visit to another thread costs more than a
-short statement; a COMMIT, which waits for the disk, and the statements of a `large` transaction run
-in a thread. PostgreSQL is reached by asyncpg. Store functions are the same for both.
+The data directory of a store: whether it is in use, while the database is empty.
+
+Signing identities, sealed datasets and keys lie beside the database. An empty database beside them
+is not a first start but a lost one: the service would be another, and every budget fresh.
 """
 
 from __future__ import annotations
@@ -12,13 +13,78 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple, overload
 
 from sqlalchemy import Connection, CursorResult, Dialect, Executable
+from sqlalchemy.engine import make_url
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
+from common.runtime.process import make_private_directory
+from common.runtime.settings import ServiceSettings
 from common.store.failures import code_of, of_a_database, store_failed
-from common.store.home import Home
+from tacit.errors import StartRefused
+
+MARK: Final = ".begun"
+"""After the service's name: made at the first start, once the database has its tables."""
+
+
+class StoreLost(StartRefused):
+    """The database is empty, and what lies beside it is of one that was not."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A data directory. `marker`: the file that a first start makes; `database`: its file or its
+    name; `earlier`: what was found there of an earlier start, before the database was opened
+    (another replica may be at its first start)."""
+
+    marker: Path
+    database: str
+    earlier: Path | None
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, *kept: Path) -> Home:
+        """The settings' own; `kept`: the directories and files that the service makes beside its
+        database."""
+        url = make_url(settings.database())
+        marker = settings.data_dir / f"{settings.service}{MARK}"
+        earlier = next(filter(_used, kept), marker if marker.exists() else None)
+        home = cls(marker, str(url.database), earlier)
+        file = Path(home.database)
+        if url.get_backend_name() == "sqlite" and not (file.exists() and file.stat().st_size):
+            log = Path(f"{file}-wal")  # SQLite deletes the log of an empty file
+            if _used(log):
+                home = cls(marker, home.database, log)
+            home.refuse_empty()
+        return home
+
+    def refuse_empty(self) -> None:
+        """The database is empty. Raises StoreLost where it was not before."""
+        if self.earlier is not None:
+            raise StoreLost(
+                f"the database {self.database} is missing or empty, and {self.earlier} is of an "
+                "earlier start: restore the data directory from a backup (`tacit restore`), or "
+                "begin anew in an empty one"
+            )
+
+    def mark(self) -> None:
+        """The database has its tables from now on."""
+        make_private_directory(self.marker.parent)
+        self.marker.touch(mode=0o600)
+
+
+def _used(place: Path) -> bool:
+    if place.is_dir():
+        return any(place.iterdir())
+    return place.exists() and place.stat().st_size > 0
+
+
+# What a store function works on: a transaction of a database, whichever database it is.
+#
+# SQLite answers in the event loop's own thread, because a visit to another thread costs more than a
+# short statement; a COMMIT, which waits for the disk, and the statements of a `large` transaction
+# run in a thread. PostgreSQL is reached by asyncpg. Store functions are the same for both.
 
 LARGE_BYTES: Final = 1 << 17
 """What a transaction binds or reads at least to be `large`."""

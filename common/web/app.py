@@ -22,20 +22,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from common.runtime.logs import describe, get_logger
-from common.runtime.metrics import ServiceMetrics
 from common.runtime.settings import ServiceSettings
+from common.runtime.telemetry import ServiceMetrics, tracer_of
 from common.runtime.tls import expiry, post_quantum
-from common.runtime.tracing import tracer_of
 from common.store.failures import Cause, cause
-from common.web.access import Access
-from common.web.bodies import gives
-from common.web.body_limit import BodyLimit
-from common.web.connections import Register
-from common.web.docs import add_docs
-from common.web.load import Load, LoadLimit
-from common.web.openapi import ServiceApp
+from common.web.limits import BodyLimit, Load, LoadLimit
+from common.web.middleware import Access
+from common.web.openapi import ServiceApp, add_docs, gives
 from common.web.problems import install_problem_handlers, openapi_responses
-from tacit.answers.service import Health, Readiness
+from common.web.server import Register
+from tacit.answers.base import Health, Readiness
 from tacit.errors import DomainError, StartRefused, Unavailable
 
 Lifespan: TypeAlias = Callable[[FastAPI], AbstractAsyncContextManager[None]]

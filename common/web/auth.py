@@ -22,9 +22,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Table, select, update
 from starlette.requests import Request
 
-from common.runtime.apart import ASKER
 from common.runtime.clock import Clock
-from common.runtime.directories import make_private_directory
+from common.runtime.compute_processes import ASKER
+from common.runtime.process import make_private_directory
 from common.runtime.settings import ServiceSettings
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction

@@ -18,9 +18,9 @@ from sqlalchemy import Table, delete, func, insert, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 
-from common.runtime.memory import give_back
+from common.runtime.process import give_back
 from common.store.transactions import Database, Transaction
-from common.web.body_limit import read_within
+from common.web.limits import read_within
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict, Gone, Invalid, NotFound, Unauthenticated
 from tacit.protocol.enrolment import (

@@ -1,23 +1,110 @@
-"""The OpenAPI document of a service: what FastAPI makes of the routes, completed.
+"""The OpenAPI document of a service: request bodies that routes read themselves, the document
+completed, and the page `/docs`.
 
-The operation id of a route is the name of its function. Added are the routes that are answered
-before FastAPI's router, the form of a problem, the models of the bodies that routes read and write
-by themselves, and an example of each answer, which a test got from the service
-(`tests/answers.py`).
+Describes request bodies that `wire.read_body` reads in the OpenAPI document.
+
+FastAPI's own body parameters would validate Python values, where our strict models take JSON (a
+list is no tuple, a text no enumeration); `takes` documents what the route reads by itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
 
-from common.web.bodies import REFERENCE, body_schemas
 from common.web.problems import PROBLEM_SCHEMA
+from common.web.wire import JSON
+
+BINARY: Final = "application/octet-stream"
+
+REFERENCE: Final = "#/components/schemas/"
+OCTETS: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
+"""A body in another form than JSON: the fields are those of the JSON beside it, where there is one.
+Schemas describe JSON alone; generators of clients take such a body as octets."""
+_schemas: dict[str, dict[str, Any]] = {}
+
+
+def takes(
+    model: type[BaseModel], example: object = None, *, required: bool = True
+) -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is `model`, in JSON or CBOR."""
+    content: dict[str, Any] = {"schema": described(model)}
+    if example is not None:
+        content["example"] = example
+    return body(
+        {JSON: content}, "The same fields are taken in CBOR (`application/cbor`).", required
+    )
+
+
+def takes_octets() -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is octets."""
+    return body({BINARY: OCTETS})
+
+
+def gives(model: Any, *statuses: int, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The arguments of a route that document its answer in JSON: `model`, with these statuses (200
+    unless given). `also`: other media types that a caller may ask for. The route writes the answer
+    itself."""
+    return gives_each(dict.fromkeys(statuses or (200,), model), also)
+
+
+def gives_each(models: Mapping[int, Any], also: Sequence[str] = ()) -> dict[str, Any]:
+    """The same with a model for each status."""
+    content = dict.fromkeys(also, OCTETS)
+    return {
+        "response_model": None,
+        "responses": {
+            status: {"model": model, "content": dict(content)} for status, model in models.items()
+        },
+    }
+
+
+def gives_octets(*forms: str) -> dict[str, Any]:
+    """The same for an answer that is a file of one of these media types."""
+    content = dict.fromkeys(forms or (BINARY,), OCTETS)
+    return {"response_class": Response, "responses": {200: {"content": content}}}
+
+
+def body(content: dict[str, Any], also: str = "", required: bool = True) -> dict[str, Any]:
+    """The `openapi_extra` of a route whose body is this. `also`: other forms that are taken, in
+    words: a body of two forms makes generators of clients write code that does not run."""
+    described_in_words = {"description": also} if also else {}
+    return {"requestBody": {"required": required, **described_in_words, "content": content}}
+
+
+@cache  # a service describes its models once, however many routes, or apps of a process, take them
+def described(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to a model's schema, which is kept for `body_schemas`."""
+    schema = model.model_json_schema(ref_template=REFERENCE + "{model}")
+    for name, definition in schema.pop("$defs", {}).items():
+        _schemas.setdefault(name, definition)
+    name = re.sub(r"\W", "_", model.__name__)  # as pydantic writes the name of a generic model
+    _schemas[name] = schema
+    return {"$ref": REFERENCE + name}
+
+
+def body_schemas() -> dict[str, dict[str, Any]]:
+    """Schemas of all bodies documented so far, for the components of an OpenAPI document."""
+    return dict(_schemas)
+
+
+# The OpenAPI document of a service: what FastAPI makes of the routes, completed.
+#
+# The operation id of a route is the name of its function. Added are the routes that are answered
+# before FastAPI's router, the form of a problem, the models of the bodies that routes read and
+# write by themselves, and an example of each answer, which a test got from the service
+# (`tests/answers.py`).
 
 _NAME: Final = attrgetter("name")
 """What names a route in the document."""
@@ -71,3 +158,69 @@ def references(part: object) -> Iterator[str]:
     elif isinstance(part, list):
         for value in part:
             yield from references(value)
+
+
+# The page `/docs`: the API as Swagger UI shows it, to read and to try; nothing leaves the machine.
+#
+# The files of Swagger UI are those of the package fastapi-offline. The page's policy allows
+# scripts, styles and requests of this service alone; a token that is typed in is kept by the open
+# page only.
+
+PAGE_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+</head>
+<body>
+<noscript>This page needs JavaScript. The same is in <a href="/openapi.json">openapi.json</a>.
+</noscript>
+<div id="api"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script>
+</body>
+</html>
+"""
+_START: Final = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  docExpansion: "list",
+  defaultModelsExpandDepth: 0,
+  defaultModelRendering: "model",
+  filter: true,
+  persistAuthorization: false,
+  tryItOutEnabled: true,
+  validatorUrl: null,
+});
+"""
+_FILES: Final = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
+
+
+def add_docs(app: FastAPI) -> None:
+    """Add the page and its files to an app."""
+
+    async def page(_: Request) -> Response:
+        headers = {"Content-Security-Policy": PAGE_POLICY}
+        return HTMLResponse(_PAGE.format(title=app.title), headers=headers)
+
+    async def start(_: Request) -> Response:
+        return Response(_START, media_type="text/javascript")
+
+    async def file(request: Request) -> Response:
+        name = request.url.path.rpartition("/")[2]
+        content = files("fastapi_offline").joinpath("static", name).read_bytes()
+        headers = {"Cache-Control": "public, max-age=3600"}
+        return Response(content, media_type=_FILES[name], headers=headers)
+
+    app.add_route("/docs", page, include_in_schema=False)
+    app.add_route("/docs/start.js", start, include_in_schema=False)
+    for name in _FILES:
+        app.add_route(f"/docs/{name}", file, include_in_schema=False)

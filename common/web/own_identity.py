@@ -14,8 +14,7 @@ from pydantic import Field
 
 from common.store.identities import OwnIdentity, Replacement, commit_next
 from common.store.own_identities import OwnIdentities
-from tacit.crypto.hybrid_signing import SECRET_BYTES, HybridIdentity, HybridPublicKey
-from tacit.crypto.signing import fingerprint
+from tacit.crypto.signing import SECRET_BYTES, HybridIdentity, HybridPublicKey, fingerprint
 from tacit.errors import Invalid, NotFound
 from tacit.protocol.enrolment import Fingerprint
 from tacit.protocol.identities import (

@@ -23,8 +23,8 @@ from common.runtime.logs import describe, get_logger
 from common.store.failures import store_problem
 from tacit import errors
 from tacit.errors import DomainError, FieldError
-from tacit.field_words import WORDED, rule
-from tacit.query.words import IDENTIFIER, IDENTIFIER_RULE
+from tacit.field_errors import WORDED, rule
+from tacit.query.terms import IDENTIFIER, IDENTIFIER_RULE
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tacit:problem:"

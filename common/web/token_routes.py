@@ -19,14 +19,14 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import tokens
 from common.web.auth import Principal, require
-from common.web.bodies import gives, takes
+from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.tokens import Scope, TokenRecord, mint
 from common.web.wire import read_body
+from tacit.answers.base import ListOfTokens, MadeToken
 from tacit.answers.registry import EndedTokens
-from tacit.answers.service import ListOfTokens, MadeToken
 from tacit.errors import NotFound
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import WireModel, format_instant
 
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]

@@ -1,8 +1,12 @@
-"""API tokens: `tct_<scope>_<32 random bytes in base64url>`, kept as SHA-256 only.
+"""API tokens, kept as SHA-256 only, and their renewal by an identity after all were ended.
+
+API tokens: `tct_<scope>_<32 random bytes in base64url>`, kept as SHA-256 only.
 
 The store can verify a token but never print it again. A token has scopes, may be
 bound to a subject (the id of a curator, an aggregator or a host), may expire, may be revoked.
 """
+
+from __future__ import annotations
 
 import base64
 import hashlib
@@ -33,7 +37,11 @@ from sqlalchemy import (
 
 from common.runtime.clock import Clock, uuid7
 from common.store.columns import Instant
-from common.store.transactions import Transaction
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
+from tacit.crypto.signing import SignatureBroken, Signed, verify_once
+from tacit.errors import Forbidden
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
 
 MAX_CHARACTERS: Final = 512
 
@@ -285,3 +293,111 @@ def _record(row: Row[Any]) -> TokenRecord:
         revoked=row.revoked,
         last_used=row.last_used,
     )
+
+
+# Who was ended with all others gets another token by its identity: parties, and the coordinator at
+# an aggregator.
+#
+# Spec: keys, section 5.2. After a theft an operator ends the tokens of a service (`POST
+# /v1/tokens/end`, or an identity that is replaced as compromised): they expire. Who held one makes
+# another, and tells its hash alone. A token that was revoked, of a party that left or whose
+# identity forked, is renewed by nobody.
+
+MADE_WITHIN: Final = timedelta(seconds=300)
+_LABEL: Final = "renewed by its identity"
+_LOCK: Final = "token renewal"
+
+
+class RenewalRefused(Forbidden):
+    name = "renewal_refused"
+    title = "No token is renewed for this request"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose token it is: its scope, and the party (none of the one coordinator)."""
+
+    scope: Scope
+    subject: str | None = None
+
+    def has(self, record: TokenRecord) -> bool:
+        """Whether a token is of this holder alone."""
+        return (record.scopes, record.subject) == ((self.scope,), self.subject)
+
+
+def check_request(
+    signed: Signed[TokenRenewal], *, service: str, party: str, identity_key: bytes, now: datetime
+) -> TokenRenewal:
+    """What a party asks for, if its identity signed it for this service just now. Raises
+    RenewalRefused. It needs no transaction that others wait for."""
+    try:
+        asked = verify_once(RENEWAL_LABEL, signed, identity_key)
+    except SignatureBroken as error:
+        raise RenewalRefused(str(error)) from None
+    if (asked.service, asked.party) != (service, party) or not _is_fresh(asked.made, now):
+        raise RenewalRefused("it is for another service or party, or of another time")
+    return asked
+
+
+async def renew_by_identity(
+    database: Database,
+    table: Table,
+    signed: Signed[TokenRenewal],
+    holder: Holder,
+    *,
+    service: str,
+    identity_key: bytes,
+    clock: Clock,
+) -> None:
+    """Answer a party's request. Raises RenewalRefused."""
+    assert holder.subject is not None
+    async with database.reading() as transaction:
+        await check_ended(transaction, table, signed.statement, holder, clock.now())
+    asked = check_request(
+        signed,
+        service=service,
+        party=holder.subject,
+        identity_key=identity_key,
+        now=clock.now(),
+    )
+    async with database.begin() as transaction:
+        await renew(transaction, table, asked, holder, clock)
+
+
+async def check_ended(
+    transaction: Transaction, table: Table, asked: TokenRenewal, holder: Holder, now: datetime
+) -> None:
+    """Raise RenewalRefused unless the token that is named was ended, and not revoked. Only who held
+    it can name it, so this comes before whatever takes time."""
+    held = await find_token(transaction, table, asked.token_hash)
+    if held is None or not holder.has(held) or held.revoked is not None:
+        raise RenewalRefused("the token is not known, or was revoked")
+    if held.is_good(now):
+        raise RenewalRefused("the token is good")
+
+
+async def renew(
+    transaction: Transaction, table: Table, asked: TokenRenewal, holder: Holder, clock: Clock
+) -> None:
+    """Put the new token in the place of all that its holder has. The same request again changes
+    nothing, also after the new one was ended.
+
+    Raises RenewalRefused as `check_ended`, and for a new token that was ended or is another's.
+    """
+    now = clock.now()
+    await exclusive(transaction, _LOCK)
+    await check_ended(transaction, table, asked, holder, now)
+    known = await find_token(transaction, table, asked.new_hash)
+    if known is not None:
+        if holder.has(known) and known.is_good(now):
+            return
+        raise RenewalRefused("the new token was ended, or is another's")
+    await expire_holder(transaction, table, holder.scope, holder.subject, now)
+    record = record_hash(
+        asked.new_hash, (holder.scope,), clock, subject=holder.subject, label=_LABEL
+    )
+    await insert_token(transaction, table, record)
+
+
+def _is_fresh(made: datetime, now: datetime) -> bool:
+    return abs(now - made) <= MADE_WITHIN

@@ -1,13 +1,8 @@
-"""The ledger in the store: starting, catching up, appending, verifying.
+"""The ledger in the store: starting, catching up, appending, verifying, and its daily seal.
 
 The events are authoritative; every process folds the state from them in memory. A writer holds the
-ledger's lock, catches up, decides on the state, and appends in the same transaction as its
-decision: two rounds opened at the same instant cannot both be admitted by the same budget.
-
-A start takes the state from the newest checkpoint that this coordinator signed, and verifies and
-folds the events after it; all events before it are verified while the service runs. Without such a
-checkpoint all are verified first. While a ledger does not verify, nothing can be opened until an
-operator has examined it.
+ledger's lock, catches up, decides on the state, and appends. The head is sealed once a day for
+readers years later (spec: keys, section 4).
 """
 
 from __future__ import annotations
@@ -18,22 +13,34 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from common.runtime.background import Repeating
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
 from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
-from coordinator.budget.checking import Check
-from coordinator.budget.state import LedgerState
+from coordinator.budget.state import Disclosures, LedgerState
 from coordinator.errors import LedgerBroken
-from coordinator.models.budget_events import Break, Draft, Event, Kind, chain
-from coordinator.models.budget_figures import Disclosure, Figures, reopened
-from coordinator.models.ledger_checkpoint import Checkpoint, unpacked
+from coordinator.models.budget_ledger import (
+    Break,
+    Checkpoint,
+    Disclosure,
+    Draft,
+    Event,
+    Figures,
+    Kind,
+    chain,
+    first_break,
+    reopened,
+    unpacked,
+)
+from coordinator.store import ledger
 from coordinator.store import ledger as store
 from coordinator.store.rounds import newest_descriptors
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.trust import LEDGER_SEAL_LABEL, LedgerSeal, ShownLedgerSeal
 
 LOCK = "ledger"
 SYSTEM = "system"
@@ -308,3 +315,78 @@ class Watch(Repeating):
             await self._ledger.renew()
             if more:
                 await self._pauses.pause(RESTS * (time.perf_counter() - began))
+
+
+# Verification of the ledger's rows: the chain, what may follow, and where a checkpoint stood.
+
+
+class Check:
+    """Takes the rows of a ledger from the first on, and folds what it verified.
+
+    `known`: the figures of a checkpoint, to which the rows must lead.
+    """
+
+    def __init__(self, disclosures: Disclosures, known: Figures | None) -> None:
+        self.state = LedgerState(disclosures)
+        self._known = known
+
+    def take(self, events: Sequence[Event]) -> Break | None:
+        """Verify and fold the next rows; the first bad one, None if there is none."""
+        state, known = self.state, self._known
+        found = first_break(events, state.seq, state.head)
+        if found is not None:
+            return found
+        for event in events:
+            try:
+                state.fold(event)
+            except (LookupError, ValueError, TypeError, ArithmeticError):
+                return Break(event.seq, "the row cannot follow from those before it")
+            if known is not None and event.seq == known.seq and state.figures() != known:
+                return Break(event.seq, "the stored state is not what the rows lead to")
+        return None
+
+    def end(self) -> Break | None:
+        """What is wrong if no row follows."""
+        known, last = self._known, self.state.seq
+        if known is not None and known.seq > last:
+            return Break(last + 1, f"the tail is missing: row {known.seq} was there once")
+        return None
+
+
+# The ledger's head, sealed once a day for those who read it years later. Spec: keys, section 4.
+
+SWEEP_S: Final = 600.0
+_LOCK: Final = "ledger seal"
+_logger = get_logger("tacit.coordinator.ledger_seals")
+
+
+class LedgerSeals(Repeating):
+    """Seals the head on each day once, by the identity of now; by none that is a key alone."""
+
+    def __init__(
+        self, database: Database, own: OwnIdentities, deployment: str, clock: Clock
+    ) -> None:
+        super().__init__("ledger_seals", _logger, SWEEP_S)
+        self._database, self._own, self._clock = database, own, clock
+        self._deployment = deployment
+
+    async def look(self) -> None:
+        """Seal the head if this day has no seal yet."""
+        await self._own.load()
+        if self._own.revoked:
+            return
+        found = self._own.pair(self._own.current.public_key)
+        if found is None:
+            return
+        pair, document = found
+        now = self._clock.now()
+        day = int(now.timestamp()) // 86_400
+        async with self._database.begin() as transaction:
+            await exclusive(transaction, _LOCK)
+            if await store.has_ledger_seal(transaction, day):
+                return
+            rows, head = await ledger.head(transaction)
+            statement = LedgerSeal(deployment=self._deployment, rows=rows, head=head, time=now)
+            made = pair.sign(LEDGER_SEAL_LABEL, statement)
+            seal = ShownLedgerSeal(document=document, seal=made)
+            await store.add_ledger_seal(transaction, day, seal)

@@ -17,13 +17,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from coordinator.budget.round_charges import Places, Price
+from coordinator.budget.round_charges import ByCurator, Places, Price
 from coordinator.budget.spending import Spending
-from coordinator.budget.totals import ByCurator
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount
+from tacit.accounting.composition import covering_within
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.sweep import covering_within
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
 from tacit.wire import Exact, WireModel, canonical_json, require
 

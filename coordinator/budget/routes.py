@@ -1,35 +1,43 @@
-"""Routes of the budget: figures, events, limits, and plans."""
+"""Routes of the budget: figures, verification, events, limits, and debits that parties report.
+
+The functions before the routes are shared with the console's pages.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from fractions import Fraction
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
-from common.store.transactions import Transaction
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, Principal, require
-from common.web.bodies import gives, takes
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, page_response
-from common.web.parts import part
 from common.web.problems import status_of
-from common.web.storable import LARGEST
 from common.web.tokens import Scope
-from common.web.wire import read_body
-from coordinator import examples
-from coordinator.budget import acknowledging, statement, updates
-from coordinator.budget.acknowledging import Acknowledgement, Acknowledgements
-from coordinator.budget.asking import LimitsBody, change_limits, overview_of, verification_of
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.planning.routes import add_planning
-from coordinator.budget.updates import Update
+from common.web.wire import LARGEST, read_body
+from coordinator import examples, queries
+from coordinator.budget import charging, curator_events, statement
+from coordinator.budget.charging import Acknowledgement, Acknowledgements
+from coordinator.budget.curator_events import Update, actor_of
+from coordinator.budget.ledger import LOCK, Ledger
+from coordinator.budget.limits import Limit
+from coordinator.budget.plan_routes import add_planning
+from coordinator.budget.roster import Status
+from coordinator.budget.state import LedgerState
+from coordinator.budget.statement import Tight
 from coordinator.errors import UnknownCurator
-from coordinator.models.budget_events import Event
+from coordinator.models.budget_ledger import Break, Draft, Event, Kind
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import lasting_seals
+from coordinator.store import ledger as lasting_seals
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
@@ -44,8 +52,133 @@ from tacit.answers.budget import (
     LedgerVerification,
     Limits,
 )
-from tacit.errors import DomainError
+from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.pieces import ItemAnswer
+from tacit.query.query import Query
+from tacit.query.terms import Function, Mechanism
+from tacit.wire import WireModel, parse_exact
+
+
+class LimitsBody(WireModel):
+    """The limits that hold from now on, in place of those before; an empty list lifts them."""
+
+    limits: tuple[Limit, ...]
+
+
+async def overview_of(
+    database: Database,
+    ledger: Ledger,
+    *,
+    operator: bool,
+    query_id: str | None = None,
+    delta: str | None = None,
+) -> dict[str, Any]:
+    """What the sources claim, what holds of what was released, and the limits; names of curators
+    and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
+    at = _delta(delta)
+    async with database.reading() as transaction:
+        state = await ledger.current(transaction)
+        query = None if query_id is None else await _local(transaction, query_id)
+        tight_at = None if at is None else Tight(at, await _queries(transaction, state))
+        names = _Names()
+        shown = {
+            **statement.overview(state),
+            "claimed": await asyncio.to_thread(
+                statement.claimed, state, query, disclosures=operator
+            ),
+            "released": await asyncio.to_thread(
+                statement.released, state, tight_at, names if operator else None
+            ),
+            "limits": [statement.limit(item) for item in state.limits.deployment],
+        }
+        await names.fill(transaction, shown["released"])
+    return shown
+
+
+async def verification_of(
+    database: Database, ledger: Ledger, seq: int | None = None, head: str | None = None
+) -> dict[str, Any]:
+    """Verify every row: whether each follows from the one before, and `seq` still has the hash
+    `head` that was kept."""
+    async with database.reading() as transaction:
+        rows, newest = await store.head(transaction)
+        found = await ledger.verify(transaction)
+        if found is None and seq is not None and head is not None:
+            kept = await store.hash_of(transaction, seq)
+            if kept is None:
+                found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
+            elif kept.hex() != head:
+                found = Break(seq, "the row has another hash than the one that was kept")
+    broken = None if found is None else {"row": found.seq, "reason": found.reason}
+    return {"verified": found is None, "rows": rows, "head": newest.hex(), "broken": broken}
+
+
+async def change_limits(
+    transaction: Transaction,
+    ledger: Ledger,
+    caller: Principal,
+    body: LimitsBody,
+    row: CuratorRow | None,
+) -> None:
+    """Write the limits of the deployment, or (`row`) of one curator. Raises UnknownCurator."""
+    await exclusive(transaction, LOCK)
+    state = await ledger.current(transaction)
+    if row is not None and state.roster.status(row.number) is Status.UNKNOWN:
+        raise UnknownCurator
+    payload = {"limits": [item.model_dump(mode="json", exclude_none=True) for item in body.limits]}
+    number = None if row is None else row.number
+    count = None if row is None else 1
+    draft = Draft(Kind.LIMIT_CHANGED, actor_of(caller), payload, number, count)
+    await ledger.append(transaction, [draft])
+
+
+class _Names:
+    """Roster numbers that an answer names, and their ids, filled in when they are looked up."""
+
+    def __call__(self, number: int) -> str | None:
+        return str(number)
+
+    async def fill(self, transaction: Transaction, released: dict[str, Any]) -> None:
+        rows = [
+            row["worst"]
+            for unit in ("record", "curator")
+            for row in released[unit]
+            if "worst" in row
+        ]
+        names = await store.curator_names(transaction, [int(row["curator"]) for row in rows])
+        for row in rows:
+            row["curator"] = names.get(int(row["curator"]))
+
+
+def _delta(text: str | None) -> Fraction | None:
+    if text is None:
+        return None
+    try:
+        value = parse_exact(text)
+    except ValueError as error:
+        raise Invalid(errors=(FieldError("/delta", str(error), place="query"),)) from None
+    if not 0 <= value < 1:
+        raise Invalid(errors=(FieldError("/delta", "must lie in [0, 1)", place="query"),))
+    return value
+
+
+async def _local(transaction: Transaction, query_id: str) -> Query:
+    query = (await queries.find(transaction, query_id)).query
+    if query.mechanism is not Mechanism.LOCAL or query.function not in (
+        Function.SUM,
+        Function.COUNT,
+    ):
+        problem = "the sources' bounds are about sums and counts of mechanism local"
+        raise Invalid(problem, errors=(FieldError("/query_id", problem, place="query"),))
+    return query
+
+
+async def _queries(transaction: Transaction, state: LedgerState) -> dict[str, Query]:
+    wanted = sorted(state.spending.rounds.queries())
+    return {name: (await queries.find(transaction, name)).query for name in wanted}
+
+
+# Routes of the budget: figures, events, limits, and plans.
 
 LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
 Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
@@ -149,7 +282,7 @@ def _add_events(app: FastAPI, settings: CoordinatorSettings) -> None:
         async with database.begin() as transaction:
             if stored := await idempotency.recall(transaction, idempotency_keys, key):
                 return stored.response()
-            found = await updates.record(
+            found = await curator_events.record(
                 transaction, ledger, body, caller, allow_paper=settings.allow_paper
             )
             answer = idempotency.StoredAnswer(
@@ -262,7 +395,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
         async with database.begin() as transaction:
             state = await ledger.current(transaction)
             party = caller.subject or ""
-            await acknowledging.acknowledge(transaction, state, round_id, party, body, clock)
+            await charging.acknowledge(transaction, state, round_id, party, body, clock)
 
     @app.put(
         "/v1/acknowledgements",
@@ -291,9 +424,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
                     if isinstance(caller, DomainError):
                         raise caller
                     party = caller.subject or ""
-                    await acknowledging.acknowledge(
-                        transaction, state, said.round, party, said, clock
-                    )
+                    await charging.acknowledge(transaction, state, said.round, party, said, clock)
                 except DomainError as error:
                     status = status_of(error)
                     answers.append(ItemAnswer(index=index, status=status, problem=error.name))
@@ -312,7 +443,7 @@ def _add_acknowledgements(app: FastAPI) -> None:
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
             state = await ledger.current(transaction)
-            return await acknowledging.differences(transaction, state, round_id)
+            return await charging.differences(transaction, state, round_id)
 
 
 # --- parts ---------------------------------------------------------------------------------------

@@ -18,14 +18,16 @@ import numpy as np
 
 from coordinator.budget.limits import Limit, Limits
 from coordinator.budget.roster import Roster, Status
-from coordinator.budget.round_charges import Price
+from coordinator.budget.round_charges import ByCurator, Price
 from coordinator.budget.spending import Figure, Spending
-from coordinator.budget.totals import ByCurator
-from coordinator.models.budget_events import GENESIS, Event, Kind, MemberSet
-from coordinator.models.budget_figures import (
+from coordinator.models.budget_ledger import (
+    GENESIS,
     Declaration,
     Disclosure,
+    Event,
     Figures,
+    Kind,
+    MemberSet,
     Scaled,
     ScaledDisclosure,
 )

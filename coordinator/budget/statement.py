@@ -27,11 +27,11 @@ from tacit.accounting.bounds import (
     local_figures,
     source_bounds,
 )
+from tacit.accounting.charges import unit_cost
 from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import unit_cost
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.wire import format_exact, format_instant
 

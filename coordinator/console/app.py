@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
-from common.web.console.origin import Failures
+from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
     Entry,
@@ -18,22 +18,20 @@ from common.web.console.pages import (
     add_static,
     console_router,
 )
-from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.tokens import add_audit, add_tokens_pages
+from common.web.console.token_pages import add_audit, add_tokens_pages
 from common.web.tokens import Scope
-from coordinator.console.actions import add_actions
 from coordinator.console.budget import add_budget
 from coordinator.console.datasets import add_datasets
-from coordinator.console.flow import add_flow
 from coordinator.console.job_form import add_job_form
 from coordinator.console.jobs import add_jobs
 from coordinator.console.ledger import add_ledger
-from coordinator.console.overview import add_overview
+from coordinator.console.monitoring import add_flow, add_overview
 from coordinator.console.parties import add_parties
 from coordinator.console.queries import add_queries
+from coordinator.console.query_wizard import add_wizard
+from coordinator.console.round_actions import add_actions
 from coordinator.console.rounds import add_rounds
-from coordinator.console.wizard import add_wizard
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import console, tokens
 

@@ -16,15 +16,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from common.store.transactions import Database
-from common.web.console import charts, words
+from common.web.console import charts, formatting
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import PagesPart, person
-from common.web.console.sessions import Visitor
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.tokens import Scope
-from coordinator.budget.asking import overview_of
+from coordinator import queries
 from coordinator.budget.ledger import Ledger
-from coordinator.budget.planning.routes import history_of, outlook_of
-from coordinator.budget.planning.views import (
+from coordinator.budget.plan_routes import history_of, outlook_of
+from coordinator.budget.plans import (
     Asked,
     History,
     HistoryRequest,
@@ -32,16 +32,16 @@ from coordinator.budget.planning.views import (
     OutlookRequest,
     SpentPoint,
 )
-from coordinator.queries import queries
-from coordinator.queries.stops import Stop, at_epsilon
+from coordinator.budget.routes import overview_of
+from coordinator.queries import Stop, at_epsilon
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as query_store
 from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import DomainError
 from tacit.query.query import Query
-from tacit.query.words import Mechanism
-from tacit.report.guessing import guess
+from tacit.query.terms import Mechanism
+from tacit.report.model import guess
 from tacit.wire import format_exact
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
@@ -149,7 +149,7 @@ def add_budget(router: APIRouter, settings: CoordinatorSettings) -> None:
 
 def together(epsilon: str, delta: str) -> int:
     """What a composed figure says in the guessing game: cases of 100."""
-    return words.hundred(guess([(epsilon, delta)]))
+    return formatting.hundred(guess([(epsilon, delta)]))
 
 
 async def what_if(
@@ -257,7 +257,7 @@ def amount(figure: str | Decimal, digits: int = 3) -> str:
     if not value:
         return "0"
     place = Decimal(1).scaleb(value.adjusted() - digits + 1)
-    return words.grouped((value // place * place).normalize())
+    return formatting.grouped((value // place * place).normalize())
 
 
 def _assumed(released: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,19 +22,18 @@ from algorithms.datasets.kinds import KINDS
 from common.store.transactions import Database
 from common.web import idempotency
 from common.web.console import charts
-from common.web.console.origin import require_own_origin, require_secret
+from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
 from common.web.console.pages import Pages, PagesPart, own_form, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
+from common.web.dependencies import part
 from common.web.idempotency import RequestKey
-from common.web.parts import part
 from common.web.problems import status_of
-from coordinator.console.actions import NotTyped
 from coordinator.console.ledger import Operator
+from coordinator.console.round_actions import NotTyped
 from coordinator.datasets import ledger
-from coordinator.datasets.content import Checked
-from coordinator.datasets.handing_in import HandIn, shown
-from coordinator.datasets.holding import Datasets
+from coordinator.datasets.datasets import Datasets
+from coordinator.datasets.routes import HandIn, shown
+from coordinator.datasets.upload import Checked
 from coordinator.jobs import views
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store

@@ -17,14 +17,14 @@ from fastapi import APIRouter, Request, Response
 from algorithms import catalogue
 from common.store.transactions import Database
 from common.web import idempotency
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
 from common.web.wire import parse_json
 from coordinator.console.jobs import JobsPart
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnverifiedNotAcknowledged
-from coordinator.jobs import asking, views
+from coordinator.jobs import routes, views
 from coordinator.models.job import JobRequest
 from coordinator.store import datasets as dataset_store
 from coordinator.web import ClockPart, DatabasePart
@@ -86,7 +86,7 @@ def add_job_form(router: APIRouter) -> None:
                     form.get("key", ""),
                     asked.canonical(),
                 )
-                answer, _ = await asking.submit(database, jobs, clock.now(), asked, key)
+                answer, _ = await routes.submit(database, jobs, clock.now(), asked, key)
                 job_id = json.loads(answer.body)["id"]
                 await sessions.note(visitor, "started a job", job_id, "done")
                 return see(f"/console/jobs/{job_id}?said=asked")

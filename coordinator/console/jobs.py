@@ -18,22 +18,21 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
 from common.store.transactions import Database
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import HEADERS, PagesPart, own_form, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
-from common.web.load import Wait
-from common.web.parts import part
+from common.web.dependencies import part
+from common.web.limits import Wait
 from common.web.tokens import Scope
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnknownPart, UnknownSchedule
-from coordinator.jobs import asking, views
-from coordinator.jobs.comparing import compared
-from coordinator.jobs.parts import Jobs
-from coordinator.jobs.results import Results
-from coordinator.jobs.schedules.routes import listed
+from coordinator.jobs import routes, views
+from coordinator.jobs.results import Results, compared
+from coordinator.jobs.schedules import listed
+from coordinator.jobs.wiring import Jobs
 from coordinator.models.job import FINISHED, JobState
-from coordinator.store import job_schedules
+from coordinator.store import jobs as job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
 from coordinator.web import ClockPart, DatabasePart
@@ -104,9 +103,9 @@ def _add_lists(router: APIRouter) -> None:
     ) -> Response:
         await own_form(request, visitor)
         async with database.begin() as transaction:
-            if await job_schedules.find(transaction, schedule_id) is None:
+            if await job_schedules.find_schedule(transaction, schedule_id) is None:
                 raise UnknownSchedule
-            await job_schedules.stop(transaction, schedule_id, clock.now())
+            await job_schedules.stop_schedule(transaction, schedule_id, clock.now())
         await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
         return see("/console/jobs?said=stopped")
 
@@ -171,7 +170,7 @@ def _add_one(router: APIRouter) -> None:
         visitor: Operator,
     ) -> Response:
         await own_form(request, visitor)
-        await asking.cancel(database, jobs, clock.now(), job_id)
+        await routes.cancel(database, jobs, clock.now(), job_id)
         await sessions.note(visitor, "cancelled a job", job_id, "done")
         return see(f"/console/jobs/{job_id}?said=cancelled")
 

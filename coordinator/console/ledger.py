@@ -15,23 +15,23 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from common.store.transactions import Transaction
 from common.web import idempotency
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import PagesPart, own_form, person, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.tokens import Scope
 from common.web.wire import parse_json
-from coordinator.budget import asking, statement, updates
-from coordinator.budget.asking import LimitsBody
+from coordinator.budget import curator_events, routes, statement
+from coordinator.budget.curator_events import Update
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.limits import Limit
-from coordinator.budget.planning.routes import outlook_of
-from coordinator.budget.planning.views import OutlookRequest
+from coordinator.budget.plan_routes import outlook_of
+from coordinator.budget.plans import OutlookRequest
+from coordinator.budget.routes import LimitsBody
 from coordinator.budget.state import LedgerState
-from coordinator.budget.updates import Update
 from coordinator.console.budget import PERIODS, SAID, together
 from coordinator.errors import UnknownCurator
-from coordinator.models.budget_events import Event
+from coordinator.models.budget_ledger import Event
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
@@ -40,7 +40,7 @@ from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import DomainError
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.wire import format_exact
 
 Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
@@ -106,7 +106,7 @@ def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
         visitor: Operator,
     ) -> Response:
         await own_form(request, visitor)
-        verified = await asking.verification_of(database, ledger)
+        verified = await routes.verification_of(database, ledger)
         outcome = "whole" if verified["verified"] else "broken"
         await sessions.note(visitor, "verified the ledger", "ledger", outcome)
         async with database.reading() as transaction:
@@ -215,7 +215,7 @@ def _add_limits(router: APIRouter) -> None:
             asked = _limits(lines)
             if form.get("step") == "set":
                 async with database.begin() as transaction:
-                    await asking.change_limits(transaction, ledger, visitor.principal, asked, None)
+                    await routes.change_limits(transaction, ledger, visitor.principal, asked, None)
                 await sessions.note(visitor, "changed the limits", "budget", "done")
                 return see("/console/budget?said=limits")
             ahead = OutlookRequest(days=30, limits=asked.limits)
@@ -316,7 +316,7 @@ def _add_events(router: APIRouter, settings: CoordinatorSettings) -> None:
             )
             async with database.begin() as transaction:
                 if await idempotency.recall(transaction, idempotency_keys, key) is None:
-                    await updates.record(
+                    await curator_events.record(
                         transaction,
                         ledger,
                         update,

@@ -17,22 +17,22 @@ from fastapi import APIRouter, Depends, Request, Response
 from common.store.transactions import Database
 from common.web import grants
 from common.web.auth import Authenticator
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.problems import status_of
 from common.web.wire import parse_json
-from coordinator.console.actions import NotTyped
-from coordinator.console.flow import LooksPart
 from coordinator.console.ledger import Operator
+from coordinator.console.monitoring import LooksPart
+from coordinator.console.round_actions import NotTyped
 from coordinator.errors import UnknownAggregator, UnknownParty
-from coordinator.registry import registry
-from coordinator.registry.health import HealthLooks
+from coordinator.registry import members
+from coordinator.registry.aggregators import HealthLooks
+from coordinator.registry.members import AggregatorRequest, Registry
 from coordinator.registry.peers import Peers
-from coordinator.registry.registry import AggregatorRequest, Registry
 from coordinator.registry.routes import Prefix
-from coordinator.store import groups as group_store
+from coordinator.store import registry as group_store
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, PartyRow
@@ -86,7 +86,7 @@ async def _page(
         named = await store.list_curators(transaction, None, ROWS, prefix) if prefix else []
         matching = await store.count_curators(transaction, prefix) if prefix else 0
         invitations = await grants.open_grants(transaction, tables.grants, now)
-        groups = await group_store.page(transaction, None, ROWS)
+        groups = await group_store.page_of_groups(transaction, None, ROWS)
     operators = Counter(row.operator for row in aggregators)
     return pages.show(
         request,
@@ -145,7 +145,7 @@ def _add_aggregators(router: APIRouter) -> None:
     ) -> Response:
         form = await own_form(request, visitor)
         try:
-            row = await registry.pair(database, own, peers, pairing_of(form))
+            row = await members.pair(database, own, peers, pairing_of(form))
         except DomainError as error:
             given = {"url": form.get("url", ""), "fingerprint": form.get("fingerprint", "")}
             return await _page(
@@ -208,7 +208,7 @@ def _add_leaving(router: APIRouter) -> None:
         row = await _party(database, party)
         if form.get("typed", "").strip() != row.id:
             return _sure(request, pages, visitor, "leave", row.id, NotTyped(pointer="/typed"))
-        await registry.leave(database, own, row.id)
+        await members.leave(database, own, row.id)
         authenticator.forget()
         await sessions.note(visitor, "let a party leave", row.id, "done")
         return see("/console/parties?said=left")
@@ -226,7 +226,7 @@ def _add_leaving(router: APIRouter) -> None:
         visitor: Operator,
     ) -> Response:
         await own_form(request, visitor)
-        token = await registry.come_back(database, own, party)
+        token = await members.come_back(database, own, party)
         await sessions.note(visitor, "took a party back", party, "done")
         returned = {"party": party, "token": token}
         return await _page(request, pages, database, looks, clock, visitor, returned=returned)
@@ -248,7 +248,7 @@ def _add_invitations(router: APIRouter) -> None:
         try:
             asked = invitation_of(form)
             async with database.begin() as transaction:
-                made: GrantAnswer = await registry.issue_grant(transaction, own, asked)
+                made: GrantAnswer = await members.issue_grant(transaction, own, asked)
         except DomainError as error:
             return await _page(
                 request, pages, database, looks, clock, visitor, error=error, given=form

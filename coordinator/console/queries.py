@@ -11,15 +11,15 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
-from common.web.console import charts, words
-from common.web.console.ladder import ladder, promise
+from common.web.console import charts, formatting
+from common.web.console.charts import ladder, promise
 from common.web.console.pages import NoSuchPage, PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.paging import Page
 from common.web.tokens import Scope
+from coordinator import queries
 from coordinator.console.budget import Person
-from coordinator.queries import queries
-from coordinator.rounds import query_asking, views
+from coordinator.rounds import query_routes, views
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
@@ -27,7 +27,7 @@ from coordinator.store.rounds import Filter
 from coordinator.web import ClockPart, DatabasePart
 from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
-from tacit.report.operators import one_machine
+from tacit.report.statements import one_machine
 
 ROWS: Final = 50
 SAID: Final = {
@@ -108,7 +108,7 @@ def add_queries(router: APIRouter) -> None:
         if not visitor.has(Scope.OPERATOR):
             raise NoSuchPage
         await own_form(request, visitor)
-        await query_asking.stop(database, clock, query_id)
+        await query_routes.stop(database, clock, query_id)
         await sessions.note(visitor, "ended a schedule", query_id, "done")
         return see(f"/console/queries/{query_id}?said=stopped")
 
@@ -129,7 +129,7 @@ def spread(report: PrivacyReport) -> Markup | None:
     [part] = parts
     half_width = part["interval"]["half_width"]
     unit = "" if part["unit"] == "1" else part["unit"]
-    error = words.with_error("0", half_width)[1]
+    error = formatting.with_error("0", half_width)[1]
     reach = f"{error} {unit}".rstrip()
     sentence = (
         "Forty equally likely amounts of noise. In 95 of 100 cases it moves a result by at most "
@@ -150,11 +150,11 @@ def course(heads: list[dict[str, Any]]) -> Markup | None:
     if len(points) < 2 or not all(values and interval for _, values, interval in points):
         return None
     last, values, interval = points[-1]
-    value, error = words.with_error(values[0], interval["half_width"])
+    value, error = formatting.with_error(values[0], interval["half_width"])
     return charts.bars(
         [float(values[0]) for _, values, _ in points],
         [float(interval["half_width"]) for _, _, interval in points],
-        labels=[words.day(head["window"]["start"]) for head, _, _ in points],
+        labels=[formatting.day(head["window"]["start"]) for head, _, _ in points],
         sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last['unit']}. Each line "
         "reaches as far as the noise in 95 of 100 cases.",
     )

@@ -16,30 +16,30 @@ from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
 from common.store.transactions import Database
-from common.web.console import charts, words
-from common.web.console.ladder import Rung, ladder, promise
+from common.web.console import charts, formatting
+from common.web.console.browser_sessions import Visitor
+from common.web.console.charts import Rung, ladder, promise
 from common.web.console.pages import HEADERS, PagesPart, person
-from common.web.console.sessions import Visitor
-from common.web.load import Wait
+from common.web.dependencies import part
+from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import etag_response
 from coordinator.budget.ledger import Ledger
 from coordinator.console.budget import LedgerPart
-from coordinator.registry.registry import Registry
+from coordinator.registry.members import Registry
 from coordinator.rounds import views
-from coordinator.rounds.changes import Changes
-from coordinator.rounds.receiving import Received, ReceivingLooks
+from coordinator.rounds.notifications import Changes
+from coordinator.rounds.progress import Received, ReceivingLooks
 from coordinator.store.rounds import Filter
 from coordinator.web import DatabasePart, encode
 from tacit.crypto.signing import signer_of
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
-from tacit.protocol.round.transcript import Transcript
+from tacit.protocol.round.messages import Transcript
 from tacit.query.functions import PRESENCE
 from tacit.report.model import PrivacyReport
-from tacit.report.operators import one_machine
-from tacit.report.words import plain_words
+from tacit.report.statements import one_machine
+from tacit.report.text import plain_words
 from tacit.wire import encode_binary
 
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
@@ -250,7 +250,7 @@ def figures(found: Mapping[str, Any]) -> list[Figure]:
         if name in ("count", PRESENCE):
             unit = "curators" if name == PRESENCE else "readings"
         interval = None if part_of_it is None else part_of_it["interval"]["half_width"]
-        value, half_width = words.with_error(exact, interval)
+        value, half_width = formatting.with_error(exact, interval)
         shown.append(Figure(name.replace("_", " "), exact, value, half_width, unit))
     return shown
 
@@ -264,7 +264,7 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
     half_width = first["interval"]["half_width"]
     exact = found["result"].get(first["part"])
     if isinstance(exact, str):
-        value, error = words.with_error(exact, half_width)
+        value, error = formatting.with_error(exact, half_width)
         upper = [float(each) for each in first["quantiles"].values()]
         inside = sum(dot.inside for dot in charts.places(0.0, upper, float(half_width)))
         sentence = (

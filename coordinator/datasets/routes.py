@@ -1,33 +1,116 @@
-"""Routes of datasets. None of them returns a row of one."""
+"""Routes of datasets: uploading, listing, the ledger of each, deleting.
+
+`HandIn` takes a dataset from the API or a page: received, checked and kept, or nothing is left.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypeAlias
 
 import httpx
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Response
 from fastapi import Query as Parameter
+from fastapi import Request as fastapi_Request
+from starlette.requests import Request
 from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
+from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.bodies import body, described, gives
-from common.web.idempotency import RequestKey
+from common.web.dependencies import part
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.openapi import body, described, gives
 from common.web.paging import PageQuery, page_response
-from common.web.parts import part
 from common.web.wire import JSON
 from coordinator import examples
 from coordinator.datasets import ledger
-from coordinator.datasets.content import Checked
-from coordinator.datasets.handing_in import HandIn, shown
-from coordinator.datasets.holding import Datasets
-from coordinator.datasets.upload import FORM, InlineDataset
+from coordinator.datasets.datasets import Datasets
+from coordinator.datasets.upload import FORM, Checked, Fields, InlineDataset, as_it_is, receive
+from coordinator.errors import DatasetsRefused
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
-from coordinator.web import ClockPart, DatabasePart, Operator
-from tacit.answers.datasets import Dataset, DatasetLedger, ListOfDatasets
+from coordinator.store.datasets import DatasetRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
+
+KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | None]]
+
+
+@dataclass(frozen=True)
+class HandIn:
+    """How datasets come in; `transports` replaces the network to given addresses."""
+
+    datasets: Datasets
+    settings: CoordinatorSettings
+    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None
+
+    async def take(
+        self,
+        request: Request,
+        now: datetime,
+        key_of: KeyOf,
+        read: Callable[[Fields], Fields] = as_it_is,
+    ) -> tuple[StoredAnswer, bool]:
+        """Keep the content of a request, once for a key; the answer, and whether it is of before.
+        `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks raise."""
+        if not self.settings.stored_datasets:
+            raise DatasetsRefused
+        datasets, kept = self.datasets, False
+        dataset_id = datasets.new_id()
+        try:
+            await datasets.renew_key()
+            received = await receive(
+                request, datasets.vault, dataset_id, self.settings, self.transports, read
+            )
+            checked = await datasets.check(dataset_id, received.request, set(received.sent))
+            key = await key_of(received.request, checked)
+            async with datasets.database.begin() as transaction:
+                if stored := await idempotency.recall(transaction, idempotency_keys, key):
+                    return stored, True
+                row = await datasets.add(transaction, dataset_id, received.request, checked)
+                answer = StoredAnswer(
+                    201,
+                    encode(await shown(transaction, row)),
+                    location=f"/v1/datasets/{row.id}",
+                )
+                await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+            kept = True
+            return answer, False
+        finally:
+            if not kept:
+                await asyncio.to_thread(datasets.vault.remove, dataset_id)
+
+
+async def shown(transaction: Transaction, row: DatasetRow) -> dict[str, Any]:
+    """A dataset as the API shows it: schema, row count and budget, none of its rows."""
+    spent = await ledger.statement(transaction, row.id)
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "format": row.declaration.format,
+        "roles": row.declaration.roles.model_dump(),
+        "privacy_unit": row.privacy_unit,
+        "purpose": row.purpose,
+        "revision_of": row.revision_of,
+        "bytes": row.bytes,
+        "schema": row.outline,
+        "created": time_text(row.created),
+        **{
+            name: spent[name]
+            for name in ("ledger", "budget", "reserved", "charged", "left", "lifetime")
+        },
+        "released_outside_budget": spent["released_outside_budget"],
+    }
+
+
+# Routes of datasets. None of them returns a row of one.
 
 DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
@@ -49,7 +132,7 @@ def add_datasets(
         openapi_extra=_document(),
     )
     async def create_dataset(
-        request: Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
+        request: fastapi_Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
     ) -> Response:
         async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
             short = _short(request, declared, checked)
@@ -66,7 +149,11 @@ def add_datasets(
         summary="The datasets that are kept",
     )
     async def list_datasets(
-        request: Request, page: PageQuery, database: DatabasePart, _: Operator, kind: Kind = None
+        request: fastapi_Request,
+        page: PageQuery,
+        database: DatabasePart,
+        _: Operator,
+        kind: Kind = None,
     ) -> Response:
         async with database.reading() as transaction:
             found = await store.page(transaction, page.after_text(), page.limit, kind)
@@ -119,7 +206,7 @@ def _document() -> dict[str, Any]:
     )
 
 
-def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
+def _short(request: fastapi_Request, said: DatasetRequest, checked: Checked) -> fastapi_Request:
     """A short request in place of the large one, for looking up its key."""
     digest = hashlib.sha256(said.canonical() + checked.digest).digest()
 
@@ -128,4 +215,4 @@ def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
 
     wanted = idempotency.HEADER.lower().encode()
     headers = [item for item in request.scope["headers"] if item[0] == wanted]
-    return Request({**request.scope, "headers": headers}, body)
+    return fastapi_Request({**request.scope, "headers": headers}, body)

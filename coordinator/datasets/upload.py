@@ -1,17 +1,21 @@
-"""How a body becomes sealed parts: a multipart form, inline rows, or an address to fetch from.
+"""How an upload becomes sealed parts on disk: a multipart form, inline rows, or an address.
 
-The plain content is in memory for about a megabyte at a time and never on the disk.
+The plain content is in memory for about a megabyte at a time and never on the disk. `Vault` has the
+content of datasets: sealed parts, read through whatever compresses them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,17 +24,131 @@ from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from algorithms.datasets.declaration import ColumnName, DatasetRequest
-from algorithms.datasets.kinds import exact_json, format_of, written
-from common.web.body_limit import body_within
+from algorithms.datasets.declaration import ColumnName, DatasetDeclaration, DatasetRequest
+from algorithms.datasets.kinds import FILE, Format, exact_json, format_of, joined, kind_of, written
+from common.runtime.process import make_private_directory
+from common.web.limits import body_within
 from common.web.problems import MalformedBody
 from common.web.wire import JSON, content_type, parse_json
-from coordinator.datasets.content import Vault, expected_parts, single_part
 from coordinator.errors import DatasetRefused, UrlRefused, UrlUnreachable
-from coordinator.sealed.files import SealedWriter
+from coordinator.sealed_files import SealedWriter, file_generation, open_sealed, reseal_file
 from coordinator.settings import CoordinatorSettings
-from tacit.compression import ContentTooLarge
+from coordinator.storage_keys import StorageKeys
+from tacit.compression import ContentTooLarge, Limits, expanded
 from tacit.errors import UnsupportedForm
+
+_READ_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A content that matches its declaration. `digest` never leaves the process; `generation`: the
+    oldest storage key that sealed a part."""
+
+    outline: dict[str, Any]
+    parts: Mapping[str, int]
+    """Name and plain bytes of each part, in the order of reading."""
+    digest: bytes
+    generation: int
+
+    @property
+    def bytes(self) -> int:
+        """Plain bytes of all parts."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class Vault:
+    """The directory of sealed contents; each dataset has its own directory in it."""
+
+    directory: Path
+    keys: StorageKeys
+    limits: Limits
+
+    def prepare(self, dataset_id: str) -> None:
+        """Make the directory of a new dataset."""
+        make_private_directory(self.directory / dataset_id)
+
+    def writer(self, dataset_id: str, part: str) -> SealedWriter:
+        """Where a part is written while it arrives."""
+        return SealedWriter(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
+
+    def plain(self, dataset_id: str, part: str) -> BinaryIO:
+        """The plain content of a part; reading raises ContentTooLarge."""
+        sealed = open_sealed(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
+        return expanded(sealed, self.limits)
+
+    def open(self, dataset_id: str, parts: Mapping[str, int]) -> BinaryIO:
+        """The content as its kind's reader takes it."""
+        if len(parts) == 1:
+            return self.plain(dataset_id, next(iter(parts)))
+        return joined({name: (size, self.plain(dataset_id, name)) for name, size in parts.items()})
+
+    def check(self, dataset_id: str, declaration: DatasetDeclaration, sent: set[str]) -> Checked:
+        """Validate all of a content. Raises what its reader raises. Blocks: call it in a thread."""
+        kind, form = kind_of(declaration), format_of(declaration)
+        parts = [name for name in form.parts if name in sent]
+        sizes, digest = self.measure(dataset_id, parts)
+        with self.open(dataset_id, sizes) as stream:
+            dataset = form.read(declaration, stream)
+        return Checked(kind.outline(dataset), sizes, digest, self.generation(dataset_id, parts))
+
+    def measure(self, dataset_id: str, parts: Iterable[str]) -> tuple[dict[str, int], bytes]:
+        """(plain bytes of each part, digest of all) in the order of reading. Blocks."""
+        sizes, digest = {}, hashlib.sha256()
+        for part in parts:
+            size, own = self._measure(dataset_id, part)
+            sizes[part] = size
+            digest.update(own)
+        return sizes, digest.digest()
+
+    def generation(self, dataset_id: str, parts: Iterable[str]) -> int:
+        """The oldest storage key that sealed a part. Raises StorageKeyWrong, FileNotFoundError."""
+        return min(file_generation(self._path(dataset_id, part)) for part in parts)
+
+    def reseal(self, dataset_id: str, parts: Iterable[str]) -> None:
+        """Seal all parts anew under the key of now. Raises as `generation`. Blocks."""
+        for part in parts:
+            reseal_file(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
+
+    def remove(self, dataset_id: str) -> None:
+        """Remove a content, whole or half."""
+        shutil.rmtree(self.directory / dataset_id, ignore_errors=True)
+
+    def _measure(self, dataset_id: str, part: str) -> tuple[int, bytes]:
+        """(plain bytes, SHA-256) of a part; the limits are held here."""
+        size, digest = 0, hashlib.sha256()
+        with self.plain(dataset_id, part) as stream:
+            while data := stream.read(_READ_BYTES):
+                size += len(data)
+                digest.update(data)
+        return size, digest.digest()
+
+    def _path(self, dataset_id: str, part: str) -> Path:
+        return self.directory / dataset_id / f"{part}.sealed"
+
+
+def expected_parts(form: Format, sent: set[str]) -> str | None:
+    """What is wrong with the names of the files that were sent; None if nothing is."""
+    if not sent <= set(form.parts):
+        return f"files named {' or '.join(form.parts)} are expected"
+    if form.parts[-1] not in sent:
+        return f"a file named {form.parts[-1]} is expected"
+    return None
+
+
+def single_part(form: Format) -> str:
+    """The name under which a content in one piece is kept."""
+    return form.parts[-1] if len(form.parts) > 1 else FILE
+
+
+def _purpose(dataset_id: str, part: str) -> str:
+    return f"dataset {dataset_id} {part}"
+
+
+# How a body becomes sealed parts: a multipart form, inline rows, or an address to fetch from.
+#
+# The plain content is in memory for about a megabyte at a time and never on the disk.
 
 FORM: Final = "multipart/form-data"
 BATCH_BYTES: Final = 1 << 20

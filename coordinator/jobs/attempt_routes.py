@@ -13,13 +13,12 @@ from fastapi import Depends, FastAPI, Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from common.web.parts import part
+from common.web.dependencies import part
 from common.web.wire import read_body
 from coordinator.errors import AttemptRefused
 from coordinator.jobs.attempts import Attempts
-from coordinator.jobs.parts import Jobs
-from coordinator.jobs.problems import JobFailed, plain_problem
-from coordinator.models.job import Beat, Failure
+from coordinator.jobs.wiring import Jobs
+from coordinator.models.job import Beat, Failure, JobFailed, plain_problem
 from coordinator.web import model_response
 from tacit.wire import WireModel, encode_binary
 

@@ -22,13 +22,13 @@ from typing import Any, Final
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
 from coordinator.datasets import ledger
-from coordinator.datasets.holding import Datasets
+from coordinator.datasets.datasets import Datasets
 from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed, UnitNotProtected
 from coordinator.jobs.prices import Price, stated
-from coordinator.jobs.statements import complete
+from coordinator.jobs.privacy_statements import complete
 from coordinator.models.job import Assignment, Beat, Failure, JobState, Orders, SecretSeed
-from coordinator.sealed.keys import StorageKeys, seed_purpose
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_keys import StorageKeys, seed_purpose
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import AttemptRow, JobRow

@@ -17,16 +17,15 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-from common.runtime.background import Repeating, finish
 from common.runtime.clock import uuid7
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating, finish
 from common.store.transactions import Transaction
 from coordinator.errors import UnknownDataset
 from coordinator.jobs.attempts import Attempts, digest
-from coordinator.jobs.problems import WorkerLost, plain_problem
 from coordinator.jobs.workers.cluster import Cluster, ClusterAway
 from coordinator.jobs.workers.link import Ticket
-from coordinator.models.job import JobState
+from coordinator.models.job import JobState, WorkerLost, plain_problem
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import jobs as store
 from coordinator.store.jobs import AttemptRow, JobRow

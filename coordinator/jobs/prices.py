@@ -12,8 +12,7 @@ from typing import Literal
 
 from coordinator.errors import UnitNotProtected
 from coordinator.store.jobs import JobRow
-from tacit.accounting.amounts import Amount, scaled
-from tacit.accounting.costs import Cost
+from tacit.accounting.amounts import Amount, Cost, scaled
 from tacit.report.model import PrivacyReport, VerifiedStatement
 from tacit.wire import WireModel
 

@@ -1,7 +1,7 @@
 """Routes of algorithms and jobs: submitting, following, cancelling, and reading results.
 
 An operator (the data's custodian) sees everything; an analyst sees the published parts of jobs that
-succeeded, but not when or how long they ran: that depends on the data.
+succeeded. The functions before the routes are shared with the console's pages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -20,27 +21,29 @@ from algorithms import catalogue
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
-from common.web.bodies import gives, gives_octets, takes
-from common.web.load import Wait
+from common.web.dependencies import part
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.limits import Wait
+from common.web.openapi import gives, gives_octets, takes
 from common.web.paging import PageQuery, page_response
-from common.web.parts import part
 from common.web.tokens import Scope
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples
 from coordinator.errors import (
+    JobOver,
     UnknownPart,
 )
-from coordinator.jobs import asking, views
-from coordinator.jobs.comparing import Comparison, compared
-from coordinator.jobs.federated import account
-from coordinator.jobs.federated.collecting import collecting as collecting_jobs
-from coordinator.jobs.parts import Jobs
-from coordinator.jobs.results import Results
+from coordinator.jobs import views
+from coordinator.jobs.federated import lifecycle
+from coordinator.jobs.federated.conductor import collecting as collecting_jobs
+from coordinator.jobs.results import Comparison, Results, compared
 from coordinator.jobs.submission import Submission
+from coordinator.jobs.wiring import Jobs
 from coordinator.models.job import FINISHED, JobRequest, JobState
-from coordinator.rounds.changes import Changes
+from coordinator.rounds.notifications import Changes
 from coordinator.store import jobs as store
-from coordinator.store.jobs import Filter
+from coordinator.store.jobs import Filter, JobRow
+from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     ClockPart,
@@ -61,6 +64,53 @@ from tacit.answers.jobs import (
     PublishedJob,
 )
 from tacit.report.model import PrivacyReport
+
+
+async def submit(
+    database: Database, jobs: Jobs, now: datetime, body: JobRequest, key: RequestKey | None
+) -> tuple[StoredAnswer, bool]:
+    """Check, reserve and queue a job, once for a key; the answer, and whether it is of before.
+
+    Raises what the checks raise, before anything is stored.
+    """
+    async with database.reading() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return stored, True
+    prepared = await jobs.submission.prepare(body)
+    async with database.begin() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return stored, True
+        row = await jobs.submission.add(transaction, prepared)
+        shown = {**views.timed(row, now), "preview": json.loads(row.preview)}
+        answer = StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
+        await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+    jobs.dispatcher.wake()
+    jobs.federated.wake()
+    return answer, False
+
+
+async def cancel(database: Database, jobs: Jobs, now: datetime, job_id: str) -> JobRow:
+    """End a job, or ask it to end; the job as it is then. Raises UnknownJob, JobOver."""
+    row = await views.find(database, job_id, operator=True)
+    if row.state is JobState.CANCELLED:
+        return row
+    if row.state in FINISHED:
+        raise JobOver(extra={"state": row.state.value})
+    async with database.begin() as transaction:
+        changed = row.cancelling is None and await store.change(
+            transaction, job_id, (JobState.RUNNING,), cancelling=now
+        )
+    if not changed and row.cancelling is None and row.state is JobState.QUEUED:
+        await jobs.attempts.end(job_id, JobState.CANCELLED, None)
+    jobs.dispatcher.wake()
+    jobs.federated.wake()
+    return await views.find(database, job_id, operator=True)
+
+
+# Routes of algorithms and jobs: submitting, following, cancelling, and reading results.
+#
+# An operator (the data's custodian) sees everything; an analyst sees the published parts of jobs
+# that succeeded, but not when or how long they ran: that depends on the data.
 
 JobsPart = Annotated[Jobs, Depends(part(Jobs))]
 ResultsPart = Annotated[Results, Depends(part(Results))]
@@ -132,7 +182,7 @@ def _add_asking(app: FastAPI) -> None:
     ) -> Response:
         body = await read_body(request, JobRequest)
         key = await idempotency.request_key(request, caller.token_id)
-        answer, replayed = await asking.submit(database, jobs, clock.now(), body, key)
+        answer, replayed = await submit(database, jobs, clock.now(), body, key)
         return answer.response(replayed=replayed)
 
     @app.post(
@@ -260,7 +310,7 @@ def _add_ending(app: FastAPI) -> None:
     async def cancel_job(
         job_id: str, database: DatabasePart, clock: ClockPart, jobs: JobsPart, _: Operator
     ) -> Response:
-        row = await asking.cancel(database, jobs, clock.now(), job_id)
+        row = await cancel(database, jobs, clock.now(), job_id)
         return JSONResponse(views.timed(row, clock.now()), 202)
 
 
@@ -393,7 +443,7 @@ async def _events(
                 return
             shown = views.shown(row)
             is_new = shown != last and row.federation is not None
-            found = await account.told(transaction, job_id) if is_new else []
+            found = await lifecycle.told(transaction, job_id) if is_new else []
         for kind, entry in found[entries:]:
             yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
         entries = max(entries, len(found))

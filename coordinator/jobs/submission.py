@@ -18,12 +18,12 @@ from algorithms import catalogue
 from algorithms.contract import Algorithm
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import WrongKind, read
-from common.runtime.apart import apart
 from common.runtime.clock import uuid7
+from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
 from common.web.problems import invalid_from
 from coordinator.datasets import ledger
-from coordinator.datasets.holding import Datasets
+from coordinator.datasets.datasets import Datasets
 from coordinator.errors import (
     AlgorithmRefused,
     SeedNotAllowed,
@@ -32,9 +32,9 @@ from coordinator.errors import (
 )
 from coordinator.jobs.federated.preparation import Asked, FederatedAsking
 from coordinator.jobs.prices import Price, price_of
-from coordinator.jobs.statements import complete
+from coordinator.jobs.privacy_statements import complete
 from coordinator.models.job import JobRequest, JobState
-from coordinator.sealed.keys import StorageKeys, seed_purpose
+from coordinator.storage_keys import StorageKeys, seed_purpose
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import JobRow

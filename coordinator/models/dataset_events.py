@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from coordinator.models.budget_events import Break
+from coordinator.models.budget_ledger import Break
 from tacit.wire import canonical_json, format_instant
 
 

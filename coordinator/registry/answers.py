@@ -12,10 +12,9 @@ from common.web.problems import ProblemReceived
 from coordinator.errors import AggregatorUnreachable
 from tacit.crypto.signing import Signed
 from tacit.protocol.enrolment import PublicKey
-from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.messages import AcceptedSet, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
-from tacit.protocol.round.verdicts import SealedKeyShare
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import WireModel
 
 Answer = TypeVar("Answer")

@@ -1,24 +1,27 @@
-"""The coordinator's own identity is replaced by command. Spec: keys, section 5.2.
+"""The coordinator's own identity: its chain, its replacement by command, and the routes.
 
-Its key signs only what is new: descriptors, and checkpoints of the ledger. A round that runs was
-signed when it opened, and goes on under the identity of then; so the private half of a replaced
-identity is destroyed at once. Aggregators are given the chain, curators ask for it. Where the old
-key may be stolen, the rounds that it signed are aborted in the transaction that replaces it. What a
-crash left is done by the sweep of the next start, or by the same command.
+Spec: keys, section 5.2. Its key signs only what is new: descriptors, and checkpoints of the ledger.
+A round that runs was signed when it opened, and continues.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from common.runtime.background import Repeating
+from fastapi import Depends, FastAPI, Request, Response
+
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
 from common.store.database import exclusive
 from common.store.erasure import Erasure
 from common.store.identities import LOCK, destroy_identity, replace, revoke
 from common.store.own_identities import OwnIdentities
 from common.web import own_identity
+from common.web import own_identity as shown_identity
+from common.web.auth import Authenticator
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
 from common.web.own_identity import (
     IdentityAnswer,
     RevocationAnswer,
@@ -28,12 +31,17 @@ from common.web.own_identity import (
     revoked_answer,
 )
 from common.web.tokens import end_renewable
-from coordinator.registry.identities import Identities
-from coordinator.registry.registry import Registry
+from common.web.wire import etag_response, read_body
+from coordinator.registry.aggregators import Identities
+from coordinator.registry.members import Registry
+from coordinator.settings import CoordinatorSettings
 from coordinator.store import rounds as round_store
 from coordinator.store.tables import tokens
-from tacit.crypto.hybrid_signing import HybridIdentity, HybridPublicKey
-from tacit.protocol.identities import Role
+from coordinator.web import Operator, model_response
+from tacit.answers.registry import CoordinatorIdentity
+from tacit.crypto.signing import HybridIdentity, HybridPublicKey, fingerprint
+from tacit.protocol.identities import IdentityChain, Role
+from tacit.wire import encode_binary
 
 REASON: Final = "identity_superseded"
 SWEEP_S: Final = 30.0
@@ -121,3 +129,90 @@ async def sweep(own: OwnIdentities, erasure: Erasure, clock: Clock) -> None:
             await destroy_identity(transaction, own.table, old.serial, clock.now())
     await own.load()
     await erasure.erase()  # also what a crash left in the log
+
+
+# Routes of the coordinator's own identity: who it is, its chain, and its replacement.
+
+RegistryPart = Annotated[Registry, Depends(part(Registry))]
+IdentitiesPart = Annotated[Identities, Depends(part(Identities))]
+ErasurePart = Annotated[Erasure, Depends(part(Erasure))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+
+
+def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
+    """Add them to the app."""
+
+    @app.get(
+        "/.well-known/tacit-coordinator",
+        **gives(CoordinatorIdentity),
+        tags=["registry"],
+        summary="Who this is",
+    )
+    async def get_identity(registry: RegistryPart) -> dict[str, str]:
+        key = registry.own.public_keys[0]
+        return {
+            "deployment": settings.deployment,
+            "identity_key": encode_binary(key),
+            "fingerprint": fingerprint(key).hex(),
+        }
+
+    @app.get(
+        "/.well-known/tacit-coordinator/identity",
+        **gives(IdentityChain),
+        tags=["registry"],
+        summary="The chain of its identities: documents, and the links between them",
+    )
+    async def get_identity_chain(request: Request, registry: RegistryPart) -> Response:
+        found = await shown_identity.shown(registry.own)
+        return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+
+    @app.put(
+        "/v1/identity/next",
+        **gives(ToldAnswer),
+        tags=["registry"],
+        summary="Commit to the next pair of keys, of which the service gets the public halves",
+        openapi_extra=takes(HybridPublicKey),
+    )
+    async def commit_identity(
+        request: Request, registry: RegistryPart, identities: IdentitiesPart, _: Operator
+    ) -> Response:
+        following = await read_body(request, HybridPublicKey)
+        return model_response(await commit(registry, identities, following))
+
+    @app.post(
+        "/v1/identity/successor",
+        **gives(ToldAnswer),
+        tags=["registry"],
+        summary="Replace the identity by the pair that it committed to",
+        openapi_extra=takes(SuccessorRequest),
+    )
+    async def succeed_identity(
+        request: Request,
+        registry: RegistryPart,
+        identities: IdentitiesPart,
+        erasure: ErasurePart,
+        authenticator: AuthenticatorPart,
+        _: Operator,
+    ) -> Response:
+        asked = await read_body(request, SuccessorRequest)
+        try:
+            return model_response(await rotate(registry, identities, erasure, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
+
+    @app.post(
+        "/v1/identity/revocation",
+        **gives(RevokedAnswer),
+        tags=["registry"],
+        summary="End the identity without a successor, by the pair that it committed to",
+        openapi_extra=takes(RevocationRequest),
+    )
+    async def revoke_identity(
+        request: Request,
+        registry: RegistryPart,
+        identities: IdentitiesPart,
+        erasure: ErasurePart,
+        _: Operator,
+    ) -> Response:
+        asked = await read_body(request, RevocationRequest)
+        return model_response(await end(registry, identities, erasure, asked))

@@ -15,7 +15,7 @@ from uuid import UUID
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from common.runtime.tracing import Tracer, Untraced
+from common.runtime.telemetry import Tracer, Untraced
 from common.web.auth import TokenExpired
 from common.web.client import distrusted, service_client
 from common.web.problems import ProblemReceived, raise_for_problem
@@ -35,22 +35,28 @@ from coordinator.registry.answers import (
     RelayedPiece,
     WellKnown,
 )
-from coordinator.registry.renewals import PATH as TOKEN_PATH
-from coordinator.registry.renewals import Renewals
-from coordinator.registry.shown_keys import ShownKeys
-from coordinator.registry.step_queue import StepQueue
+from coordinator.registry.peer_requests import PATH as TOKEN_PATH
+from coordinator.registry.peer_requests import Renewals, ShownKeys, StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.flow import Flow
+from tacit.protocol.aggregator_messages import Flow, Step, StepName
 from tacit.protocol.identities import IdentityChain
-from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
 from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
-from tacit.protocol.round.transcript import Commitment, Reveal, RevealRequest, Transcript
-from tacit.protocol.round.verdicts import KeyCheck, RelayedKeyShares, Verdict, Verified
-from tacit.protocol.seals import ShownSeal
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
-from tacit.protocol.steps import Step, StepName
+from tacit.protocol.round.messages import (
+    AcceptedSet,
+    Commitment,
+    FreezeRequest,
+    KeyCheck,
+    RelayedKeyShares,
+    Reveal,
+    RevealRequest,
+    Transcript,
+    Verdict,
+    Verified,
+)
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.trust import ShownSeal
 from tacit.sets import Bits
 from tacit.wire import encode_binary, format_instant
 

@@ -10,23 +10,22 @@ from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web import grants, renewals
+from common.web import grants, tokens
 from common.web.auth import Authenticator
-from common.web.bodies import gives, takes
+from common.web.dependencies import part, part_of
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
+from common.web.openapi import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
-from common.web.parts import part, part_of
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
 from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator, UnknownParty
-from coordinator.registry import party_identities, registry
-from coordinator.registry.health import HealthLooks
-from coordinator.registry.identities import Identities
+from coordinator.registry import members
+from coordinator.registry.aggregators import HealthLooks, Identities
+from coordinator.registry.members import AggregatorRequest, Registry
 from coordinator.registry.peers import Peers
-from coordinator.registry.registry import AggregatorRequest, Registry
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import registry as store
 from coordinator.store import tables
@@ -109,7 +108,7 @@ def _add_aggregators(app: FastAPI) -> None:
         _: Operator,
     ) -> dict[str, Any]:
         body = await read_body(request, AggregatorRequest)
-        return _aggregator(await registry.pair(database, own, peers, body))
+        return _aggregator(await members.pair(database, own, peers, body))
 
     @app.get(
         "/v1/aggregators",
@@ -206,7 +205,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> Response:
         body = await read_body(request, GrantRequest)
         async with database.begin() as transaction:
-            answer = await registry.issue_grant(transaction, own, body)
+            answer = await members.issue_grant(transaction, own, body)
         return model_response(answer, 201)
 
     @app.get(
@@ -245,7 +244,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         authenticator: AuthenticatorPart,
     ) -> Response:
         async def enrolled(signed: Signed[Enrolment]) -> Response:
-            answer = await registry.enrol(database, own, signed)
+            answer = await members.enrol(database, own, signed)
             authenticator.forget()
             return model_response(answer, 201)
 
@@ -312,7 +311,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
             raise UnknownParty
         shown = await read_body(request, PartyChain)
         try:
-            key = await party_identities.follow(database, own, party, shown)
+            key = await members.follow_party(database, own, party, shown)
         finally:  # also of a fork, upon which its tokens ended
             authenticator.forget()
         return {"party": party, "fingerprint": fingerprint(key).hex()}
@@ -332,11 +331,11 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
             known = await store.party(transaction, party)
         if known is None or known.left is not None:
             raise UnknownParty
-        await renewals.renew_by_identity(
+        await tokens.renew_by_identity(
             database,
             tables.tokens,
             signed,
-            renewals.Holder(Scope.CURATOR, party),
+            tokens.Holder(Scope.CURATOR, party),
             service=own.deployment,
             identity_key=known.identity_key,
             clock=own.clock,
@@ -350,7 +349,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
         authenticator: AuthenticatorPart,
         _: Operator,
     ) -> None:
-        await registry.leave(database, own, party)
+        await members.leave(database, own, party)
         authenticator.forget()
 
     @app.post(
@@ -362,7 +361,7 @@ def _add_parties(app: FastAPI, settings: CoordinatorSettings) -> None:
     async def return_party(
         party: str, database: DatabasePart, own: RegistryPart, _: Operator
     ) -> dict[str, Any]:
-        token = await registry.come_back(database, own, party)
+        token = await members.come_back(database, own, party)
         return {"party": party, "token": token}
 
 

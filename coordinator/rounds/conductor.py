@@ -1,39 +1,49 @@
 """Advances every unfinished round, also after a restart or the loss of a replica.
 
 Each round is one task that reads the stored state, makes the one transition that is due, and
-repeats. A replica conducts the rounds whose lease it holds, and only it changes them: a request to
-close or abort is stored. Two replicas that both believe they hold a lease are harmless: every
-transition names the state that it expects, and aggregators answer with the same bytes again.
+repeats. The first step is the descriptor to every aggregator, and what they share before any
+curator is shown it. A request to close or abort is stored. Two replicas that both believe they hold
+a lease are harmless.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import uuid4
 
-from common.runtime.background import Pauses, finish
 from common.runtime.logs import describe, get_logger
-from common.runtime.tracing import Tracer, Untraced
+from common.runtime.tasks import Pauses, finish
+from common.runtime.telemetry import Tracer, Untraced
 from coordinator.errors import StillVerifying
-from coordinator.registry.peers import CONNECTIONS
-from coordinator.rounds import announcing, awaiting, context, state_machine, verifying
-from coordinator.rounds.changes import ended
-from coordinator.rounds.context import Conduct, RoundAborted
-from coordinator.rounds.refusals import Refusing
+from coordinator.registry.answers import Opening, RelayedPiece, answered, gather, refuses
+from coordinator.registry.peers import CONNECTIONS, Peer
+from coordinator.rounds import context, progress, state_machine, verification
+from coordinator.rounds.context import (
+    Conduct,
+    RoundAborted,
+    change,
+    failure,
+    peers_of,
+    signed_descriptor,
+)
+from coordinator.rounds.notifications import ended
+from coordinator.rounds.progress import Refusing
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError
-from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.descriptor import RoundState
-from tacit.protocol.round.manifests import TooFewParticipants
+from tacit.protocol.round.agreement import TooFewParticipants, is_proved
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares
 from tacit.protocol.round.opening import CommitmentRefused, RevealRefused
+from tacit.protocol.round.pieces import Contribution
 from tacit.protocol.verification import VerificationRefused
-from tacit.query.words import Sharing
+from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
+from tacit.query.terms import Sharing
 from tacit.sets import Bits
 
 log = get_logger("tacit.conductor")
@@ -204,7 +214,7 @@ class Conductor:
                 await state_machine.abort(conduct, row, row.ending)
         elif row.state is RoundState.FROZEN and row.manifest is None:
             with self._step_of("verify"):
-                await verifying.verify(conduct, row)
+                await verification.verify(conduct, row)
         elif row.state in (RoundState.FROZEN, RoundState.VERIFIED):
             with self._step_of("commit"):
                 await state_machine.commit(conduct, row)
@@ -213,7 +223,7 @@ class Conductor:
                 await state_machine.release(conduct, row)
         elif not row.announced:
             with self._step_of("announce"):
-                look.all_heard = await announcing.announce(conduct, row)
+                look.all_heard = await announce(conduct, row)
         elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
             shown, look.shown = look.shown, ()
             with self._step_of("freeze"):
@@ -229,7 +239,7 @@ class Conductor:
         awaited = invited & ~refusing
         peers = await context.peers_of(self._conduct, descriptor)
         look.asked, wait_s = self._monotonic(), self._held(row, look)
-        asked = awaiting.delivered(
+        asked = progress.delivered(
             peers, descriptor, awaited, wait_s, all_invited=not (invited & refusing).any()
         )
         answer = await look.pauses.attend(asked)
@@ -250,7 +260,7 @@ class Conductor:
     async def _invited(self, row: RoundRow, look: Look) -> tuple[Bits, Bits]:
         """The curators invited, and those refused so far; one boolean per roster number each."""
         if look.invited is None or look.refusing is None:
-            look.invited = await awaiting.invited_curators(self._conduct, row)
+            look.invited = await progress.invited_curators(self._conduct, row)
             look.refusing = Refusing(row.id, look.invited.size)
         await self._conduct.looks.submit(look.refusing.read_on)
         return look.invited, look.refusing.members
@@ -266,7 +276,7 @@ class Conductor:
             look.all_heard = True
             return
         try:
-            look.all_heard = await announcing.announce(self._conduct, row)
+            look.all_heard = await announce(self._conduct, row)
         except (DomainError, RoundAborted):
             return  # those that know the round continue
 
@@ -306,3 +316,80 @@ class Conductor:
     @staticmethod
     def _monotonic() -> float:
         return asyncio.get_running_loop().time()
+
+
+# The first step of a round: its descriptor to every aggregator, and what they share before any
+# curator is shown it.
+
+
+async def announce(conduct: Conduct, row: RoundRow) -> bool:
+    """Show the descriptor to every aggregator and relay their noise contributions; whether all
+    have heard (or refuse).
+
+    Additive sharing needs all of them; a Shamir quorum may start without some, as long as those
+    whose noise must be in the sum are there. The others may still come while the round is open.
+    """
+    signed = signed_descriptor(row)
+    query, peers = signed.statement.query, await peers_of(conduct, signed.statement)
+    await conduct.identities.hand_over(peers)
+    if shares_its_noise(query) or is_proved(query):
+        await conduct.mirror.hand_over(peers, signed.statement)
+    answers = await gather(peer.open(signed) for peer in peers)
+    needed = state_machine.quorum_size(query)
+    opened = [index for index, item in enumerate(answers) if not isinstance(item, Exception)]
+    if len(opened) < needed:
+        raise failure("the descriptor", peers, answers)
+    heard = sum(index in opened or refuses(item) for index, item in enumerate(answers))
+    if shares_its_noise(query):
+        contributions = [
+            item.contribution for item in answered(answers) if item.contribution is not None
+        ]
+        if len(contributions) < noisy_aggregators(query):
+            raise RoundAborted("fewer aggregators contribute noise than c_noise")
+        reached_peers = [peers[index] for index in opened]
+        relays = await gather(
+            peer.relay(row.id, _for_peer(index, peer.id, contributions))
+            for index, peer in zip(opened, reached_peers, strict=True)
+        )
+        reached = len(answered(relays))
+        if reached < needed:
+            raise failure("the noise contributions", reached_peers, relays)
+        heard = min(heard, len(peers) - len(opened) + reached)
+    if is_proved(query):
+        await _fix_keys(signed.statement, peers, answered(answers))
+    if not row.announced:
+        now = conduct.clock.now()
+        announced = {"announced": True, "announced_at": now}
+        await change(conduct, row.id, RoundState.OPEN, **announced)
+    return heard == len(peers)
+
+
+async def _fix_keys(
+    descriptor: RoundDescriptor, peers: Sequence[Peer], opened: Sequence[Opening]
+) -> None:
+    """Give each aggregator the others' shares of the verify key; all must make the same key of
+    them, before any curator is shown the round (spec: validity, section 7)."""
+    shares = [share for answer in opened for share in answer.key_shares or ()]
+    answers = await gather(
+        peer.fix_key(
+            descriptor.round,
+            RelayedKeyShares(shares=tuple(share for share in shares if share.receiver == peer.id)),
+        )
+        for peer in peers
+    )
+    checks = answered(answers)
+    if len(checks) < len(peers):
+        raise failure("the verification keys", peers, answers)
+    digest = descriptor.digest()
+    if len({item.key_check for item in checks}) > 1 or any(
+        item.descriptor_hash != digest for item in checks
+    ):
+        raise RoundAborted("verify_keys_differ: the aggregators made different verify keys")
+
+
+def _for_peer(index: int, name: str, contributions: Iterable[Contribution]) -> list[RelayedPiece]:
+    return [
+        RelayedPiece(aggregator=item.aggregator, piece=item.pieces[index])
+        for item in contributions
+        if item.aggregator != name
+    ]

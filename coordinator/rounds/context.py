@@ -14,23 +14,22 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
+from common.store.group_commit import InTurn, Together, in_turn
 from common.store.own_identities import OwnIdentities
-from common.store.together import InTurn, Together, in_turn
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget.ledger import Ledger
 from coordinator.errors import RoundExpired, StillVerifying, UnknownRound
+from coordinator.registry.aggregators import Identities, SealKeyMirror
 from coordinator.registry.answers import refusal, silence
-from coordinator.registry.identities import Identities
 from coordinator.registry.peers import Peer, Peers
-from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.registry import AggregatorRow
 from coordinator.store.rounds import RoundHead, RoundRow
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.messages import AcceptedSet
 from tacit.wire import format_instant
 
 ACCEPTED_SETS = TypeAdapter(list[Signed[AcceptedSet]])

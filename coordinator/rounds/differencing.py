@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from coordinator.store.frozen_sets import FROZEN
+from coordinator.store.round_details import FROZEN
 from tacit import sets
 from tacit.protocol.differencing import releases
 from tacit.protocol.round.descriptor import RoundDescriptor

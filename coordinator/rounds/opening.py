@@ -33,7 +33,7 @@ from coordinator.registry import groups
 from coordinator.registry.peers import AnotherIdentity, Peer
 from coordinator.rounds import differencing
 from coordinator.rounds.context import Conduct
-from coordinator.store import registry, seal_keys
+from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow
@@ -48,10 +48,10 @@ from tacit.protocol.round.descriptor import (
     LedgerHead,
     RoundDescriptor,
 )
-from tacit.protocol.sessions import SealKeyStatement
+from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
-from tacit.query.words import MAX_AGGREGATORS, Identifier
+from tacit.query.terms import MAX_AGGREGATORS, Identifier
 from tacit.wire import WireModel
 
 LONG: Final = timedelta(hours=3)
@@ -236,6 +236,6 @@ def _entry(peer: Peer, seal_key: Signed[SealKeyStatement]) -> AggregatorEntry:
 
 async def _expect_seal_keys(transaction: Transaction, descriptor: RoundDescriptor) -> None:
     """Curators may ask for the keys of a round."""
-    await seal_keys.forget_seal_keys(transaction, descriptor.opened)
+    await registry.forget_seal_keys(transaction, descriptor.opened)
     keys = [(entry.seal.public_key_hash, entry.id) for entry in descriptor.aggregators]
-    await seal_keys.expect_seal_keys(transaction, keys, descriptor.deadline + KEYS_KEPT)
+    await registry.expect_seal_keys(transaction, keys, descriptor.deadline + KEYS_KEPT)

@@ -1,4 +1,7 @@
-"""Routes of queries."""
+"""Routes of queries: making one, its previews, ending its schedule.
+
+The functions before the routes are shared with the console's pages.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,97 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request, Response
 
+from common.runtime.clock import Clock
+from common.store.database import exclusive
+from common.store.transactions import Database
 from common.web import idempotency
-from common.web.bodies import gives, takes
+from common.web.dependencies import part
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
-from common.web.parts import part
 from common.web.wire import json_response, read_body
-from coordinator import examples
-from coordinator.queries import queries
-from coordinator.queries.stops import Preview, PreviewRequest
-from coordinator.rounds import query_asking
+from coordinator import examples, queries
+from coordinator.errors import UnknownSchedule
+from coordinator.queries import Preview, PreviewRequest
+from coordinator.rounds import scheduling
+from coordinator.rounds.routes import Asked
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
-from coordinator.store.queries import NONE
+from coordinator.store.queries import NONE, QueryRow, RoundsOfQuery
+from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     ClockPart,
     DatabasePart,
     Operator,
     Reader,
+    encode,
+    time_text,
 )
-from tacit.answers.queries import KeptQuery, ListOfQueries
+from tacit.answers.rounds import KeptQuery, ListOfQueries
 from tacit.query.query import Query
+
+
+async def create(
+    database: Database,
+    settings: CoordinatorSettings,
+    clock: Clock,
+    query: Query,
+    key: RequestKey | None,
+) -> Asked:
+    """Make a query; of the same content there is one. Wake the scheduler afterwards. Raises what
+    `queries.check_query` raises."""
+    async with database.reading() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        known = await queries.known(transaction, query)
+    made = known or await queries.prepare(database, query, settings, clock)
+    async with database.begin() as transaction:
+        await exclusive(transaction, "queries")
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        known = await queries.known(transaction, query)
+        if known is None:
+            await store.add(transaction, made, scheduled=query.schedule is not None)
+        row = known or made
+        asked = await store.rounds_of(transaction, [row.id])
+        content = shown(row, asked.get(row.id, NONE))
+        answer = StoredAnswer(200 if known else 201, content, location=f"/v1/queries/{row.id}")
+        await idempotency.remember(transaction, idempotency_keys, key, answer, clock.now())
+    return Asked(answer, replayed=False)
+
+
+async def stop(database: Database, clock: Clock, query_id: str) -> bytes:
+    """End a schedule; the query as JSON. Raises UnknownQuery, UnknownSchedule."""
+    async with database.begin() as transaction:
+        await exclusive(transaction, scheduling.lock(query_id))
+        row = await queries.find(transaction, query_id)
+        if row.query.schedule is None:
+            raise UnknownSchedule("the query has no schedule")
+        await store.stop(transaction, query_id, clock.now())
+        row = await queries.find(transaction, query_id)
+        asked = await store.rounds_of(transaction, [query_id])
+    return shown(row, asked.get(query_id, NONE))
+
+
+def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
+    """A query as JSON; its content and preview are put in as they were stored."""
+    head = encode(
+        {
+            "id": row.id,
+            "hash": row.hash.hex(),
+            "created": time_text(row.created),
+            "stopped": time_text(row.stopped),
+            "rounds": asked.count,
+            "last": asked.last,
+        }
+    )
+    stored = f', "query": {row.body}, "preview": {row.preview}' + "}"
+    return head[:-1] + stored.encode()
+
+
+# Routes of queries.
 
 
 def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
@@ -51,7 +123,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     ) -> Response:
         body = await read_body(request, Query)
         key = await idempotency.request_key(request, caller.token_id)
-        asked = await query_asking.create(database, settings, clock, body, key)
+        asked = await create(database, settings, clock, body, key)
         scheduler.wake()
         return asked.answer.response(replayed=asked.replayed)
 
@@ -75,7 +147,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         async with database.reading() as transaction:
             found = await store.page(transaction, page.after_text(), page.limit)
             asked = await store.rounds_of(transaction, [row.id for row in found])
-        items = [query_asking.shown(row, asked.get(row.id, NONE)) for row in found]
+        items = [shown(row, asked.get(row.id, NONE)) for row in found]
         body = b'{"queries":[' + b",".join(items) + b"]}"
         headers = next_link(request, found[-1].id) if len(found) == page.limit else None
         return json_response(body, headers=headers)
@@ -90,7 +162,7 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
         async with database.reading() as transaction:
             row = await queries.find(transaction, query_id)
             asked = await store.rounds_of(transaction, [query_id])
-        return json_response(query_asking.shown(row, asked.get(query_id, NONE)))
+        return json_response(shown(row, asked.get(query_id, NONE)))
 
     @app.delete(
         "/v1/queries/{query_id}/schedule",
@@ -101,4 +173,4 @@ def add_queries(app: FastAPI, settings: CoordinatorSettings) -> None:
     async def stop_query_schedule(
         query_id: str, database: DatabasePart, clock: ClockPart, _: Operator
     ) -> Response:
-        return json_response(await query_asking.stop(database, clock, query_id))
+        return json_response(await stop(database, clock, query_id))

@@ -1,31 +1,41 @@
-"""Routes of rounds: opening, following, ending, and what was released."""
+"""Routes of rounds: opening, following, freezing early, ending, and what was released.
+
+The functions before the routes (open a round, close it, abort it) are shared with the console's
+pages.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from pydantic import Field
 from starlette.responses import JSONResponse
 
+from common.runtime.clock import Clock
+from common.store.transactions import Database
 from common.web import idempotency
-from common.web.bodies import gives, takes
-from common.web.load import Wait
+from common.web.dependencies import part
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.limits import Wait
+from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
-from common.web.parts import part
 from common.web.wire import etag_response, read_body
-from coordinator import examples
+from coordinator import examples, queries
 from coordinator.errors import RoundClosed
-from coordinator.rounds import asking, context, refusals, standing, transcript_seals, views
-from coordinator.rounds.changes import Changes, ended
+from coordinator.rounds import context, opening, progress, state_machine, verification, views
 from coordinator.rounds.conductor import Conductor
 from coordinator.rounds.context import Conduct
+from coordinator.rounds.notifications import Changes, ended
 from coordinator.rounds.opening import OpenRequest
-from coordinator.store import lasting_seals
-from coordinator.store import refusals as refusal_store
+from coordinator.store import ledger
+from coordinator.store import round_details as refusal_store
+from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter
+from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Analyst,
     ClockPart,
@@ -53,11 +63,66 @@ from tacit.protocol.round.descriptor import (
     RoundId,
     RoundState,
 )
-from tacit.protocol.round.transcript import Transcript
-from tacit.protocol.seals import ShownSeal
+from tacit.protocol.round.messages import Transcript
+from tacit.protocol.trust import ShownSeal
 from tacit.report.model import PrivacyReport
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 from tacit.wire import WireModel
+
+OPERATOR_ABORTS: Final = "an operator aborted the round"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The answer to a request for a round, and whether it is one given before."""
+
+    answer: StoredAnswer
+    replayed: bool
+
+
+async def open_requested(conduct: Conduct, request: OpenRequest, key: RequestKey | None) -> Asked:
+    """Open a round of a query; with the key of a request before, its answer again. Wake the
+    conductor afterwards. Raises what `opening.prepare` and `opening.add` raise."""
+    database = conduct.database
+    async with database.reading() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        query = await queries.find(transaction, request.query_id)
+    prepared = await opening.prepare(conduct, query, request)
+    # The round and the answer are stored together: there is no key without a round.
+    async with database.begin() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        await opening.add(conduct, transaction, prepared)
+        row = await context.find(transaction, prepared.signed.statement.round)
+        content = encode(views.head(row))
+        answer = StoredAnswer(201, content, location=f"/v1/rounds/{row.id}")
+        now = conduct.clock.now()
+        await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+    return Asked(answer, replayed=False)
+
+
+async def close(database: Database, clock: Clock, round_id: str) -> None:
+    """Let an open round freeze now. Raises RoundClosed."""
+    async with database.begin() as transaction:
+        row = await context.find(transaction, round_id)
+        now = clock.now()
+        if row.state is not RoundState.OPEN or row.ending is not None:
+            raise RoundClosed(extra={"state": row.state.value})
+        if now < row.due:
+            await store.change(transaction, round_id, RoundState.OPEN, due=now)
+
+
+async def abort(database: Database, round_id: str) -> None:
+    """Wish a round ended without a sum: its conductor does that. Raises RoundClosed."""
+    async with database.begin() as transaction:
+        row = await context.find(transaction, round_id)
+        if row.state is RoundState.RELEASED:
+            raise RoundClosed(extra={"state": row.state.value})
+        await store.wish_end(transaction, round_id, OPERATOR_ABORTS)
+
+
+# Routes of rounds: opening, following, ending, and what was released.
 
 ChangesPart = Annotated[Changes, Depends(part(Changes))]
 ConductPart = Annotated[Conduct, Depends(part(Conduct))]
@@ -108,7 +173,7 @@ def _add_opening(app: FastAPI) -> None:
     ) -> Response:
         body = await read_body(request, OpenRequest)
         key = await idempotency.request_key(request, caller.token_id)
-        asked = await asking.open_round(conduct, body, key)
+        asked = await open_requested(conduct, body, key)
         conductor.wake()
         return asked.answer.response(replayed=asked.replayed)
 
@@ -261,7 +326,7 @@ def _add_seals(app: FastAPI) -> None:
     ) -> Response:
         async with database.reading() as transaction:
             await context.find(transaction, round_id)
-            found = await lasting_seals.seals_of(transaction, round_id)
+            found = await ledger.seals_of(transaction, round_id)
         return etag_response(request, f'{{"seals":[{",".join(found)}]}}'.encode())
 
     @app.post(
@@ -275,7 +340,7 @@ def _add_seals(app: FastAPI) -> None:
     ) -> dict[str, int]:
         text = await views.document(database, round_id, "transcript")
         transcript = Transcript.model_validate_json(text)
-        return {"seals": await transcript_seals.ask(conduct, transcript)}
+        return {"seals": await state_machine.ask_for_seals(conduct, transcript)}
 
 
 def _add_refusals(app: FastAPI) -> None:
@@ -297,7 +362,7 @@ def _add_refusals(app: FastAPI) -> None:
         body = await read_body(request, Refusal)
         async with database.begin() as transaction:
             party = caller.subject or ""
-            await refusals.take(transaction, round_id, party, body, clock)
+            await progress.take_refusals(transaction, round_id, party, body, clock)
         conductor.wake(round_id)
 
     @app.get(
@@ -311,7 +376,7 @@ def _add_refusals(app: FastAPI) -> None:
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
             row = await context.find(transaction, round_id)
-            counts = await refusal_store.counts(transaction, round_id)
+            counts = await refusal_store.count_refusals(transaction, round_id)
         return {
             "round": row.id,
             "state": row.state.value,
@@ -331,7 +396,7 @@ def _add_standing(app: FastAPI) -> None:
         round_id: str, database: DatabasePart, caller: Party
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
-            return await standing.own_standing(transaction, round_id, caller.subject or "")
+            return await verification.own_standing(transaction, round_id, caller.subject or "")
 
     @app.get(
         "/v1/rounds/{round_id}/refused",
@@ -343,7 +408,7 @@ def _add_standing(app: FastAPI) -> None:
         round_id: str, database: DatabasePart, _: Operator
     ) -> dict[str, Any]:
         async with database.reading() as transaction:
-            return await standing.whole_standing(transaction, round_id)
+            return await verification.whole_standing(transaction, round_id)
 
 
 def _add_ending(app: FastAPI) -> None:
@@ -361,7 +426,7 @@ def _add_ending(app: FastAPI) -> None:
         conductor: ConductorPart,
         _: Operator,
     ) -> Response:
-        await asking.close(database, clock, round_id)
+        await close(database, clock, round_id)
         conductor.wake(round_id)
         return JSONResponse(views.head(await views.find(database, round_id)), 202)
 
@@ -378,7 +443,7 @@ def _add_ending(app: FastAPI) -> None:
         changes: ChangesPart,
         _: Operator,
     ) -> Response:
-        await asking.abort(database, round_id)
+        await abort(database, round_id)
         conductor.wake(round_id)
 
         async def look() -> tuple[Response, bool]:

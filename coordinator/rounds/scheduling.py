@@ -1,7 +1,8 @@
-"""Opens the rounds of scheduled queries: one for each period that is over, in order, also after any
-downtime. Also does the periodic housekeeping.
+"""Opens the rounds of scheduled queries, and drops what rounds said once their retention is over.
 
-A slot is opened once: the store refuses a second round of the same query and slot.
+One round for each period that is over, in order, also after any downtime; the store refuses a
+second round of a slot. Spec: aggregation, section 8: what is old is dropped a few rounds in each
+transaction; every step is whole and can be repeated.
 """
 
 from __future__ import annotations
@@ -9,23 +10,78 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Final
 
+from prometheus_client import Counter
 from sqlalchemy.exc import IntegrityError
 
-from common.runtime.background import Repeating
+from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
+from common.runtime.telemetry import ServiceMetrics
 from common.store.database import exclusive
+from common.store.transactions import Database
 from common.web.grants import forget_grants
 from common.web.idempotency import forget_before
-from coordinator.queries import periods
+from coordinator import queries as periods
+from coordinator.budget.ledger import HEADS_LOOKED_AT
 from coordinator.rounds import opening
 from coordinator.rounds.context import Conduct
 from coordinator.rounds.opening import OpenRequest
-from coordinator.store import queries
-from coordinator.store import rounds as store
+from coordinator.store import queries, rounds
+from coordinator.store import round_details as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.tables import grants, idempotency_keys
 from tacit.errors import DomainError
+
+LOCK: Final = "retention"
+EXPIRY_LOOK_S: Final = 60.0
+AT_ONCE: Final = 50
+"""Rounds that share a transaction: others that write wait for it."""
+REST_S: Final = 0.05
+_log = get_logger("tacit.expiry")
+
+
+class Expiry(Repeating):
+    """Expires rounds that ended more than `retention_s` ago; with None, never one.
+
+    The newest rounds stay whatever their age: their descriptors carry heads of the ledger, against
+    which it is checked at a start (`coordinator.budget.ledger`).
+    """
+
+    def __init__(
+        self, database: Database, clock: Clock, retention_s: float | None, metrics: ServiceMetrics
+    ) -> None:
+        super().__init__("expiry", _log, EXPIRY_LOOK_S)
+        self._database, self._clock = database, clock
+        self._retention = None if retention_s is None else timedelta(seconds=retention_s)
+        self._expired: Counter = metrics.counter(
+            "rounds_expired", "Rounds whose content this process dropped after their retention."
+        )
+
+    async def look(self) -> None:
+        """Expire all that are due."""
+        while self._retention is not None and not self._pauses.ending:
+            now = self._clock.now()
+            async with self._database.begin() as transaction:
+                await exclusive(transaction, LOCK)
+                expired = await store.expire(
+                    transaction,
+                    now - self._retention,
+                    now,
+                    spared=HEADS_LOOKED_AT,
+                    limit=AT_ONCE,
+                )
+            self._expired.inc(expired)
+            if expired < AT_ONCE:
+                return
+            await self._pauses.pause(REST_S)
+
+
+# Opens the rounds of scheduled queries: one for each period that is over, in order, also after any
+# downtime. Also does the periodic housekeeping.
+#
+# A slot is opened once: the store refuses a second round of the same query and slot.
 
 log = get_logger("tacit.schedule")
 
@@ -80,22 +136,22 @@ class Scheduler(Repeating):
         """The next period of a schedule whose window is over and that has no round yet."""
         schedule = row.query.schedule
         assert schedule is not None
-        over = periods.over(schedule, self._conduct.clock.now())
+        over = periods.periods_over(schedule, self._conduct.clock.now())
         if not over:
             return None
         async with self._conduct.database.reading() as transaction:
-            newest = await store.newest_slot(transaction, row.id)
+            newest = await rounds.newest_slot(transaction, row.id)
             following = 0 if newest is None else newest + 1
             if following >= over:
                 return None
-            unfinished = await store.count_active(transaction, row.id)
+            unfinished = await rounds.count_active(transaction, row.id)
         return following if unfinished < MAX_UNFINISHED else None
 
     async def _open(self, row: QueryRow, slot: int) -> bool:
         """Open the round of a slot; False where the schedule was stopped meanwhile."""
         schedule = row.query.schedule
         assert schedule is not None
-        request = OpenRequest(query_id=row.id, window=periods.window(schedule, slot))
+        request = OpenRequest(query_id=row.id, window=periods.period_window(schedule, slot))
         prepared = await opening.prepare(self._conduct, row, request)
         try:
             async with self._conduct.database.begin() as transaction:

@@ -1,24 +1,26 @@
-"""The state machine of one round (spec: aggregation, section 6).
+r"""The state machine of one round (spec: aggregation, section 6).
 
     open -> frozen -> (proved rounds: verified ->) committed -> released
-       \\_______\\__________________________\\________-> aborted(reason)
+       \_______\__________________________\________-> aborted(reason)
 
-One function per transition, each durable before the next begins and each safe to repeat: every
-aggregator answers a repeated request with the same bytes. Only the conductor calls them. The
-coordinator holds no share; it forwards signed sets, commitments and partial sums, and checks them
-as any other party would.
+One function per transition, with what only transitions need: the quorum that opens a round's sum,
+the parts of hosts in proved rounds (spec: validity, section 4), the figures of a released round for
+lists, and its transcript's seals for readers years later (spec: keys, section 4).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from common.runtime.logs import get_logger
@@ -29,10 +31,10 @@ from coordinator.budget.ledger import LOCK
 from coordinator.errors import (
     AggregatorUnreachable,
 )
-from coordinator.models.budget_events import Draft
+from coordinator.models.budget_ledger import Draft
 from coordinator.registry.answers import answered, gather, refuses
 from coordinator.registry.peers import Peer
-from coordinator.rounds import differencing, hosts, quorum, transcript_seals
+from coordinator.rounds import differencing
 from coordinator.rounds.context import (
     ACCEPTED_SETS,
     Conduct,
@@ -44,22 +46,40 @@ from coordinator.rounds.context import (
     salt_of,
     signed_descriptor,
 )
-from coordinator.rounds.figures import figures
+from coordinator.store import ledger as lasting_seals
+from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import RoundRow
+from tacit import sets
 from tacit.accounting.guarantees import priced_text
+from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.candidates import candidates_of
 from tacit.protocol.differencing import DifferenceRefused
-from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.agreement import is_proved
+from tacit.protocol.round.agreement import (
+    ManifestRefused,
+    is_proved,
+    manifest_hash,
+    manifest_of,
+    members_hash,
+)
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, RoundDescriptor, RoundState
-from tacit.protocol.round.manifests import ManifestRefused, manifest_hash, members_hash
+from tacit.protocol.round.messages import (
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    ProvedPart,
+    Reveal,
+    RevealRequest,
+    Transcript,
+)
 from tacit.protocol.round.opening import check_commitments, open_sum
-from tacit.protocol.round.transcript import Commitment, Manifest, Reveal, RevealRequest, Transcript
+from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
+from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode, dimension
-from tacit.query.words import Sharing
-from tacit.report.model import Subject
+from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
+from tacit.query.query import Query
+from tacit.query.terms import Function, Sharing
+from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.report.validity import with_total
 from tacit.wire import encode_binary
@@ -86,7 +106,7 @@ async def freeze(
         await _freeze_proved(conduct, row, descriptor, accepted)
         return
     try:
-        agree = partial(quorum.agree, descriptor, accepted, salt_of(conduct, descriptor))
+        agree = partial(agree_on_quorum, descriptor, accepted, salt_of(conduct, descriptor))
         large = descriptor.roster_size >= LARGE_ROSTER
         manifest, chosen = await asyncio.to_thread(agree) if large else agree()
     except ManifestRefused as error:
@@ -178,7 +198,7 @@ def _goes_on_without(
     missing = [item for item in answers if isinstance(item, Exception)]
     if query.sharing is not Sharing.SHAMIR:
         return False
-    if len(answers) - len(missing) < quorum.quorum_size(query):
+    if len(answers) - len(missing) < quorum_size(query):
         return False
     waited = conduct.clock.now() - min(row.due, conduct.clock.now())
     grace = timedelta(seconds=min(5.0, conduct.patience_s / 4))
@@ -224,7 +244,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
     of_hosts: list[tuple[int, ...]] = []
     if manifest.parts is not None:
         async with conduct.database.reading() as transaction:
-            of_hosts = await hosts.parts_of_hosts(transaction, manifest.parts)
+            of_hosts = await parts_of_hosts(transaction, manifest.parts)
     operators = tuple(entry.operator for entry in descriptor.aggregators)
     urls = tuple(entry.url for entry in descriptor.aggregators)
     of_round = partial(
@@ -282,7 +302,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
 
     await conduct.changes.submit(run)
     if conduct.lasting_seals:
-        await transcript_seals.ask(conduct, transcript)
+        await ask_for_seals(conduct, transcript)
 
 
 async def abort(conduct: Conduct, row: RoundRow, reason: str) -> None:
@@ -336,3 +356,129 @@ def _manifest(row: RoundRow) -> Manifest:
 async def _quorum(conduct: Conduct, descriptor: RoundDescriptor, manifest: Manifest) -> list[Peer]:
     peers = await peers_of(conduct, descriptor)
     return [peers[index] for index in manifest.quorum]
+
+
+# Which aggregators open a round's sum, where more than a threshold answered.
+#
+# Under Shamir sharing any k of c may open it, and the manifest is the intersection of *their* sets:
+# a late one would exclude every curator whose piece it does not hold. The chosen quorum is the one
+# that keeps most curators, the larger one of equals (its partial sums are checked against one
+# another). The guarantees hold for any manifest, regardless of the choice (spec: aggregation,
+# section 4).
+
+SignedSet = Signed[AcceptedSet]
+
+
+def quorum_size(query: Query) -> int:
+    """How many aggregators open a sum, at least."""
+    return query.threshold if query.threshold is not None else query.aggregators
+
+
+def agree_on_quorum(
+    descriptor: RoundDescriptor, accepted: Sequence[SignedSet], salt: bytes
+) -> tuple[Manifest, list[SignedSet]]:
+    """The manifest of the best quorum, and the signed sets that give it."""
+    chosen = list(accepted)
+    if descriptor.query.sharing is Sharing.SHAMIR and len(chosen) > quorum_size(descriptor.query):
+        chosen = [chosen[place] for place in _best(descriptor, [item.statement for item in chosen])]
+    return manifest_of(descriptor, chosen, salt), chosen
+
+
+def _best(descriptor: RoundDescriptor, accepted: Sequence[AcceptedSet]) -> list[int]:
+    """The places of the best quorum's sets."""
+    query, places = descriptor.query, range(len(accepted))
+    counts = _common(accepted, descriptor.roster_size)
+    noisy = noisy_aggregators(query) if shares_its_noise(query) else 0
+    heard = [sum(1 << other for other in set(item.contributions)) for item in accepted]
+    best, found = (False, -1, 0), list(places)
+    for choice in range(1 << len(accepted)):
+        members = [place for place in places if choice >> place & 1]
+        if len(members) < quorum_size(query):
+            continue
+        noise = ~0
+        for place in members:
+            noise &= heard[place]
+        enough = noisy == 0 or noise.bit_count() >= noisy
+        score = (enough, int(counts[choice]), len(members))
+        if score > best:
+            best, found = score, members
+    return found
+
+
+def _common(accepted: Sequence[AcceptedSet], roster_size: int) -> NDArray[np.int64]:
+    """(2^n,): how many curators are in all sets of each choice, a bit mask over places."""
+    holders = np.zeros(roster_size, np.uint16)
+    for place, item in enumerate(accepted):
+        holders |= sets.unpack(item.members or b"", roster_size).astype(np.uint16) << np.uint16(
+            place
+        )
+    counts = np.bincount(holders, minlength=1 << len(accepted)).astype(np.int64)
+    for place in range(len(accepted)):  # sum over supersets, one place at a time
+        halves = counts.reshape(-1, 2, 1 << place)
+        halves[:, 0] += halves[:, 1]
+    return counts
+
+
+# The parts of hosts in proved rounds. Spec: validity, section 4.
+
+
+async def parts_of_hosts(
+    transaction: Transaction, parts: Iterable[ProvedPart]
+) -> list[tuple[int, ...]]:
+    """The curators in each part of each host of a round."""
+    starts = [first for first, _ in await registry.host_runs(transaction)]
+    hosts: dict[int, list[int]] = {}
+    for part in parts:
+        hosts.setdefault(bisect_right(starts, part.first), []).append(part.curators)
+    return [tuple(found) for found in hosts.values()]
+
+
+# The figures of a released round that lists tell, so that they need not read its report.
+
+_OWN_INTERVAL: Final = frozenset({Function.SUM, Function.COUNT})
+"""Functions whose result is an opened number itself, and not computed from several."""
+
+
+def figures(query: Query, report: PrivacyReport, result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list tells of a result: its single numbers, how far off the sum or count may be, and
+    the guess of the line that the query promises."""
+    numbers = {name: value for name, value in result.items() if isinstance(value, str | None)}
+    interval = None
+    if query.function in _OWN_INTERVAL and report.error is not None:
+        interval = report.error["parts"][0]["interval"]
+    promised = next(
+        (line.guess for line in report.verified if line.key == Scenario.ASSUMED.value), None
+    )
+    return {"result": numbers, "interval": interval, "guess": promised}
+
+
+# Asks the aggregators of a quorum to seal a released transcript, for who reads it years later.
+#
+# Spec: keys, section 4. By setting (`TACIT_LASTING_SEALS`); it comes after the release, and an
+# aggregator that gives none holds nothing up.
+
+_seal_log = get_logger("tacit.coordinator.seals")
+
+
+async def ask_for_seals(conduct: Conduct, transcript: Transcript) -> int:
+    """Ask all aggregators of the quorum, and keep the seals that are good; how many these are."""
+    descriptor = transcript.descriptor.statement
+    peers = await peers_of(conduct, descriptor)
+    quorum = [peers[index] for index in transcript.quorum]
+    answers = await gather(peer.seal(transcript) for peer in quorum)
+    good: list[ShownSeal] = []
+    for peer, answer in zip(quorum, answers, strict=True):
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            check_seal(transcript, answer)
+            if answer.aggregator != peer.id:
+                raise SealRefused("a seal of another aggregator")
+        except Exception as error:
+            name = getattr(error, "name", type(error).__name__)
+            _seal_log.warning("transcript_not_sealed", aggregator=peer.id, problem=name)
+        else:
+            good.append(answer)
+    async with conduct.database.begin() as transaction:
+        await lasting_seals.put_transcript_seals(transaction, descriptor.round, good)
+    return len(good)

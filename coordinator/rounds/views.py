@@ -24,7 +24,7 @@ COMPLETENESS: Final = (
 
 
 def head(row: RoundHead) -> dict[str, Any]:
-    """A round as lists show it. `figures`: of a released one, `coordinator.rounds.figures`."""
+    """A round as lists show it. `figures`: of a released one (`state_machine`)."""
     summary = json.loads(row.summary)
     return {
         "id": row.id,

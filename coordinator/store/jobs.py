@@ -1,4 +1,8 @@
-"""Jobs and their attempts. A change names the state it expects: it happens once."""
+"""Jobs and their attempts; schedules of federated jobs, and the job of each period.
+
+A change names the state it expects: it happens once. A period has one job, regardless of the
+submitter.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,8 @@ from typing import Any, Final
 from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from common.store.transactions import Transaction
-from coordinator.models.job import JobState
-from coordinator.store.tables import job_attempts, job_schedule_runs, jobs
+from coordinator.models.job import FINISHED, JobState
+from coordinator.store.tables import job_attempts, job_schedule_runs, job_schedules, jobs
 
 OFFERED: Final = "offered"
 HELD: Final = "held"
@@ -257,3 +261,116 @@ async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many jobs there are in each state."""
     found = await transaction.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
     return {row[0]: int(row[1]) for row in found}
+
+
+# Schedules of federated jobs, and the job of each period: one, regardless of the submitter.
+
+
+@dataclass(frozen=True)
+class JobScheduleRow:
+    """`request`: JSON of the job that is asked for, with its schedule; `preview`: of a run's
+    privacy report; `next_period`: the first that was not asked for; `problem`: why that waits."""
+
+    id: str
+    request: str
+    preview: str
+    next_period: int
+    problem: str | None
+    created: datetime
+    stopped: datetime | None
+
+
+_SCHEDULE_ROW = tuple(job_schedules.c[name] for name in JobScheduleRow.__dataclass_fields__)
+_GOING = (
+    select(*_SCHEDULE_ROW).where(job_schedules.c.stopped.is_(None)).order_by(job_schedules.c.id)
+)
+
+
+async def add_schedule(transaction: Transaction, row: JobScheduleRow) -> None:
+    """Store a new schedule."""
+    values = {name: getattr(row, name) for name in JobScheduleRow.__dataclass_fields__}
+    await transaction.execute(insert(job_schedules).values(values))
+
+
+async def find_schedule(transaction: Transaction, schedule_id: str) -> JobScheduleRow | None:
+    """One schedule."""
+    query = select(*_SCHEDULE_ROW).where(job_schedules.c.id == schedule_id)
+    row = (await transaction.execute(query)).first()
+    return None if row is None else _schedule_row(row)
+
+
+async def page_of_schedules(
+    transaction: Transaction, before: str | None, limit: int
+) -> list[JobScheduleRow]:
+    """Schedules, the newest first, older than `before`."""
+    query = select(*_SCHEDULE_ROW).order_by(job_schedules.c.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(job_schedules.c.id < before)
+    return [_schedule_row(row) for row in await transaction.execute(query)]
+
+
+async def going_schedules(transaction: Transaction) -> list[JobScheduleRow]:
+    """The schedules that were not stopped."""
+    return [_schedule_row(row) for row in await transaction.execute(_GOING)]
+
+
+async def advance_schedule(transaction: Transaction, schedule_id: str, period: int) -> bool:
+    """Advance past a period, if it is the next one and the schedule was not stopped; whether it
+    did. The caller writes nothing else if not."""
+    done = await transaction.execute(
+        update(job_schedules)
+        .where(
+            job_schedules.c.id == schedule_id,
+            job_schedules.c.next_period == period,
+            job_schedules.c.stopped.is_(None),
+        )
+        .values(next_period=period + 1, problem=None)
+    )
+    return bool(done.rowcount)
+
+
+async def skip_period(transaction: Transaction, schedule_id: str, period: int) -> None:
+    """Skip the periods before this one that were not requested."""
+    await transaction.execute(
+        update(job_schedules)
+        .where(job_schedules.c.id == schedule_id, job_schedules.c.next_period < period)
+        .values(next_period=period)
+    )
+
+
+async def note_schedule(transaction: Transaction, schedule_id: str, problem: str | None) -> None:
+    """Why the next period waits."""
+    await transaction.execute(
+        update(job_schedules).where(job_schedules.c.id == schedule_id).values(problem=problem)
+    )
+
+
+async def stop_schedule(transaction: Transaction, schedule_id: str, now: datetime) -> None:
+    """Stop a schedule; one that has stopped stays as it is."""
+    await transaction.execute(
+        update(job_schedules)
+        .where(job_schedules.c.id == schedule_id, job_schedules.c.stopped.is_(None))
+        .values(stopped=now, problem=None)
+    )
+
+
+async def add_run(transaction: Transaction, schedule_id: str, period: int, job_id: str) -> None:
+    """The job of a period. Raises IntegrityError where it has one."""
+    values = {"schedule_id": schedule_id, "period": period, "job_id": job_id}
+    await transaction.execute(insert(job_schedule_runs).values(values))
+
+
+async def count_runs(transaction: Transaction, schedule_id: str) -> tuple[int, int]:
+    """How many jobs a schedule has submitted, and how many of them have not finished."""
+    unfinished = jobs.c.state.not_in([state.value for state in FINISHED])
+    query = (
+        select(func.count(), func.count().filter(unfinished))
+        .select_from(job_schedule_runs.join(jobs, jobs.c.id == job_schedule_runs.c.job_id))
+        .where(job_schedule_runs.c.schedule_id == schedule_id)
+    )
+    total, active = (await transaction.execute(query)).one()
+    return int(total), int(active)
+
+
+def _schedule_row(row: Any) -> JobScheduleRow:
+    return JobScheduleRow(**row._mapping)

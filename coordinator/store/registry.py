@@ -1,16 +1,29 @@
-"""Identity, aggregators, grants, parties and their roster numbers."""
+"""Identity, aggregators and their seal keys, grants, parties and their roster numbers, groups.
+
+Groups are compressed bitmaps over roster numbers. Seal keys are those that rounds name, by hash.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, bindparam, func, insert, select, update
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Column, ColumnElement, Row, bindparam, delete, func, insert, select, update
 
 from common.store.transactions import Transaction
-from coordinator.store.tables import aggregators, curators, parties, roster, secrets
+from coordinator.store.tables import (
+    aggregators,
+    curators,
+    groups,
+    parties,
+    roster,
+    seal_keys,
+    secrets,
+)
 from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
 from tacit.protocol.identities import Pin
 
@@ -334,3 +347,147 @@ async def come_back(transaction: Transaction, party: str) -> bool:
         update(parties).where(parties.c.id == party, parties.c.left.is_not(None)).values(left=None)
     )
     return done.rowcount == 1
+
+
+# Groups of curators, as compressed bitmaps over roster numbers, and the curators behind them.
+
+_CHUNK = 10_000
+# Asked at every round: made once, and so compiled once.
+_NAMED = select(groups).where(groups.c.name == bindparam("name"))
+_LEFT = select(parties.c.first, parties.c.curators).where(
+    parties.c.first < bindparam("end"), parties.c.left <= bindparam("since")
+)
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A group. `members` is compressed, over `size` roster numbers; `curators` counts them."""
+
+    name: str
+    parent: str | None
+    size: int
+    curators: int
+    members: bytes
+    created: datetime
+
+
+def _group(row: Row[Any]) -> GroupRow:
+    return GroupRow(**row._mapping)
+
+
+async def add_group(transaction: Transaction, row: GroupRow) -> None:
+    """Keep a new group."""
+    values = {name: getattr(row, name) for name in GroupRow.__dataclass_fields__}
+    await transaction.execute(insert(groups).values(**values))
+
+
+async def find_group(transaction: Transaction, name: str) -> GroupRow | None:
+    """A group by its name."""
+    row = (await transaction.execute(_NAMED, {"name": name})).first()
+    return None if row is None else _group(row)
+
+
+async def page_of_groups(transaction: Transaction, after: str | None, limit: int) -> list[GroupRow]:
+    """Groups by name."""
+    chosen = select(groups).order_by(groups.c.name).limit(limit)
+    if after is not None:
+        chosen = chosen.where(groups.c.name > after)
+    return [_group(row) for row in await transaction.execute(chosen)]
+
+
+async def curator_numbers(
+    transaction: Transaction, ids: Sequence[str]
+) -> dict[str, tuple[int, bool]]:
+    """(roster number, whether its party is here) of those curators that ever enrolled."""
+    found: dict[str, tuple[int, bool]] = {}
+    for start in range(0, len(ids), _CHUNK):
+        rows = await transaction.execute(
+            select(curators.c.id, curators.c.number, parties.c.left)
+            .join(parties, parties.c.id == curators.c.party)
+            .where(curators.c.id.in_(ids[start : start + _CHUNK]))
+        )
+        found.update((row.id, (row.number, row.left is None)) for row in rows)
+    return found
+
+
+async def curators_by_number(
+    transaction: Transaction, numbers: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Curators by their numbers, rising."""
+    found: list[dict[str, Any]] = []
+    for start in range(0, len(numbers), _CHUNK):
+        rows = await transaction.execute(
+            select(curators.c.number, curators.c.id)
+            .where(curators.c.number.in_(numbers[start : start + _CHUNK]))
+            .order_by(curators.c.number)
+        )
+        found.extend({"number": row.number, "id": row.id} for row in rows)
+    return found
+
+
+async def members_present(
+    transaction: Transaction, members: NDArray[np.bool_], since: datetime
+) -> NDArray[np.bool_]:
+    """These members, one boolean per roster number, without those that had left at `since`."""
+    rows = await transaction.execute(_LEFT, {"end": members.size, "since": since})
+    left = members.copy()
+    for row in rows:
+        left[row.first : row.first + row.curators] = False
+    return left
+
+
+# The seal keys that rounds name, by hash.
+
+SEAL_KEY_CHUNK: Final = 500
+
+
+@dataclass(frozen=True)
+class SealKeyRow:
+    """`content`: the key's bytes once they were asked for."""
+
+    aggregator: str
+    content: bytes | None
+
+
+# Asked in every round: made once, and so compiled once.
+_KEEP = (
+    update(seal_keys)
+    .where(seal_keys.c.hash == bindparam("of_hash"), seal_keys.c.kept_until < bindparam("until"))
+    .values(kept_until=bindparam("until"))
+)
+_FORGET = delete(seal_keys).where(seal_keys.c.kept_until < bindparam("before"))
+_SEAL_KEY = select(seal_keys.c.aggregator, seal_keys.c.content).where(
+    seal_keys.c.hash == bindparam("of_hash")
+)
+
+
+async def expect_seal_keys(
+    transaction: Transaction, keys: Iterable[tuple[bytes, str]], until: datetime
+) -> None:
+    """Hashes of seal keys and their aggregators, which curators may ask for until then. The caller
+    holds the ledger's lock, so nobody else adds the same."""
+    for key_hash, aggregator in keys:
+        done = await transaction.execute(_KEEP, {"of_hash": key_hash, "until": until})
+        if done.rowcount or await seal_key(transaction, key_hash) is not None:
+            continue
+        await transaction.execute(
+            insert(seal_keys).values(hash=key_hash, aggregator=aggregator, kept_until=until)
+        )
+
+
+async def forget_seal_keys(transaction: Transaction, before: datetime) -> None:
+    """Those of rounds that are over."""
+    await transaction.execute(_FORGET, {"before": before})
+
+
+async def seal_key(transaction: Transaction, key_hash: bytes) -> SealKeyRow | None:
+    """A seal key that a round names."""
+    row = (await transaction.execute(_SEAL_KEY, {"of_hash": key_hash})).first()
+    return None if row is None else SealKeyRow(row.aggregator, row.content)
+
+
+async def keep_seal_key(transaction: Transaction, key_hash: bytes, content: bytes) -> None:
+    """Keep a key that was compared with its hash."""
+    await transaction.execute(
+        update(seal_keys).where(seal_keys.c.hash == key_hash).values(content=content)
+    )

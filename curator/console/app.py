@@ -12,7 +12,7 @@ from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
 from common.web.auth import Authenticator
-from common.web.console.origin import Failures
+from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
     Entry,
@@ -21,17 +21,13 @@ from common.web.console.pages import (
     add_static,
     console_router,
 )
-from common.web.console.sessions import Sessions
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.tokens import add_audit, add_tokens_pages
+from common.web.console.token_pages import add_audit, add_tokens_pages
 from common.web.tokens import Scope
-from curator.console.given import add_given
-from curator.console.imports import add_imports
-from curator.console.own_readings import add_own_readings
+from curator.console.contributions_page import add_given
 from curator.console.parties import add_parties
-from curator.console.policy import add_policy
-from curator.console.readings import add_readings
-from curator.console.stop import add_stop
+from curator.console.policy import add_policy, add_stop
+from curator.console.readings import add_imports, add_own_readings, add_readings
 from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store

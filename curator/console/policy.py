@@ -1,7 +1,8 @@
-"""What curators agree to, in sentences: the default policy, an operator's for one curator, and an
-owner's own; each can be tried on the past before it holds.
+"""Pages of what curators agree to, and of stopping.
 
-Spec: console, section 6.5.
+The default policy, an operator's for one curator, and an owner's own, in sentences; each can be
+tried on the past before it holds. Stop and start again, on pages that say what that means before it
+is done. Spec: console, sections 6.5 and 6.6.
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from common.store.transactions import Database
 from common.web.auth import Principal
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, person, see
-from common.web.console.sessions import Visitor
 from common.web.console.sign_in import SessionsPart
 from common.web.tokens import Scope
 from common.web.wire import parse_json
-from curator.console.given import ClockPart, Person, PoliciesPart, found
-from curator.owner import tried
-from curator.owner.policies import Policies
-from curator.owner.policy_routes import beside, set_own
-from curator.owner.tried import Tried
+from curator.console.contributions_page import ClockPart, Person, PoliciesPart, found, typed_name
+from curator.owner import policy_trial, stopping
+from curator.owner.policies import Policies, beside, set_own
+from curator.owner.policy_trial import Tried
+from curator.owner.stopping import Stop
 from curator.policy import Policy, agreed
 from curator.store import history
+from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart
 from tacit.crypto.signing import Signed
-from tacit.errors import DomainError
+from tacit.errors import DomainError, Invalid
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.words import PrivacyUnit
-from tacit.report.guessing import guess
+from tacit.query.terms import PrivacyUnit
+from tacit.report.model import guess
 from tacit.wire import encode_binary
 
 Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
@@ -96,7 +98,7 @@ def add_policy(router: APIRouter) -> None:
                 return see(f"{subject.path}?said=policy")
         except DomainError as error:
             return await _show(request, pages, database, visitor, subject, form, error=error)
-        found = await tried.try_on(database, (asked,), clock.now(), None)
+        found = await policy_trial.try_on(database, (asked,), clock.now(), None)
         return await _show(request, pages, database, visitor, subject, form, tried=found)
 
     @router.get("/curators/{curator_id}/policy")
@@ -139,7 +141,7 @@ def add_policy(router: APIRouter) -> None:
             return await _show(request, pages, database, visitor, subject, form, error=error)
         assert asked is not None
         both = beside(asked, subject.of[0], caller, default)
-        found = await tried.try_on(database, both, clock.now(), subject.of)
+        found = await policy_trial.try_on(database, both, clock.now(), subject.of)
         return await _show(request, pages, database, visitor, subject, form, tried=found)
 
 
@@ -246,3 +248,110 @@ async def _show(
 def _texts(policy: Policy) -> tuple[str, str]:
     period = policy.curator.period.model_dump(mode="json")
     return period["epsilon"], period["delta"] or "0"
+
+
+# Stop and start again, on pages that say what that means before it is done.
+#
+# Spec: console, section 6.6.
+
+
+class NotTyped(Invalid):
+    """What many depend on is asked for by its name."""
+
+    name = "not_typed"
+    title = "Type it as it is shown"
+
+
+def add_stop(router: APIRouter) -> None:
+    """Add the forms of stopping."""
+
+    @router.get("/stop")
+    async def confirm_all(
+        request: Request, pages: PagesPart, database: DatabasePart, visitor: Operator
+    ) -> Response:
+        async with database.reading() as transaction:
+            total = await store.hosted_curators(transaction)
+        return pages.show(request, "stop.html", visitor, curator=None, typed=str(total), error=None)
+
+    @router.post("/stop")
+    async def stop_all(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Operator,
+    ) -> Response:
+        form = await own_form(request, visitor)
+        async with database.reading() as transaction:
+            total = str(await store.hosted_curators(transaction))
+        if form.get("typed", "").strip() != total:
+            wrong = NotTyped(pointer="/typed")
+            return pages.show(
+                request, "stop.html", visitor, status=422, curator=None, typed=total, error=wrong
+            )
+        async with database.begin() as transaction:
+            await stopping.set_process(transaction, Stop(stopped=True), clock.now())
+        await sessions.note(visitor, "stopped all curators", "", "done")
+        return see("/console?said=stopped")
+
+    @router.post("/start")
+    async def start_all(
+        request: Request,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Operator,
+    ) -> Response:
+        await own_form(request, visitor)
+        async with database.begin() as transaction:
+            await stopping.set_process(transaction, Stop(stopped=False), clock.now())
+        await sessions.note(visitor, "started all curators again", "", "done")
+        return see("/console?said=started")
+
+    @router.get("/curators/{curator_id}/stop")
+    async def confirm(
+        request: Request, curator_id: str, pages: PagesPart, database: DatabasePart, visitor: Person
+    ) -> Response:
+        name = await typed_name(database, curator_id, visitor.principal)
+        return pages.show(request, "stop.html", visitor, curator=name, typed=name, error=None)
+
+    @router.post("/curators/{curator_id}/stop")
+    async def stop(
+        request: Request,
+        curator_id: str,
+        pages: PagesPart,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Person,
+    ) -> Response:
+        form = await own_form(request, visitor)
+        name = await typed_name(database, curator_id, visitor.principal)
+        if form.get("typed", "").strip() != name:
+            wrong = NotTyped(pointer="/typed")
+            return pages.show(
+                request, "stop.html", visitor, status=422, curator=name, typed=name, error=wrong
+            )
+        async with database.begin() as transaction:
+            caller, asked = visitor.principal, Stop(stopped=True)
+            await stopping.set_curator(transaction, name, caller, asked, clock.now())
+        await sessions.note(visitor, "stopped a curator", name, "done")
+        return see(f"/console/curators/{name}?said=stopped")
+
+    @router.post("/curators/{curator_id}/start")
+    async def start(
+        request: Request,
+        curator_id: str,
+        database: DatabasePart,
+        clock: ClockPart,
+        sessions: SessionsPart,
+        visitor: Person,
+    ) -> Response:
+        await own_form(request, visitor)
+        name = await typed_name(database, curator_id, visitor.principal)
+        async with database.begin() as transaction:
+            caller, asked = visitor.principal, Stop(stopped=False)
+            await stopping.set_curator(transaction, name, caller, asked, clock.now())
+        await sessions.note(visitor, "started a curator again", name, "done")
+        return see(f"/console/curators/{name}?said=started")

@@ -1,9 +1,9 @@
 """Files of readings: CSV and Green Button, mapped, parsed and stored line by line.
 
-routes, options, multipart         the HTTP of imports: parameters, bytes
+routes                             the HTTP of imports, and the choice of the format
 csv_import, green_button_import    an import from beginning to end
-column_map, columns, time_column, units    which column holds what
-lines, localtime, progress         lines of a stream, local times, how far an import is
-counter_rows                       rows that are counter values
-green_button, espi_types           the feed and its codes
+csv_columns                        which column means what, and its values
+green_button                       the feed and its codes
+upload                             bytes of a body, progress, rows that are counter values
+units_and_local_time               what a map declares
 """

@@ -24,17 +24,22 @@ from numpy.typing import NDArray
 
 from common.web.auth import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
-from curator.files import columns
-from curator.files import lines as files
-from curator.files.column_map import ColumnMap
-from curator.files.counter_rows import take_counters
-from curator.files.progress import Progress
-from curator.files.time_column import StampCells, Stamps
+from curator.files import csv_columns
+from curator.files import upload as files
+from curator.files.csv_columns import ColumnMap, StampCells, Stamps
+from curator.files.upload import Progress, take_counters
 from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
-from tacit.records.delimited import UNCLOSED, Lot, Records, distinct, first_line, split
-from tacit.records.reading import MalformedRow
-from tacit.registers import Kind
+from tacit.records.text_files import (
+    UNCLOSED,
+    Lot,
+    MalformedRow,
+    Records,
+    distinct,
+    first_line,
+    split,
+)
+from tacit.units import Kind
 
 Ints = NDArray[np.int64]
 Numbered = tuple[int, bytes]
@@ -209,7 +214,7 @@ class Import:
                 column = await asyncio.to_thread(self._quantities, cells)
             self._keep(number, owner, made[owner, name], column)
 
-    def _keep(self, number: int, owner: int, device: int, column: columns.Column) -> None:
+    def _keep(self, number: int, owner: int, device: int, column: csv_columns.Column) -> None:
         good = np.ones(column.values.size, np.bool_)
         for position, message in column.faults:
             good[position] = False
@@ -278,10 +283,10 @@ class Import:
             values.values[good],
         )
 
-    def _quantities(self, cells: Sequence[bytes]) -> columns.Column:
+    def _quantities(self, cells: Sequence[bytes]) -> csv_columns.Column:
         if self._map.decimal == ",":
             cells = [cell.translate(_COMMA) for cell in cells]
-        return columns.quantities(cells, self._map.unit)
+        return csv_columns.quantities(cells, self._map.unit)
 
     def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
         if name not in self._at:
@@ -298,7 +303,7 @@ class Import:
         )
 
     def _good(
-        self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[columns.Column, str]
+        self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[csv_columns.Column, str]
     ) -> NDArray[np.bool_]:
         good = np.ones(len(kept), np.bool_)
         for column, name in found:

@@ -20,16 +20,14 @@ from pydantic import Field
 
 from common.web.auth import Principal
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
-from curator.files import lines as files
-from curator.files.counter_rows import take_counters
-from curator.files.espi_types import Series, series
-from curator.files.green_button import Entry, Feed, FeedReader
-from curator.files.progress import Progress
+from curator.files import upload as files
+from curator.files.green_button import Entry, Feed, FeedReader, Series, series
+from curator.files.upload import Progress, take_counters
 from curator.intake.intake import Intake, Status
 from curator.intake.reading import MAX_STORED, Times, to_nano
 from curator.settings import CuratorSettings
-from tacit.query.words import Identifier
-from tacit.registers import Kind
+from tacit.query.terms import Identifier
+from tacit.units import Kind
 from tacit.wire import WireModel
 
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from common.runtime.logs import describe, get_logger
 from common.store.failures import store_failed
-from common.store.writer import QueueFull
+from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from curator.intake.intake import Answer, Intake
 

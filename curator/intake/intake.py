@@ -1,12 +1,11 @@
 """Intake of readings: who may send them, where they are stored, the outcome of each.
 
-Idempotent by (device, register, time): the same content again is a `duplicate`, another content a
-`conflict`, unless the item has `"correction": true`: then it replaces the stored value (its place
-in the order stays). A correction changes no contribution that was made before. A reading outside a
-query's bounds is kept; it is clamped, and counted, when it is contributed.
+Idempotent by (device, register, time): the same content again is a `duplicate`, other content a
+`conflict`. Of counters (`total_increasing`) the differences are summed:
 
-Nothing is answered before it is durable. Readings stay private: no log line, no metric and no
-message here holds a value or a count of readings.
+     delta = total(next) - total(t), booked at t, where its interval begins
+
+Readings that arrive or change after their window was contributed are counted for their owner.
 """
 
 from __future__ import annotations
@@ -15,31 +14,34 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.runtime.clock import Clock, epoch_microseconds
+from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
+from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from common.web.auth import Principal
 from common.web.tokens import Scope
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
-from curator.intake import counters
-from curator.intake.hosted import Hosted
-from curator.intake.late import after_release
+from curator.intake.hosted_names import Hosted
 from curator.intake.reading import Item, Times, parse_item, suits
+from curator.ledger import presence_bits
 from curator.settings import CuratorSettings
-from curator.store import flow
+from curator.store import bulk_insert as store_counters
+from curator.store import history, intake_counts
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.blocks import Columns
-from curator.store.bulk import insert_columns
-from curator.store.counters import Meter
+from curator.store.bulk_insert import Meter, Total, insert_columns
 from curator.store.readings import KeptRegister, Row
+from tacit.crypto.signing import Signed
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.randomness import SecureRandom
-from tacit.registers import Kind, mismatch
-from tacit.units import UNITS
+from tacit.units import UNITS, Kind, mismatch
 
 
 class Status(StrEnum):
@@ -198,7 +200,7 @@ class Intake:
                     newest[sender] = max(item.time, newest.get(sender, item.time))
             outcomes = Counter(_outcome(answer) for answer in answers if answer is not None)
             latest = [(*sender, time) for sender, time in newest.items()]
-            await flow.note(transaction, self._clock.now(), outcomes, latest)
+            await intake_counts.note(transaction, self._clock.now(), outcomes, latest)
             for register, places in taken.items():
                 times, owners = zip(*places, strict=True)
                 late = await after_release(transaction, register, times, owners)
@@ -227,7 +229,7 @@ class Intake:
         indices: list[int] = []
         rows: list[Row] = []
         corrections: set[int] = set()
-        totals: dict[Meter, list[tuple[int, counters.Sent]]] = {}
+        totals: dict[Meter, list[tuple[int, Sent]]] = {}
         owners: dict[int, int] = {}
         for (index, curator, device, item), random in zip(
             parsed, self.randoms(len(parsed)), strict=True
@@ -235,7 +237,7 @@ class Intake:
             place = (kept[item.register].key, item.time, devices[curator, device])
             correction = item.correction and self._settings.allow_corrections
             if item.kind is Kind.TOTAL_INCREASING:
-                sent = counters.Sent(item.time, item.quantity, item.rollover, random, correction)
+                sent = Sent(item.time, item.quantity, item.rollover, random, correction)
                 totals.setdefault((place[2], place[0]), []).append((index, sent))
                 owners[place[2]] = curator
                 continue
@@ -250,11 +252,11 @@ class Intake:
     async def _count(
         self,
         transaction: Transaction,
-        totals: dict[Meter, list[tuple[int, counters.Sent]]],
+        totals: dict[Meter, list[tuple[int, Sent]]],
         owners: dict[int, int],
     ) -> list[tuple[int, Status]]:
         sent = {meter: [each for _, each in found] for meter, found in totals.items()}
-        statuses = await counters.take(transaction, sent, owners)
+        statuses = await take_totals(transaction, sent, owners)
         return [
             (index, Status(status))
             for meter, found in totals.items()
@@ -327,7 +329,7 @@ class Intake:
             sent = (each[last].tolist() for each in (devices, owners, times))
             newest = [(key, *each) for each in zip(*sent, strict=True)]
             words = {status.value: count for status, count in totals.items()}
-            await flow.note(transaction, self._clock.now(), words, newest)
+            await intake_counts.note(transaction, self._clock.now(), words, newest)
         return totals
 
     async def count_rejected(self, found: Counter[int], rows: int) -> None:
@@ -340,7 +342,9 @@ class Intake:
                 {(key, TALLIES[Status.REJECTED]): count for key, count in found.items()}
             )
             await party_store.count_readings(transaction, *_tallies(rejections))
-            await flow.note(transaction, self._clock.now(), {flow.IN_A_FILE: rows}, ())
+            await intake_counts.note(
+                transaction, self._clock.now(), {intake_counts.IN_A_FILE: rows}, ()
+            )
 
     async def make_devices(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """Keys of devices, durable."""
@@ -379,3 +383,139 @@ def _tallies(found: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
     for (key, name), count in found.items():
         counts[np.searchsorted(keys, key), party_store.COUNTS.index(name)] += count
     return keys, counts
+
+
+# Counters (`total_increasing`): what is summed is the difference to the reading before.
+#
+#     delta = total(next) - total(t), booked at t, where its interval begins
+#
+# so that a half-open window holds the intervals that begin in it.
+#
+# - The newest reading of a counter gives no delta yet: the next reading is not known.
+# - A smaller total is a **rollover** if the item declares the counter's size (`rollover`) and the
+#   delta across the end is below half of it; otherwise the meter was **replaced** (or reset): the
+#   new one counts from zero, so the delta is the new total. What the old meter counted between its
+#   last reading and its removal is lost.
+# - A late reading splits the interval that contains it: the delta before it is computed again. A
+#   contribution that was made before is not changed.
+
+ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
+
+
+def difference(before: int, now: int, rollover: int | None) -> int:
+    """What a counter counted between two readings, by the rules above."""
+    if now >= before:
+        return now - before
+    if rollover is not None and 2 * (now + rollover - before) < rollover:
+        return now + rollover - before
+    return now
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A counter's reading as received. `random` fixes the place of its delta in the order."""
+
+    time: int
+    total: int
+    rollover: int | None
+    random: int
+    correction: bool = False
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What becomes of readings of one counter: a status each, new totals, deltas by their time."""
+
+    statuses: tuple[str, ...]
+    totals: tuple[Total, ...]
+    deltas: tuple[tuple[int, int], ...]
+
+
+def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
+    """Merge readings, in order, with the known ones around them; the result is the same as if they
+    arrived one after the other, in any order."""
+    totals = {time: (total, rollover) for time, total, rollover in known}
+    new: set[int] = set()
+    statuses = []
+    for each in sent:
+        there = totals.get(each.time)
+        if there is not None and there[0] == each.total:
+            statuses.append(DUPLICATE)
+        elif there is not None and not each.correction:
+            statuses.append(CONFLICT)
+        else:
+            totals[each.time] = (each.total, each.rollover)
+            new.add(each.time)
+            statuses.append(ACCEPTED)
+    deltas = tuple(
+        (before, difference(totals[before][0], *totals[after]))
+        for before, after in pairwise(sorted(totals))
+        if before in new or after in new
+    )
+    return Merged(tuple(statuses), tuple((time, *totals[time]) for time in sorted(new)), deltas)
+
+
+async def take_totals(
+    transaction: Transaction, sent: dict[Meter, list[Sent]], curators: dict[int, int]
+) -> dict[Meter, tuple[str, ...]]:
+    """Store readings of many counters and the resulting deltas; a status each. `curators` maps each
+    device to its curator."""
+    found: dict[Meter, tuple[str, ...]] = {}
+    totals: list[tuple[Meter, Total]] = []
+    rows: list[Row] = []
+    for meter in sorted(sent):  # everybody locks in the same order
+        device, register = meter
+        await exclusive(transaction, f"counter {device}")
+        times = [each.time for each in sent[meter]]
+        known = await store_counters.around(transaction, meter, min(times), max(times))
+        merged = merge_totals(known, sent[meter])
+        found[meter] = merged.statuses
+        totals += [(meter, total) for total in merged.totals]
+        randoms = {each.time: each.random for each in sent[meter]}
+        spare = sent[meter][0].random ^ 1
+        rows += [
+            (register, time, device, curators[device], delta, randoms.get(time, spare), None)
+            for time, delta in merged.deltas
+        ]
+    await store_counters.put_totals(transaction, totals)
+    await store_counters.put_readings(transaction, rows)
+    return found
+
+
+# Readings that arrive, or are corrected, after their window was contributed to a round.
+#
+# Earlier sums stay as released: the change is in none of them, and gives no budget back. It is
+# counted, and visible only to the curator's owner, because it depends on data.
+
+
+@lru_cache(maxsize=256)
+def _register(descriptor: str) -> str:
+    signed = Signed[RoundDescriptor].model_validate_json(descriptor)
+    return signed.statement.query.register_name
+
+
+async def after_release(
+    transaction: Transaction,
+    register: str,
+    times: Sequence[int] | Ints,
+    owners: Sequence[int] | Ints,
+) -> Counter[int]:
+    """How many of these readings are in a window that their curator has contributed before.
+
+    `times`: microseconds since 1970; `owners`: curator keys, one each.
+    """
+    if not len(times):
+        return Counter()
+    at, keys = np.array(times, np.int64), np.array(owners, np.int64)
+    first, last = (from_epoch_microseconds(int(value)) for value in (at.min(), at.max()))
+    late = np.zeros(at.size, np.bool_)
+    for row in await history.contributed_spans(transaction, first, last):
+        if _register(row.descriptor) != register:
+            continue
+        place = keys - (row.first_key + row.offset)
+        start, end = epoch_microseconds(row.window_start), epoch_microseconds(row.window_end)
+        inside = (at >= start) & (at < end) & (place >= 0) & (place < row.length)
+        present = presence_bits(row.presence, row.length)
+        late[inside] |= present[place[inside]]
+    found, counts = np.unique(keys[late], return_counts=True)
+    return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.web.wire import JSON
 from curator.errors import BadItem, NotReadings, TooManyItems
-from tacit import registers
-from tacit.registers import Kind, Mismatch
-from tacit.units import NANO, UNITS
+from tacit import units
+from tacit.units import NANO, UNITS, Kind, Mismatch
 
 Ints = NDArray[np.int64]
 MAX_STORED: Final = 2**61
@@ -166,9 +165,9 @@ def parse_item(raw: Any, times: Times, max_values: int) -> Item:
     unit = UNITS.get(named) if isinstance(named, str) else None
     if unit is None:
         refuse("unit", f"is needed: one of {', '.join(sorted(UNITS))}")
-    register = register_name(raw.get("register", registers.DEFAULT))
-    kind = _kind(raw.get("kind", registers.kind_of(register).value))
-    suits(registers.mismatch(register, unit.symbol) or registers.kind_mismatch(register, kind))
+    register = register_name(raw.get("register", units.DEFAULT))
+    kind = _kind(raw.get("kind", units.kind_of(register).value))
+    suits(units.mismatch(register, unit.symbol) or units.kind_mismatch(register, kind))
     time = parse_time(raw.get("time"), times)
     quantity, vector = _content(raw, unit.symbol, kind, max_values)
     if kind is Kind.TOTAL_INCREASING and quantity < 0:
@@ -209,7 +208,7 @@ def register_name(value: Any) -> str:
     if not isinstance(value, str):
         refuse("register", "is the name of a register, or an OBIS code")
     try:
-        return registers.named(value)
+        return units.named(value)
     except ValueError as error:
         refuse("register", str(error))
 

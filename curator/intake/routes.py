@@ -7,15 +7,15 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
-from common.web.bodies import gives
-from common.web.parts import part
+from common.web.dependencies import part
+from common.web.openapi import gives
 from common.web.wire import JSON, NDJSON, content_type
 from curator import examples
 from curator.intake.batching import Gathering
 from curator.intake.reading import items_of
 from curator.settings import CuratorSettings
 from curator.web import Sender
-from tacit.answers.hosting import ReadingsTaken
+from tacit.answers.curator import ReadingsTaken
 from tacit.errors import UnsupportedForm
 
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})

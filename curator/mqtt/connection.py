@@ -1,21 +1,17 @@
 """The connection to the broker: a persistent session, explicit acknowledgements, reconnection.
 
-The order of steps is what keeps every reading:
+     receive -> store (commit) -> publish dead letters -> acknowledge
 
-    receive -> store (commit) -> publish dead letters -> acknowledge
-
-The broker keeps what was not acknowledged and sends it again to the same session, so a curator that
-stops at any arrow loses nothing; what was stored already is then a duplicate. The broker sends no
-more than `receive_maximum` messages beyond those that are acknowledged; one that sends more is not
-read until there is capacity.
+`BrokerClient` is aiomqtt with two functions that its public interface (2.5) lacks: acknowledge
+later, and read no more than fits. `connection` builds it all from the settings.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import aiomqtt
@@ -25,14 +21,95 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from common.runtime.clock import Clock
 from common.runtime.logs import describe, get_logger
-from common.runtime.metrics import ServiceMetrics
+from common.runtime.telemetry import ServiceMetrics
 from common.runtime.tls import trust
-from curator.mqtt.client import BrokerClient
-from curator.mqtt.intake import MessageIntake
-from curator.mqtt.messages import Letter, Message
+from curator.errors import BadMapping
+from curator.files.units_and_local_time import zone_named
+from curator.intake.intake import Intake
+from curator.mqtt.mapping import load, load_devices, routes
+from curator.mqtt.messages import Letter, Message, MessageIntake
 from curator.settings import CuratorSettings
-from tacit.pauses import backoff
+from tacit.backoff import backoff
+
+
+class BrokerClient(aiomqtt.Client):
+    """A client that acknowledges by hand, and stops reading beyond `most_waiting` messages."""
+
+    def __init__(self, most_waiting: int, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._client.manual_ack_set(True)
+        self._most_waiting = most_waiting
+        self._bounded, self._paused = True, False
+
+    def acknowledge(self, message: aiomqtt.Message) -> None:
+        """Acknowledge a message: the broker forgets it."""
+        self._client.ack(message.mid, message.qos)
+
+    def waiting(self, most: int) -> list[aiomqtt.Message]:
+        """What has come in, without waiting."""
+        count = min(most, self._queue.qsize())
+        found = [self._queue.get_nowait() for _ in range(count)]
+        self._resume()
+        return found
+
+    @contextmanager
+    def answers(self) -> Iterator[None]:
+        """While an answer of the broker is awaited, it is read through whatever comes before."""
+        self._bounded = False
+        self._resume()
+        try:
+            yield
+        finally:
+            self._bounded = True
+
+    def _full(self) -> bool:
+        return self._bounded and self._queue.qsize() > self._most_waiting
+
+    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:
+        super()._on_socket_open(client, userdata, sock)
+        # In place of the reader that was just asked for.
+        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._readable)
+
+    def _readable(self) -> None:
+        """Read until there is nothing, or no capacity."""
+        try:
+            while True:
+                self._client.loop_read()
+                sock = self._client.socket()
+                if sock is None:
+                    return
+                if self._full():
+                    self._paused = True
+                    self._loop.remove_reader(sock.fileno())
+                    return
+                # TLS may hold decoded bytes for which no event comes.
+                if not getattr(sock, "pending", int)():
+                    return
+        except Exception as error:
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    def _resume(self) -> None:
+        sock = self._client.socket()
+        if not self._paused or sock is None or self._full():
+            return
+        self._paused = False
+        self._loop.add_reader(sock.fileno(), self._readable)
+        self._loop.call_soon(self._readable)
+
+
+# The connection to the broker: a persistent session, explicit acknowledgements, reconnection.
+#
+# The order of steps is what keeps every reading:
+#
+#     receive -> store (commit) -> publish dead letters -> acknowledge
+#
+# The broker keeps what was not acknowledged and sends it again to the same session, so a curator
+# that stops at any arrow loses nothing; what was stored already is then a duplicate. The broker
+# sends no more than `receive_maximum` messages beyond those that are acknowledged; one that sends
+# more is not read until there is capacity.
 
 STOP_S: Final = 10.0
 MOST_DOUBLINGS: Final = 16
@@ -220,3 +297,27 @@ def _tls(settings: CuratorSettings) -> ssl.SSLContext | None:
     if not settings.mqtt_tls:
         return None
     return trust(settings.mqtt_tls_authority, settings.mqtt_tls_certificate, settings.mqtt_tls_key)
+
+
+# The settings as a connection: mappings and device table read, everything wired.
+
+
+def connection(
+    settings: CuratorSettings, intake: Intake, clock: Clock, metrics: ServiceMetrics
+) -> Connection:
+    """Not started yet. Raises BadMapping for files and zones that cannot be used."""
+    try:
+        zone = None if settings.mqtt_timezone is None else zone_named(settings.mqtt_timezone)
+    except ValueError as error:
+        raise BadMapping(f"TACIT_MQTT_TIMEZONE {error}") from None
+    messages = MessageIntake(
+        intake,
+        clock,
+        routes(load(settings.mqtt_mappings), settings.mqtt_site),
+        dict(load_devices(settings.mqtt_devices)),
+        settings.mqtt_site,
+        zone,
+        settings.max_items,
+        metrics,
+    )
+    return Connection(settings, messages, metrics)

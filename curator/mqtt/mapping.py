@@ -34,10 +34,10 @@ from pydantic_core import to_json
 
 from common.web.problems import invalid_from
 from curator.errors import BadMapping
-from curator.files.units import Declared
+from curator.files.units_and_local_time import Declared
 from tacit.errors import Invalid
-from tacit.query.words import Identifier
-from tacit.registers import Kind
+from tacit.query.terms import Identifier
+from tacit.units import Kind
 from tacit.wire import WireModel, require
 
 RECEIVED: Final = "received"

@@ -1,9 +1,10 @@
 """What a curator's owner and the operator of its process see and decide.
 
-answers                what an answer was asked, and how well it is hidden
-statement, unusable    budget, contributions and counts of readings, for the owner alone
-policies               the default policy
+statement              budget, contributions and counts of readings, for the owner alone
+curators               the curators of a process, for its operator
+readings_received      what arrived by the hour, and how complete it is
+policies               which policies hold; policy_trial: one tried on the past
 stopping               taking part in nothing more, until started again
-chain                  the ledger's hash chain, against a checkpoint kept elsewhere
-routes, policy_routes, stop_routes, ledger_routes    the HTTP of all that
+ledger_verification    the ledger's hash chain, against a checkpoint kept elsewhere
+routes                 the HTTP of the owner, and what was published of a round
 """

@@ -1,6 +1,7 @@
 """The curators of a process: what is left of their budgets, who is silent or stopped, and how many.
 
-Spec: console, section 7, rows 14 and 15.
+With the routes of a process' curators and of the readings received. Spec: console, section 7, rows
+14 and 15.
 """
 
 from __future__ import annotations
@@ -13,19 +14,28 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 import numpy as np
+from fastapi import Depends, FastAPI, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
-from curator.ledger.ledger import INFINITE, LIFETIME, Bits
-from curator.owner.policies import holding
+from common.web.auth import Principal
+from common.web.dependencies import part
+from common.web.paging import PageQuery, next_link
+from common.web.tokens import Scope
+from common.web.wire import JSON
+from curator.ledger import INFINITE, LIFETIME, Bits
+from curator.owner import readings_received, statement
+from curator.owner.policies import Policies, holding
+from curator.owner.readings_received import Device, IntakeFlow, ReadingsCompleteness, Register
 from curator.policy import Policy
-from curator.store import accounts, flow, stops
+from curator.store import accounts, intake_counts, stops
 from curator.store import parties as store
-from curator.store.parties import CuratorRow
+from curator.store.parties import CuratorRow, PartyRow
+from curator.web import DatabasePart, Operator, Owner
 from tacit.accounting.amounts import MICRO
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.wire import Exact, Instant, WireModel
 
 SILENT: Final = timedelta(days=1)
@@ -111,7 +121,7 @@ async def standing(transaction: Transaction, default: Policy, now: datetime) -> 
         )
     flags[Filter.OUT_OF_BUDGET] = left == 0
     flags[Filter.SILENT] = np.ones(count, np.bool_)
-    heard = await flow.sent_since(transaction, epoch_microseconds(now - SILENT))
+    heard = await intake_counts.sent_since(transaction, epoch_microseconds(now - SILENT))
     flags[Filter.SILENT][heard] = False
     own = await store.own_policies(transaction, 0, count)
     flags[Filter.OWN_POLICY][[key for key, *_ in own]] = True
@@ -129,7 +139,7 @@ class Asked:
     limit: int = 50
 
 
-async def page(
+async def page_of_curators(
     transaction: Transaction, found: Standing, asked: Asked
 ) -> tuple[list[Listed], int, int | None]:
     """The curators of a page, in the order of their enrolment, how many there are in all, and the
@@ -142,7 +152,7 @@ async def page(
     keys = np.flatnonzero(chosen)
     here = keys[keys > asked.after][: asked.limit].tolist()
     rows = await store.curators_by_key(transaction, here)
-    newest = await flow.newest_of(transaction, here)
+    newest = await intake_counts.newest_of(transaction, here)
     items = [_listed(row, found, newest.get(row.key)) for row in rows]
     return items, len(keys), here[-1] if len(here) == asked.limit else None
 
@@ -160,3 +170,158 @@ def _listed(row: CuratorRow, found: Standing, newest_us: int | None) -> Listed:
         stopped=bool(found.flags[Filter.STOPPED][row.key]),
         own_policy=bool(found.flags[Filter.OWN_POLICY][row.key]),
     )
+
+
+# The routes of a process' curators and of the flow of their readings.
+
+PoliciesPart = Annotated[Policies, Depends(part(Policies))]
+ClockPart = Annotated[Clock, Depends(part(Clock))]
+Prefix = Annotated[str, Query(max_length=128, description="How the name begins.")]
+Only = Annotated[Filter | None, Query(alias="filter", description="Without it, all.")]
+Begin = Annotated[
+    Instant | None, Query(alias="from", description="At most 31 days before `to`; else a day.")
+]
+End = Annotated[Instant | None, Query(alias="to", description="Without it, now.")]
+SilentS = Annotated[int, Query(ge=1, le=366 * 86_400, description="Seconds without a reading.")]
+PeriodS = Annotated[int, Query(ge=60, le=86_400, description="Seconds of a period.")]
+RegisterName = Annotated[str, Query(alias="register", min_length=1, max_length=64)]
+
+
+class ListOfCurators(WireModel):
+    """A page of curators; `total`: how many there are on all pages."""
+
+    curators: tuple[Listed, ...]
+    total: int
+
+
+class ListOfDevices(WireModel):
+    """A page of silent devices."""
+
+    devices: tuple[Device, ...]
+
+
+class ListOfRegisters(WireModel):
+    """All registers."""
+
+    registers: tuple[Register, ...]
+
+
+def _answer(value: WireModel, headers: dict[str, str] | None = None) -> Response:
+    return Response(value.model_dump_json(), media_type=JSON, headers=headers)
+
+
+def add_curators(app: FastAPI) -> None:
+    """Add the routes to an app."""
+
+    @app.get(
+        "/v1/curators",
+        tags=["owner"],
+        summary="The curators of this process: budget left, newest reading, stops",
+        response_model=ListOfCurators,
+    )
+    async def list_curators(
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        policies: PoliciesPart,
+        clock: ClockPart,
+        _: Operator,
+        prefix: Prefix = "",
+        only: Only = None,
+    ) -> Response:
+        after = page.after_number()
+        asked = Asked(prefix, only, -1 if after is None else after, page.limit)
+        default = await policies.current()
+        async with database.reading() as transaction:
+            found = await standing(transaction, default, clock.now())
+            items, total, following = await page_of_curators(transaction, found, asked)
+        headers = None if following is None else next_link(request, following)
+        return _answer(ListOfCurators(curators=tuple(items), total=total), headers)
+
+    @app.get(
+        "/v1/summary",
+        tags=["owner"],
+        summary="How many curators this process has, and how many need a look",
+    )
+    async def get_summary(
+        database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
+    ) -> Summary:
+        default = await policies.current()
+        async with database.reading() as transaction:
+            return (await standing(transaction, default, clock.now())).summary
+
+    @app.get(
+        "/v1/intake",
+        tags=["readings"],
+        summary="Readings that came in, by hour and outcome",
+    )
+    async def get_intake(
+        database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
+    ) -> IntakeFlow:
+        span = readings_received.span_of(begin, end, clock.now(), readings_received.HOUR)
+        async with database.reading() as transaction:
+            return await readings_received.intake(transaction, *span)
+
+    @app.get(
+        "/v1/devices",
+        tags=["readings"],
+        summary="Devices that sent nothing for a while, the longest silent first",
+        response_model=ListOfDevices,
+    )
+    async def list_devices(
+        request: Request,
+        page: PageQuery,
+        database: DatabasePart,
+        clock: ClockPart,
+        caller: Owner,
+        silent_s: SilentS = 86_400,
+    ) -> Response:
+        before = clock.now() - timedelta(seconds=silent_s)
+        after = page.after_place()
+        async with database.reading() as transaction:
+            of = await own(transaction, caller)
+            key = None if of is None else of[0].key
+            found, following = await readings_received.silent(
+                transaction, before, key, after, page.limit
+            )
+        headers = None if following is None else next_link(request, *following)
+        return _answer(ListOfDevices(devices=tuple(found)), headers)
+
+    @app.get(
+        "/v1/registers",
+        tags=["readings"],
+        summary="Registers that have readings, their units, and the queries that ask for them",
+    )
+    async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
+        async with database.reading() as transaction:
+            of = await own(transaction, caller)
+            key, party = (None, None) if of is None else (of[0].key, of[1].id)
+            found = await readings_received.registers(transaction, key, party)
+        return ListOfRegisters(registers=tuple(found))
+
+    @app.get(
+        "/v1/completeness",
+        tags=["readings"],
+        summary="How many devices have a reading of a register in each period",
+    )
+    async def get_completeness(
+        database: DatabasePart,
+        clock: ClockPart,
+        caller: Owner,
+        register: RegisterName,
+        period_s: PeriodS = 3_600,
+        begin: Begin = None,
+        end: End = None,
+    ) -> ReadingsCompleteness:
+        span = readings_received.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
+        async with database.reading() as transaction:
+            of = await own(transaction, caller)
+            key = None if of is None else of[0].key
+            return await readings_received.completeness(transaction, register, period_s, span, key)
+
+
+async def own(transaction: Transaction, caller: Principal) -> tuple[CuratorRow, PartyRow] | None:
+    """The curator that an owner's token is for; None for an operator, who sees all."""
+    if caller.has(Scope.OPERATOR):
+        return None
+    return await statement.find(transaction, caller.subject or "", caller)

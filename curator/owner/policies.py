@@ -1,18 +1,35 @@
-"""The default policy of a curator service, kept in its store, and which policies hold for whom."""
+"""Policies: the default one, which policies hold for which curators, and the routes to change them.
+
+An owner's policy is no wider than its operator's for it: both are asked in every round, so a wider
+one is refused to tell the owner so. Spec: console, section 6.5.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal
 
 import numpy as np
+from fastapi import Depends, FastAPI, Query, Request, Response
 
+from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
-from curator.ledger.ledger import Bits
-from curator.policy import Policy, agreed, initial_policy
+from common.web.auth import Principal
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
+from common.web.tokens import Scope
+from common.web.wire import read_body
+from curator import examples
+from curator.ledger import Bits
+from curator.owner import policy_trial, statement
+from curator.owner.policy_trial import Tried
+from curator.policy import Limits, Policy, agreed, initial_policy
 from curator.settings import CuratorSettings
 from curator.store import parties as store
-from curator.store.parties import PartyRow
+from curator.store.parties import CuratorRow, PartyRow
+from curator.web import CuratorId, DatabasePart, Operator, Owner, answer
+from tacit.errors import FieldError, Invalid
+from tacit.query.terms import PrivacyUnit
 
 POLICY: Final = "policy"
 """The fact of the store that holds it."""
@@ -65,3 +82,223 @@ async def _stored(database: Database) -> Policy | None:
     async with database.reading() as transaction:
         text = await store.fact(transaction, POLICY)
     return None if text is None else Policy.model_validate_json(text)
+
+
+# An owner's policy is no wider than what its operator agrees to for it.
+#
+# Both are asked in every round, so a wider one would not be followed; it is refused to tell the
+# owner so. Spec: console, section 6.5.
+
+
+class WiderThanTheOperators(Invalid):
+    """What an owner agrees to and its operator does not."""
+
+    name = "wider_than_the_operators"
+    title = "An owner's policy may be stricter than the operator's, not wider"
+
+
+def check_stricter(owner: Policy, operator: Policy) -> None:
+    """Raise WiderThanTheOperators with each field that is wider, and what the operator says."""
+    errors = [FieldError(pointer, said) for pointer, said in wider(owner, operator)]
+    if errors:
+        raise WiderThanTheOperators(errors=errors)
+
+
+def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
+    """The fields in which an owner's policy allows what the operator's does not: a pointer, and
+    what the operator's says."""
+    if owner.period_s != operator.period_s:
+        yield "/period_s", f"the operator's periods have {operator.period_s} seconds"
+    for unit in PrivacyUnit:
+        for name, most in _wider_limits(owner.limits(unit), operator.limits(unit)):
+            yield f"/{unit}/{name}", f"the operator allows {most}"
+    for name in ("allow_unverified", "accept_any", "allow_repeats"):
+        if getattr(owner, name) and not getattr(operator, name):
+            yield f"/{name}", "the operator does not allow it"
+    for name in ("mechanisms", "stances", "algorithms", "public_columns"):
+        allowed = getattr(operator, name)
+        if not set(getattr(owner, name)) <= set(allowed):
+            yield f"/{name}", f"the operator allows {', '.join(allowed) or 'none'}"
+    if not operator.accept_any and not set(owner.queries) <= set(operator.queries):
+        yield "/queries", "the operator does not agree to all of them"
+    # One more is stricter where all must be in a round, and wider for a local round's one.
+    required = set(operator.required_aggregators)
+    if required and required != set(owner.required_aggregators):
+        yield "/required_aggregators", f"the operator requires {', '.join(sorted(required))}"
+    if owner.min_participants < operator.min_participants:
+        yield "/min_participants", f"the operator demands {operator.min_participants}"
+    if _fewer(owner.min_aggregators, operator.min_aggregators):
+        yield "/min_aggregators", f"the operator demands {operator.min_aggregators}"
+    for name in ("curators", "aggregators"):
+        least = getattr(operator.min_collusion, name)
+        if getattr(owner.min_collusion, name) < least:
+            yield f"/min_collusion/{name}", f"the operator demands {least}"
+    if operator.require_validity is not None and owner.require_validity is None:
+        yield "/require_validity", f"the operator demands {operator.require_validity}"
+
+
+def _wider_limits(owner: Limits, operator: Limits) -> Iterator[tuple[str, str]]:
+    for name in Limits.model_fields:
+        most = getattr(operator, name).model_dump(mode="json")
+        for figure, text in most.items():
+            own = getattr(getattr(owner, name), figure)
+            limit = getattr(getattr(operator, name), figure)
+            if limit is not None and (own is None or own > limit):
+                yield f"{name}/{figure}", text
+
+
+def _fewer(owner: int | str, operator: int | str) -> bool:
+    if owner == "all":
+        return False
+    return operator == "all" or int(owner) < int(operator)
+
+
+# The routes of policies: the default one, and a curator's own.
+
+Defaults = Annotated[Policies, Depends(part(Policies))]
+ClockPart = Annotated[Clock, Depends(part(Clock))]
+Of = Annotated[
+    Literal["operator", "owner"] | None,
+    Query(description="Whose; else the caller's own. Of an owner without one: the operator's."),
+]
+
+
+def add_policy(app: FastAPI) -> None:
+    """Add the routes to an app."""
+
+    @app.get(
+        "/v1/policy", **gives(Policy), tags=["policy"], summary="The default policy of this process"
+    )
+    async def get_policy(_: Operator, policies: Defaults) -> Response:
+        return answer(await policies.current())
+
+    @app.put(
+        "/v1/policy",
+        **gives(Policy),
+        tags=["policy"],
+        summary="Set the default policy; it holds from the next contribution on",
+        openapi_extra=takes(Policy, examples.POLICY),
+    )
+    async def put_policy(request: Request, _: Operator, policies: Defaults) -> Response:
+        body = await read_body(request, Policy)
+        await policies.put(body)
+        return answer(body)
+
+    @app.post(
+        "/v1/policy/preview",
+        tags=["policy"],
+        summary="Which rounds of the last 30 days a policy would have answered",
+        openapi_extra=takes(Policy, examples.POLICY),
+        response_model=Tried,
+    )
+    async def preview_policy(
+        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+    ) -> Response:
+        body = await read_body(request, Policy)
+        return answer(await policy_trial.try_on(database, (body,), clock.now(), None))
+
+    @app.get(
+        "/v1/curators/{curator_id}/policy",
+        **gives(Policy),
+        tags=["policy"],
+        summary="A curator's policy",
+    )
+    async def get_own_policy(
+        curator_id: CuratorId,
+        caller: Owner,
+        database: DatabasePart,
+        policies: Defaults,
+        of: Of = None,
+    ) -> Response:
+        async with database.reading() as transaction:
+            row, _ = await statement.find(transaction, curator_id, caller)
+        operators, *owners = agreed(await policies.current(), row.policy, row.owner_policy)
+        by_owner = _by_owner(caller) if of is None else of == "owner"
+        return answer(owners[0] if owners and by_owner else operators)
+
+    @app.put(
+        "/v1/curators/{curator_id}/policy",
+        **gives(Policy),
+        tags=["policy"],
+        summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
+        openapi_extra=takes(Policy, examples.POLICY),
+    )
+    async def put_own_policy(
+        request: Request,
+        curator_id: CuratorId,
+        caller: Owner,
+        database: DatabasePart,
+        policies: Defaults,
+    ) -> Response:
+        body = await read_body(request, Policy)
+        default = await policies.current()
+        async with database.begin() as transaction:
+            await set_own(transaction, curator_id, caller, default, body)
+        return answer(body)
+
+    @app.delete(
+        "/v1/curators/{curator_id}/policy",
+        tags=["policy"],
+        status_code=204,
+        summary="Delete your override of a curator's policy",
+    )
+    async def drop_own_policy(
+        curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults
+    ) -> None:
+        default = await policies.current()
+        async with database.begin() as transaction:
+            await set_own(transaction, curator_id, caller, default, None)
+
+    @app.post(
+        "/v1/curators/{curator_id}/policy/preview",
+        tags=["policy"],
+        summary="Which rounds of the last 30 days a curator would have answered with a policy",
+        openapi_extra=takes(Policy, examples.POLICY),
+        response_model=Tried,
+    )
+    async def preview_own_policy(
+        request: Request,
+        curator_id: CuratorId,
+        caller: Owner,
+        database: DatabasePart,
+        policies: Defaults,
+        clock: ClockPart,
+    ) -> Response:
+        body = await read_body(request, Policy)
+        async with database.reading() as transaction:
+            of = await statement.find(transaction, curator_id, caller)
+        both = beside(body, of[0], caller, await policies.current())
+        return answer(await policy_trial.try_on(database, both, clock.now(), of))
+
+
+def _by_owner(caller: Principal) -> bool:
+    return not caller.has(Scope.OPERATOR)
+
+
+def beside(
+    asked: Policy, row: CuratorRow, caller: Principal, default: Policy
+) -> tuple[Policy, ...]:
+    """A caller's policy for a curator beside that of the other, as both would hold."""
+    text = asked.model_dump_json()
+    if _by_owner(caller):
+        return agreed(default, row.policy, text)
+    return agreed(default, text, row.owner_policy)
+
+
+async def set_own(
+    transaction: Transaction,
+    curator_id: str,
+    caller: Principal,
+    default: Policy,
+    asked: Policy | None,
+) -> None:
+    """Set the caller's own policy for a curator, or take it back.
+
+    Raises ForeignCurator, UnknownCurator, WiderThanTheOperators.
+    """
+    row, _ = await statement.find(transaction, curator_id, caller)
+    by_owner = _by_owner(caller)
+    if asked is not None and by_owner:
+        check_stricter(asked, agreed(default, row.policy, None)[0])
+    text = None if asked is None else asked.model_dump_json()
+    await store.set_policy(transaction, row.key, text, by_owner=by_owner)

@@ -1,45 +1,45 @@
 """What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
 
-Counts of readings used and clamped depend on data; they are answered to the curator's own token and
-to the operator of this process, and appear in no log and no metric.
+What each answer was asked, how well it is hidden, and why a contribution counted no reading. Counts
+of readings used and clamped depend on data; they are answered to the curator's own token and to the
+operator alone.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Row
 
+from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.auth import Principal
 from common.web.tokens import Scope
+from curator import ledger
 from curator.errors import ForeignCurator, UnknownAnswer, UnknownCurator
-from curator.ledger import run_lengths
-from curator.ledger.ledger import (
-    Charge,
-    Debit,
-    format_charge,
-    presence_bits,
-    statement_of,
-    worst_instant,
-)
-from curator.owner import answers
-from curator.owner.unusable import unusable
+from curator.ledger import Charge, Debit, format_charge, presence_bits, statement_of, worst_instant
 from curator.policy import Policy, agreed
 from curator.store import accounts, history, outbox
 from curator.store import parties as party_store
+from curator.store import readings as store
 from curator.store import reports as report_store
 from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
-from tacit.accounting.scenarios import assumption
+from tacit.accounting.scenarios import Scenario, assumption
 from tacit.crypto.signing import Signed
 from tacit.protocol.federation import Descriptor, column_name
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
-from tacit.query.words import PrivacyUnit
-from tacit.wire import Instant, WireModel, encode_binary, format_instant
+from tacit.protocol.round.messages import REFUSED_BY_PROOF
+from tacit.query.functions import reading_dimension, reads_vectors
+from tacit.query.query import Query
+from tacit.query.terms import Layer, Mechanism, PrivacyUnit
+from tacit.report.model import VerifiedStatement
+from tacit.report.queries import verified_statements
+from tacit.units import DIMENSIONS, UNITS
+from tacit.wire import Instant, WireModel, encode_binary, format_exact, format_instant
 
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
@@ -182,7 +182,7 @@ async def contribution(
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
     answer, signed = await answered(transaction, row, party, round_id)
     descriptor = signed.statement
-    lines = answers.verified(descriptor.query, descriptor.operators)
+    lines = verified(descriptor.query, descriptor.operators)
     return answer | {
         "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
         "aggregators": [
@@ -255,7 +255,7 @@ def _contribution(
         "mechanism": query.mechanism.value,
         "stance": query.stance.value,
         "privacy_unit": query.privacy_unit.value,
-        "asked": answers.asked(query),
+        "asked": asked(query),
         "window": descriptor.window.model_dump(mode="json"),
         "state": "refused" if refused and not taken else item.state,
         "send_at": format_instant(item.send_at),
@@ -272,7 +272,7 @@ def _contribution(
         answer["declared"] = {
             "assumes": _assumption(descriptor),
             **charged[query.privacy_unit],
-            "guess": answers.promised(query, descriptor.operators).guess,
+            "guess": promised(query, descriptor.operators).guess,
         }
         answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
         answer["readings"] = {"used": used, "clamped": clamped}
@@ -289,7 +289,9 @@ def _usage(row: Row[Any], position: int) -> tuple[int, int]:
     if not bits[position - row.offset]:
         return 0, 0
     rank = int(bits[: position - row.offset].sum())
-    return int(run_lengths.unpack(row.used)[rank]), int(run_lengths.unpack(row.clamped)[rank])
+    return int(ledger.unpack_run_lengths(row.used)[rank]), int(
+        ledger.unpack_run_lengths(row.clamped)[rank]
+    )
 
 
 async def reading_counts(
@@ -311,3 +313,74 @@ async def reading_counts(
         "contributed": sum(used for used, _ in usage),
         "clamped": sum(clamped for _, clamped in usage),
     }
+
+
+# What an answer was asked, in words that its owner knows, and how well it is hidden.
+
+
+@lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
+def verified(query: Query, operators: tuple[str, ...]) -> tuple[VerifiedStatement, ...]:
+    """Who would have to work together to learn what: rows a to e, whoever else takes part."""
+    return verified_statements(query, operators=operators)
+
+
+def promised(query: Query, operators: tuple[str, ...]) -> VerifiedStatement:
+    """The row that the query promises (e)."""
+    return next(line for line in verified(query, operators) if line.key == Scenario.ASSUMED)
+
+
+def _noise_by(query: Query) -> str:
+    """Who adds noise: "curator", "aggregators", "both" or "nobody"."""
+    match query.mechanism, query.layer:
+        case Mechanism.EXACT, _:
+            return "nobody"
+        case Mechanism.LOCAL, _:
+            return "curator"
+        case Mechanism.TWO_LAYER, _:
+            return "both"
+        case _, Layer.AGGREGATOR:
+            return "aggregators"
+        case _, Layer.CURATOR:
+            return "curator"
+    return "both"
+
+
+def asked(query: Query) -> dict[str, Any]:
+    """What of the readings is asked for; `bounds`: to which each is cut."""
+    return {
+        "register": query.register_name,
+        "unit": query.unit,
+        "bounds": [format_exact(bound) for bound in query.bounds],
+        "min_participants": query.min_participants,
+        "noise_by": _noise_by(query),
+    }
+
+
+# Why a contribution counted no reading of a curator: compares the store with the request.
+#
+# The reason depends on data, so it is visible only to the curator's owner.
+
+
+async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curator: int) -> str:
+    """The reason, as the end of a sentence; `curator` is its key."""
+    query, name = descriptor.query, descriptor.query.register_name
+    if query.job is not None:
+        return "there is no record of what the job asks for"
+    base = UNITS[query.unit].base
+    key = await store.register_key(transaction, name, base)
+    if key is None:
+        bases = await store.register_bases(transaction, name)
+        if not bases:
+            return f"no reading of {name} was ever stored"
+        kept = " and ".join(DIMENSIONS[each] for each in bases)
+        return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base]}"
+    window = descriptor.window
+    start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
+    found = await store.lengths(transaction, key, curator, start, end)
+    if not found:
+        return f"there is no reading of {name} in the window"
+    wanted = reading_dimension(query) if reads_vectors(query) else None
+    if wanted in found:
+        return f"the readings of {name} in the window came after the contribution was made"
+    asked = "numbers" if wanted is None else f"vectors of {wanted}"
+    return f"the readings of {name} in the window are not the {asked} that the query asks for"

@@ -1,21 +1,28 @@
 """Stop: a curator, or all of a process, take part in nothing more until they are started again.
 
 An owner and an operator each stop for themselves, and each takes back only its own: a curator takes
-part while neither of them, nor the process, has stopped. A stop beats every policy.
-
-Spec: console, section 6.6.
+part while neither has stopped it. The routes are at the end.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends, FastAPI, Request
+
+from common.runtime.clock import Clock
 from common.store.transactions import Transaction
 from common.web.auth import Principal
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
 from common.web.tokens import Scope
+from common.web.wire import read_body
+from curator import examples
 from curator.owner import statement
 from curator.store import stops
+from curator.web import CuratorId, DatabasePart, Operator, Owner
+from tacit.answers.curator import CuratorStop, ProcessStop
 from tacit.wire import WireModel, format_instant
 
 
@@ -70,3 +77,66 @@ async def set_process(transaction: Transaction, asked: Stop, now: datetime) -> d
 
 def _instant(since: datetime | None) -> str | None:
     return None if since is None else format_instant(since)
+
+
+# The routes by which a curator, or all of a process, take part in nothing more.
+
+ClockPart = Annotated[Clock, Depends(part(Clock))]
+
+
+def add_stops(app: FastAPI) -> None:
+    """Add the routes to an app."""
+
+    @app.get(
+        "/v1/stop",
+        **gives(ProcessStop),
+        tags=["owner"],
+        summary="Whether all curators of this process are stopped",
+    )
+    async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            return await of_process(transaction)
+
+    @app.put(
+        "/v1/stop",
+        **gives(ProcessStop),
+        tags=["owner"],
+        summary="Let all curators of this process take part in nothing, or start them again",
+        openapi_extra=takes(Stop, examples.STOP),
+    )
+    async def put_stop(
+        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+    ) -> dict[str, Any]:
+        asked = await read_body(request, Stop)
+        async with database.begin() as transaction:
+            return await set_process(transaction, asked, clock.now())
+
+    @app.get(
+        "/v1/curators/{curator_id}/stop",
+        **gives(CuratorStop),
+        tags=["owner"],
+        summary="Whether a curator takes part in nothing, and who stopped it since when",
+    )
+    async def get_own_stop(
+        curator_id: CuratorId, caller: Owner, database: DatabasePart
+    ) -> dict[str, Any]:
+        async with database.reading() as transaction:
+            return await of_curator(transaction, curator_id, caller)
+
+    @app.put(
+        "/v1/curators/{curator_id}/stop",
+        **gives(CuratorStop),
+        tags=["owner"],
+        summary="Let a curator take part in nothing, or take back one's own stop",
+        openapi_extra=takes(Stop, examples.STOP),
+    )
+    async def put_own_stop(
+        request: Request,
+        curator_id: CuratorId,
+        caller: Owner,
+        database: DatabasePart,
+        clock: ClockPart,
+    ) -> dict[str, Any]:
+        asked = await read_body(request, Stop)
+        async with database.begin() as transaction:
+            return await set_curator(transaction, curator_id, caller, asked, clock.now())

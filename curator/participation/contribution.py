@@ -24,9 +24,10 @@ import numpy as np
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
-from common.store.together import Together
+from common.store.group_commit import Together
 from common.store.transactions import LARGE_BYTES, LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
+from curator import ledger
 from curator.engine import HostPart, Prepared, Terms, Total, prepare_parts
 from curator.errors import (
     DeadlinePassed,
@@ -37,11 +38,12 @@ from curator.errors import (
     StepMissed,
     StepRefused,
 )
-from curator.ledger import run_lengths
-from curator.ledger.ledger import PAID, Charges, charges_of, job_charges
+from curator.ledger import PAID, Charges, charges_of, job_charges
 from curator.participation import consent
 from curator.participation.federated_steps import Steps
-from curator.participation.grouping import (
+from curator.participation.preparation import (
+    PART,
+    Decided,
     Portion,
     Task,
     concerned,
@@ -49,29 +51,29 @@ from curator.participation.grouping import (
     keys_of,
     lots,
     portions,
+    prepare,
+    read_in_blocks,
     runs,
+    totals_of,
 )
-from curator.participation.preparing import PART, Decided, prepare, read_in_blocks, totals_of
 from curator.participation.restoring import Restore
 from curator.participation.windows import ReadingSource, WindowReadings, Windows
 from curator.parties.identities import Identities
-from curator.parties.keyring import Keyring
-from curator.parties.seal_keys import SealKeys
+from curator.parties.keys import Keyring, SealKeys
 from curator.policy import Policy
-from curator.records.questions import JobDebit, Question, RecordSource, RecordWindow
+from curator.records.records import JobDebit, Question, RecordSource, RecordWindow
 from curator.store import accounts, outbox
 from curator.store.accounts import NewDebit
 from curator.store.outbox import Place, RoundRow, Sealed, State
 from curator.store.parties import PartyRow
 from tacit import sets
-from tacit.crypto.seal_keys import SealPublicKey
-from tacit.crypto.sealing import spans
+from tacit.crypto.sealing import SealPublicKey, spans
 from tacit.errors import DomainError
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.federation import step_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_consistent, check_opened
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
@@ -507,8 +509,8 @@ def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -
         charges=work.charges,
         window=work.terms.descriptor.window,
         made=now,
-        used=run_lengths.pack(prepared.used),
-        clamped=run_lengths.pack(prepared.clamped),
+        used=ledger.pack_run_lengths(prepared.used),
+        clamped=ledger.pack_run_lengths(prepared.clamped),
     )
 
 

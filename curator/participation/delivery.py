@@ -23,14 +23,14 @@ import cbor2
 from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store.together import Together
+from common.store.group_commit import Together
 from common.store.transactions import Database, Transaction
 from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
 from common.web.wire import CBOR, encode
 from curator.engine import OCTETS
 from curator.errors import PeerUnavailable, Stopped
-from curator.parties.keyring import Keyring
+from curator.parties.keys import Keyring
 from curator.parties.peers import BATCHES, PIECES, Carried, Peers
 from curator.store import outbox, stops
 from curator.store import parties as party_store

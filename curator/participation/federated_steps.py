@@ -1,16 +1,19 @@
-"""The question of a federated job's round: fetched, and checked against the round's descriptor.
+"""The question of a federated job's round: fetched, checked against descriptor and epsilon.
 
-Spec: kmeans, section 6.1, step 2. The descriptor's query holds the hash of the step, and its blocks
-and epsilon must be those that follow from the step: noise scales come from this curator's own
-knowledge of the sums, never from the caller. A job keeps its plan, and requests no step twice,
-unless its aggregators signed that the round never froze (spec: federated-counting, section 7).
+Spec: kmeans, section 6.1, step 2; federated-counting, section 6.2. The descriptor's query holds the
+hash of the step. No path through a job's questions spends more than the job's epsilon; that follows
+from questions alone, so a refusal reveals nothing private.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Final
 
 from pydantic import ValidationError
@@ -18,21 +21,22 @@ from pydantic import ValidationError
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
-from curator.errors import StepRefused
-from curator.ledger.ledger import job_charges
-from curator.participation import job_paths
+from curator.errors import PathOverspent, StepRefused
+from curator.ledger import job_charges
 from curator.participation.restoring import Restore
 from curator.participation.settlement import credit
 from curator.parties.peers import Peers
-from curator.records.questions import ItemQuestion, JobDebit, Question, RowQuestion
+from curator.records.records import ItemQuestion, JobDebit, Question, RowQuestion
 from curator.store import outbox
 from curator.store import parties as party_store
 from curator.store import records as store
 from curator.store.parties import PartyRow
-from curator.store.records import JobRow
-from tacit.accounting.credit import abort_credit
+from curator.store.records import JobRow, PathRow
+from tacit.accounting.charges import abort_credit
 from tacit.encoders import sums
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
+from tacit.encoders.counts import NoSuchPaths, PathSpends
+from tacit.encoders.sums import RecordSum
 from tacit.protocol.federation import (
     ALWAYS,
     FederatedStep,
@@ -44,7 +48,7 @@ from tacit.protocol.federation import (
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit, Stance
+from tacit.query.terms import PrivacyUnit, Stance
 from tacit.randomness import SEED_BYTES
 
 KEPT: Final = 32
@@ -113,7 +117,7 @@ class Steps:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)
             undone = await _undone(transaction, step)
-            place = await job_paths.standing(transaction, step, asked, descriptor.round, undone)
+            place = await standing(transaction, step, asked, descriptor.round, undone)
             if row is None:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
                 first = descriptor.round if step.of_first_question else None
@@ -131,7 +135,7 @@ class Steps:
                 )
                 await store.add_job(transaction, new)
                 if step.terms is not None:
-                    await job_paths.note(transaction, place, asked, step.terms)
+                    await note(transaction, place, asked, step.terms)
                 return new, place.row.began, undone
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
@@ -144,7 +148,7 @@ class Steps:
             if terms is not None and step.step == row.step and row.last_round != descriptor.round:
                 raise StepRefused("the job asks a step twice")
             if step.terms is not None:
-                await job_paths.note(transaction, place, asked, step.terms)
+                await note(transaction, place, asked, step.terms)
             if step.step > row.step:
                 await store.note_step(transaction, step.job, step.step, digest, descriptor.round)
                 if step.of_first_question and {row.first_round, row.last_round} <= undone:
@@ -237,3 +241,80 @@ def _question(
         return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)
     assert isinstance(asked, sums.RowSum)
     return RowQuestion(step.columns, asked, job.seed, job.seen, debit)
+
+
+# Where a step stands among a job's questions, and that no path spends more than the job's epsilon.
+#
+# Spec: federated-counting, section 6.2. From questions alone, so a refusal tells nothing private.
+# Parts of one question, and a part that is asked again after a round that opened nothing, are one
+# question: it is counted once, on paths and in what records spend. A part that is asked a second
+# time begins a question of its own, whatever name it is given.
+#
+# The theorem needs that the sum along a path stays within epsilon, not that a group is asked once:
+# a group may be asked again while the sum allows it.
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A step among the questions of its job. `row`: with this step in it; `spends`: what the paths
+    spend before; `known`: of the question that was asked last, and no repeat of it."""
+
+    row: PathRow
+    spends: PathSpends
+    known: bool
+
+
+def _path_question(step: FederatedStep, asked: RecordSum) -> bytes:
+    """Identifies a question, whichever part of it is asked."""
+    document = dict(step.sum)
+    if isinstance(asked, CountSum):
+        document.pop("first", None)
+    columns = [json.loads(step.model_dump_json(include={"columns"}))]
+    return sha256(json.dumps([columns, document], sort_keys=True).encode()).digest()
+
+
+async def standing(
+    transaction: Transaction,
+    step: FederatedStep,
+    asked: RecordSum,
+    round_id: str,
+    undone: Collection[str],
+) -> Standing:
+    """Where a step stands; undone: rounds that opened nothing."""
+    question = await asyncio.to_thread(_path_question, step, asked)
+    first = asked.first if isinstance(asked, CountSum) else 0
+    row = await store.find_path(transaction, step.job)
+    if row is not None and row.question == question:
+        before = row.rounds.get(first)
+        if before is None or before == round_id or before in undone:
+            rounds = {**row.rounds, first: round_id}
+            return Standing(replace(row, rounds=rounds), PathSpends(), known=True)
+    spends = PathSpends() if row is None else PathSpends.unpacked(row.spends)
+    found = PathRow(step.job, question, step.step, {first: round_id}, b"")
+    return Standing(found, spends, known=False)
+
+
+async def note(
+    transaction: Transaction, place: Standing, asked: RecordSum, terms: JobTerms
+) -> None:
+    """Remember a step. Raises PathOverspent, and remembers nothing then."""
+    row = place.row
+    if not place.known:
+        row = replace(row, spends=await asyncio.to_thread(_within, place.spends, asked, terms))
+    await store.put_path(transaction, row)
+
+
+def _within(spends: PathSpends, asked: RecordSum, terms: JobTerms) -> bytes:
+    try:
+        after = after_sum(spends, asked)
+    except NoSuchPaths as error:
+        raise PathOverspent(str(error)) from None
+    if after.most > terms.epsilon:
+        raise PathOverspent("the job's questions spend more along a path than its terms say")
+    return after.packed()
+
+
+def after_sum(spends: PathSpends, asked: RecordSum) -> PathSpends:
+    """What paths spend with a question more; sums over rows of numbers have no paths. Raises
+    NoSuchPaths."""
+    return asked.after(spends) if isinstance(asked, CountSum) else spends.with_loose(asked.epsilon)

@@ -17,23 +17,21 @@ from typing import Any
 
 from common.runtime.clock import Clock
 from common.runtime.logs import describe, get_logger
-from common.runtime.memory import give_back
-from common.runtime.notice import Notice
+from common.runtime.process import give_back
+from common.runtime.tasks import Notice
 from common.store.erasure import Erasure
 from common.store.transactions import Database
+from curator.participation.consent import Refusing
 from curator.participation.contribution import Contributor
 from curator.participation.delivery import Delivery, Parcel
-from curator.participation.discovery import Discovery
-from curator.participation.grouping import Task
+from curator.participation.discovery import Discovery, Planning
 from curator.participation.noisy_reports import Reporting
-from curator.participation.planning import Planning
-from curator.participation.refusals import Refusing
+from curator.participation.preparation import Task
 from curator.participation.settlement import Settling
-from curator.parties.coordinators import Coordinators
-from curator.parties.parties import Enroller
+from curator.parties.enrolment import Enroller
+from curator.parties.identities import Coordinators
+from curator.parties.keys import SWEEP_S, Renewals, Successions
 from curator.parties.peers import Peers
-from curator.parties.renewals import Renewals
-from curator.parties.successions import SWEEP_S, Successions
 from curator.settings import CuratorSettings
 from curator.store import outbox
 from curator.store import parties as party_store

@@ -27,9 +27,9 @@ from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
+from curator import ledger
 from curator.errors import PeerUnavailable, PolicyRefused, RoundRefused, Stopped
-from curator.ledger import run_lengths
-from curator.ledger.ledger import Charge
+from curator.ledger import Charge
 from curator.owner.policies import holding
 from curator.participation import consent
 from curator.participation.restoring import Restore
@@ -37,21 +37,21 @@ from curator.parties.peers import Peers
 from curator.policy import Policy, check_collection
 from curator.records.records import load_rows
 from curator.store import accounts, stops
-from curator.store import item_tables as item_store
 from curator.store import parties as party_store
+from curator.store import records as item_store
 from curator.store import reports as store
 from curator.store.accounts import NewDebit
 from curator.store.parties import ACTIVE, Coordinator, PartyRow
 from curator.store.reports import CollectionRow, NoisyReport, Stage
 from tacit import sets
-from tacit.accounting import costs as accounting
-from tacit.accounting.costs import UNVERIFIED
+from tacit.accounting import amounts as accounting
+from tacit.accounting.amounts import UNVERIFIED
 from tacit.crypto.signing import SignatureBroken, Signed, signer_of, verify
 from tacit.encoders.reports import OF_ITEMS, Cost, Encoding, EncodingRefused, read
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.protocol.round.agreement import DescriptorRefused, check_opened
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary
 
@@ -195,7 +195,7 @@ class Reporting:
         column = descriptor.taken[0]
         if not isinstance(column, ItemTable):
             return await load_rows(transaction, descriptor.taken, descriptor.window, keys)
-        tables = await item_store.tables(transaction, column.place, keys, self.clock.now())
+        tables = await item_store.item_tables_of(transaction, column.place, keys, self.clock.now())
         return {
             each.curator: [{each.universe[place] for place in each.lists.items.tolist()}]
             for each in tables
@@ -274,8 +274,8 @@ class Reporting:
             charges=asked.charges,
             window=asked.window,
             made=now,
-            used=run_lengths.pack(np.array(used, np.int64)),
-            clamped=run_lengths.pack(np.zeros(len(used), np.int64)),
+            used=ledger.pack_run_lengths(np.array(used, np.int64)),
+            clamped=ledger.pack_run_lengths(np.zeros(len(used), np.int64)),
         )
         await accounts.charge_accounts(
             transaction,

@@ -1,8 +1,8 @@
-"""The final state of rounds, and the one credit: signed "never frozen" abort statements.
+"""The final state of rounds, the one credit, and what is dropped after the retention.
 
 Spec: budget, section 5. Whatever the coordinator states, a debit stays; only enough signed
-statements of its aggregators give column (e) back, never in local mode, and column (d) never.
-Here a party of a proved round also learns whose proof did not hold (spec: validity, section 10).
+statements ("never frozen") of its aggregators return it. `Expiry` drops refusals and deliveries of
+rounds whose retention is over, a few rounds at a time.
 """
 
 from __future__ import annotations
@@ -10,30 +10,35 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, Final
 
+from prometheus_client import Counter
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
-from curator.ledger.ledger import presence_bits
+from curator.ledger import presence_bits
+from curator.owner.readings_received import KEPT
 from curator.parties.peers import Peers, Said
-from curator.store import accounts, outbox
+from curator.store import accounts, intake_counts, outbox
+from curator.store import history as store
 from curator.store import parties as party_store
 from curator.store import records as record_store
 from curator.store.outbox import Asked, ContributionRow, RoundRow
 from curator.store.parties import PartyRow
-from tacit.accounting.credit import abort_credit
+from tacit.accounting.charges import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement
 from tacit.query.proofs import is_proved
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.sets import pack
 
 FINAL = frozenset({"released", "aborted"})
@@ -275,3 +280,42 @@ def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
         except (ValidationError, ValueError, TypeError):
             continue
     return found
+
+
+# Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; what
+# records spent in jobs that are over as long; and what came in by the hour, after 400 days.
+#
+# Every step is whole and can be repeated, so the process may end at any moment.
+
+LOOK_S: Final = 60.0
+AT_ONCE: Final = 50
+"""Rounds that share a transaction: readings wait for it."""
+REST_S: Final = 0.05
+_expiry_logger = get_logger("tacit.curator.expiry")
+
+
+class Expiry(Repeating):
+    """Expires rounds whose deadline was more than `retention_s` ago."""
+
+    def __init__(
+        self, database: Database, clock: Clock, retention_s: float, expired: Counter
+    ) -> None:
+        super().__init__("expiry", _expiry_logger, LOOK_S)
+        self._database, self._clock = database, clock
+        self._retention = timedelta(seconds=retention_s)
+        self._expired = expired
+
+    async def look(self) -> None:
+        """Expire all that are due."""
+        async with self._database.begin() as transaction:
+            now = self._clock.now()
+            await intake_counts.forget_hours(transaction, now - KEPT)
+            await store.forget_spends(transaction, now - self._retention)
+        while not self._pauses.ending:
+            now = self._clock.now()
+            async with self._database.begin() as transaction:
+                expired = await store.expire(transaction, now - self._retention, now, AT_ONCE)
+            self._expired.inc(expired)
+            if expired < AT_ONCE:
+                return
+            await self._pauses.pause(REST_S)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.runtime.clock import epoch_microseconds
-from common.store.together import Together
+from common.store.group_commit import Together
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.store import blocks
 from curator.store import readings as store
@@ -25,7 +25,7 @@ from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
 from tacit.query.functions import Readings, dimension, reading_dimension, reads_vectors
 from tacit.query.query import Query
-from tacit.query.words import Function
+from tacit.query.terms import Function
 from tacit.units import UNITS
 
 Ints = NDArray[np.int64]

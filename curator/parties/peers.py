@@ -33,9 +33,9 @@ from tacit.protocol.enrolment import (
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.party_identities import PartyChain
 from tacit.protocol.round.descriptor import Refusal
+from tacit.protocol.round.messages import ProofReason
 from tacit.protocol.round.pieces import ItemAnswer
-from tacit.protocol.round.verdicts import ProofReason
-from tacit.protocol.sessions import SealKeyStatement
+from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.wire import WireModel, encode_binary, parse_binary
 
 PAGE: Final = 1000

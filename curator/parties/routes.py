@@ -10,26 +10,26 @@ from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
 from common.store.transactions import Database
-from common.web.bodies import gives, takes
-from common.web.parts import part
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
 from common.web.token_routes import NewToken
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.errors import BadItem, UnknownCurator
-from curator.parties.parties import Enroller
-from curator.parties.successions import Successions
+from curator.parties.enrolment import Enroller
+from curator.parties.keys import Successions
 from curator.store import parties as store
 from curator.store.parties import PartyRow
 from curator.web import DatabasePart, Operator
-from tacit.answers.hosting import (
+from tacit.answers.curator import (
     HostedParty,
     ListOfHostedParties,
     ReplacementsBegun,
     WaitingReplacements,
 )
 from tacit.protocol.identities import LONGEST_OVERLAP
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import WireModel, format_instant
 
 

@@ -1,16 +1,18 @@
 """A curator's own records: a table that its owner gives, and what a federated job takes from it.
 
-Spec: jobs, "Federated jobs". Rows never leave: a round gets one vector, the sum over the rows, with
-every row's part bounded (`tacit.encoders.sums`); a collection gets noisy reports. Where a curator
-has more rows than may count, the same are chosen for the whole job, by a secret seed.
+Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. Rows never leave: one vector
+leaves, the sum over the records, with every record's part clamped.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Final
+from fractions import Fraction
+from typing import Annotated, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +22,20 @@ from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from curator.errors import BadRecords, MalformedRow
 from curator.store import readings as reading_store
+from curator.store import records as item_store
 from curator.store import records as store
-from tacit.encoders.sums import MOST_RECORDS
-from tacit.protocol.federation import FederatedColumn, RegisterStatistic, StatisticKind
+from tacit.encoders.count_sums import CountSum
+from tacit.encoders.counts import Lists
+from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded, moved
+from tacit.encoders.sums import Ints as sums_Ints
+from tacit.protocol.federation import ALWAYS, FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
-from tacit.query.words import Identifier
-from tacit.records import delimited, reading
+from tacit.query.functions import Encoded
+from tacit.query.query import Query
+from tacit.query.terms import Identifier
+from tacit.randomness import SecureRandom
+from tacit.records import text_files
+from tacit.records.item_files import microseconds
 from tacit.units import NANO, UNITS
 from tacit.wire import WireModel
 
@@ -64,12 +74,12 @@ def read_csv(content: bytes) -> tuple[tuple[str, ...], Floats]:
     """Columns and rows of a CSV file with a header. Raises BadRecords, MalformedRow; a value of the
     data is in no message. `row`: the line of the file where the row begins."""
     rows: list[list[float]] = []
-    lines = delimited.rows(io.BytesIO(content))
+    lines = text_files.rows(io.BytesIO(content))
     try:
         columns = tuple(name.strip() for name in next(lines)[1])
     except StopIteration:
         raise BadRecords("the text has no header") from None
-    except reading.MalformedRow as error:
+    except text_files.MalformedRow as error:
         raise _malformed(error) from None
     _check_columns(columns)
     try:
@@ -79,24 +89,24 @@ def read_csv(content: bytes) -> tuple[tuple[str, ...], Floats]:
             if len(rows) == MOST_ROWS:
                 raise BadRecords(f"a table has at most {MOST_ROWS} rows")
             rows.append(_numbers(cells, columns, line))
-    except reading.MalformedRow as error:
+    except text_files.MalformedRow as error:
         raise _malformed(error) from None
     return columns, np.array(rows, np.float64).reshape(len(rows), len(columns))
 
 
 def _numbers(cells: Sequence[str], columns: Sequence[str], line: int) -> list[float]:
     if len(cells) != len(columns):
-        raise reading.MalformedRow(line, "another number of cells than columns")
+        raise text_files.MalformedRow(line, "another number of cells than columns")
     values = []
     for name, text in zip(columns, cells, strict=True):
         try:
-            values.append(reading.number(text))
+            values.append(text_files.number(text))
         except ValueError as error:
-            raise reading.MalformedRow(line, str(error), name) from None
+            raise text_files.MalformedRow(line, str(error), name) from None
     return values
 
 
-def _malformed(error: reading.MalformedRow) -> MalformedRow:
+def _malformed(error: text_files.MalformedRow) -> MalformedRow:
     return MalformedRow(error.detail or "", extra=dict(error.extra))
 
 
@@ -172,3 +182,284 @@ async def _statistic(
 def document(columns: Sequence[str], rows: int) -> dict[str, Any]:
     """The description of a stored table."""
     return {"columns": list(columns), "rows": rows}
+
+
+# What a round of a federated job takes from its curators' own records.
+#
+# Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves, the sum
+# over the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) or lists of
+# items (`ItemQuestion`): who prepares a contribution does not see which.
+
+
+@dataclass(frozen=True)
+class JobDebit:
+    """The one debit of a job. round: that is answered; first_round: the one that the debit is made
+    with, None where it was not seen; epsilon: what each record may spend in all rounds; began: the
+    step that first asked this question, of which the round may be a part or a further attempt;
+    undone: rounds that asked the same before and opened nothing."""
+
+    job: str
+    round: str
+    first_round: str | None
+    epsilon: Fraction
+    began: int
+    undone: frozenset[str] = frozenset()
+
+    @property
+    def pays(self) -> bool:
+        """Whether this round is the one that the debit is made with."""
+        return self.round == self.first_round
+
+
+class Question(Protocol):
+    """The checked question of a federated job's round. `debit`: of a job that is debited once."""
+
+    @property
+    def debit(self) -> JobDebit | None: ...
+
+    async def load(
+        self, transaction: Transaction, query: Query, window: Window, keys: tuple[int, int]
+    ) -> Mapping[int, Any]:
+        """The records that count of the curators with keys in a half-open range, by key."""
+        ...
+
+    def measured(self, records: Mapping[int, Any]) -> Mapping[int, sums_Ints]:
+        """What each record of each curator would add at each cost, in L1 norm; of none where no
+        record is left out. It takes long."""
+        ...
+
+    async def admitted(
+        self,
+        transaction: Transaction,
+        query: Query,
+        records: Mapping[int, Any],
+        by_key: Mapping[int, sums_Ints],
+    ) -> Mapping[int, Any]:
+        """What of the records of the curators that take part may count, in the transaction of their
+        debit; by_key: what is `measured` of each of them."""
+        ...
+
+    def encoded(self, query: Query, records: Any | None) -> Encoded:
+        """What the records of one curator add, each bounded as the query requires; None: zeros."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RowQuestion:
+    """A question about rows of numbers; `seed` chooses records if not all count. `seen`: when this
+    job was first heard of. Under a job's one debit a row counts only while it has not spent the
+    job's epsilon, and only those of a table that was there when the job began."""
+
+    columns: tuple[FederatedColumn, ...]
+    asked: RowSum
+    seed: bytes
+    seen: datetime | None = None
+    debit: JobDebit | None = None
+
+    def chosen(self, key: int, rows: Floats, most: int) -> Floats:
+        """At most this many rows of a curator, the same in every round of the job."""
+        if len(rows) <= most:
+            return rows
+        words = SecureRandom.from_secret_seed(self.seed, f"records of {key}").words(len(rows))
+        return rows[np.sort(np.argsort(words, kind="stable")[:most])]
+
+    async def load(
+        self, transaction: Transaction, query: Query, window: Window, keys: tuple[int, int]
+    ) -> dict[int, Floats]:
+        """Rows (n, columns) by key."""
+        most = query.max_readings
+        until = None if self.debit is None else self.seen
+        rows = await load_rows(transaction, self.columns, window, keys, until)
+        if query.every_record:
+            # A table from before tables had a limit: to leave some rows out is not what is asked.
+            rows = {key: found for key, found in rows.items() if len(found) <= most}
+        return {key: self.chosen(key, found, most) for key, found in rows.items()}
+
+    def measured(self, records: Mapping[int, Floats]) -> dict[int, sums_Ints]:
+        """Of each row."""
+        if self.debit is None:
+            return {}
+        return {key: moved(self.asked, rows) for key, rows in records.items() if len(rows)}
+
+    async def admitted(
+        self,
+        transaction: Transaction,
+        query: Query,
+        records: Mapping[int, Floats],
+        by_key: Mapping[int, sums_Ints],
+    ) -> Mapping[int, Floats]:
+        """Without the rows that would spend more than the job's epsilon."""
+        if self.debit is None:
+            return records
+        found, costs = dict(records), costs_of(query)
+        for key, rows in records.items():
+            if len(rows):
+                counted = await _counted(transaction, self.debit, costs, key, by_key[key])
+                found[key] = rows[counted]
+        return found
+
+    def encoded(self, query: Query, records: Floats | None) -> Encoded:
+        """f(x) of one curator."""
+        nothing = np.zeros((0, self.asked.columns))
+        return encoded(query, self.asked, nothing if records is None else records)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemQuestion:
+    """A question about sequences or sets: all of a table count. table: kind and name; `universe`:
+    the items that places in the question are of; `seen`: when this job was first heard of. A table
+    that is younger answers as one that was deleted, by zeros: a job counts in the tables that were
+    there when it began. Under a job's one debit a record counts only while it has not spent the
+    job's epsilon."""
+
+    table: tuple[str, str]
+    asked: CountSum
+    universe: tuple[str, ...]
+    seen: datetime
+    debit: JobDebit | None = None
+
+    async def load(
+        self,
+        transaction: Transaction,
+        query: Query,
+        window: Window,
+        keys: tuple[int, int],
+    ) -> dict[int, Lists]:
+        """Lists by key, over the question's universe; an item that it lacks is place -1. Records
+        outside the window are empty, and a table of records without time is none in any."""
+        places = {item: place for place, item in enumerate(self.universe)}
+        found = {}
+        for each in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
+            lists: Lists | None = each.lists
+            if window != ALWAYS:
+                lists = each.within(microseconds(window.start), microseconds(window.end))
+            if lists is not None and lists.count <= query.max_readings:
+                known = np.array([places.get(item, -1) for item in each.universe], np.int32)
+                items = known[lists.items] if known.size else lists.items
+                found[each.curator] = Lists(items, lists.starts)
+        return found
+
+    def measured(self, records: Mapping[int, Lists]) -> dict[int, sums_Ints]:
+        """Of each sequence or set."""
+        if self.debit is None:
+            return {}
+        return {key: self.asked.moved(lists) for key, lists in records.items() if lists.count}
+
+    async def admitted(
+        self,
+        transaction: Transaction,
+        query: Query,  # noqa: ARG002
+        records: Mapping[int, Lists],
+        by_key: Mapping[int, sums_Ints],
+    ) -> Mapping[int, Lists]:
+        """Without the records that would spend more than the job's epsilon; what the others spend
+        is stored. It is decided for all parts of a question at once, which have the same
+        scales."""
+        if self.debit is None:
+            return records
+        found = dict(records)
+        costs = self.asked.costs
+        for key, lists in records.items():
+            if lists.count:
+                counted = await _counted(transaction, self.debit, costs, key, by_key[key])
+                found[key] = lists.only(counted)
+        return found
+
+    def encoded(self, query: Query, records: Lists | None) -> Encoded:  # noqa: ARG002
+        """The counts of one curator. `asked` bounds what each record adds."""
+        none = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
+        lists = none if records is None else records
+        values = self.asked.total(lists)[None, :].astype(np.int64)
+        return Encoded(values, np.array([lists.count], np.int64), np.zeros(1, np.int64))
+
+
+async def _counted(
+    transaction: Transaction,
+    debit: JobDebit,
+    costs: Sequence[Fraction],
+    key: int,
+    by_record: sums_Ints,
+) -> NDArray[np.bool_]:
+    """Which records of a curator count in this question; what these spend is stored. `by_record`:
+    what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2."""
+    spent = await store.find_spent(
+        transaction, (debit.job, key), len(by_record), debit.began, debit.undone
+    )
+    if len(spent.numerators) != len(by_record):  # another table than the job began with
+        return np.zeros(len(by_record), np.bool_)
+    after, counted = spent.admit(by_record, costs, debit.epsilon)
+    made_with = (debit.round, debit.began)
+    await store.put_spent(transaction, (debit.job, key), made_with, spent, after)
+    return counted
+
+
+def costs_of(query: Query) -> tuple[Fraction, ...]:
+    """1 / b of each block: what a change by 1 spends, by the noise that aggregators will draw."""
+    assert query.blocks is not None
+    assert query.split is not None
+    assert query.epsilon is not None
+    return tuple(
+        share * query.epsilon / block.l1_bound
+        for share, block in zip(query.split, query.blocks, strict=True)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RecordRows:
+    """The records of some curators, in order; None: a vector of zeros."""
+
+    question: Question
+    records: tuple[Any | None, ...]
+
+    @property
+    def count(self) -> int:
+        """Curators."""
+        return len(self.records)
+
+    def encoded(self, query: Query) -> Encoded:
+        """f(x) of each."""
+        parts = [self.question.encoded(query, records) for records in self.records]
+        return Encoded(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate([part.used for part in parts]),
+            np.concatenate([part.clamped for part in parts]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RecordWindow:
+    """The records that count of many curators, by key; by_key: what is `measured` of them, before
+    the transaction of their debit, in which other writers wait."""
+
+    question: Question
+    records: Mapping[int, Any]
+    by_key: Mapping[int, sums_Ints] = field(default_factory=dict)
+
+    def of(self, first_key: int, present: NDArray[np.bool_]) -> RecordRows:
+        """The records of the present curators of a run that starts at `first_key`."""
+        keys = (first_key + np.flatnonzero(present)).tolist()
+        return RecordRows(self.question, tuple(self.records.get(key) for key in keys))
+
+    async def admitted(
+        self, transaction: Transaction, query: Query, keys: Sequence[int]
+    ) -> RecordWindow:
+        """Only what may count of these curators', in the transaction of their debit."""
+        own = {key: self.records[key] for key in keys if key in self.records}
+        found = await self.question.admitted(transaction, query, own, self.by_key)
+        return RecordWindow(self.question, found)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSource:
+    """The curators' records for a round that asks a question; `reach` curators at a time."""
+
+    question: Question
+    query: Query
+    window: Window
+    reach: int
+
+    async def load(self, transaction: Transaction, keys: tuple[int, int]) -> RecordWindow:
+        """That of the curators with keys in a half-open range."""
+        found = await self.question.load(transaction, self.query, self.window, keys)
+        by_key = await asyncio.to_thread(self.question.measured, found)
+        return RecordWindow(self.question, found, by_key)

@@ -2,7 +2,7 @@
 
 A debit has its charges in both privacy units. Totals of the unit `curator` (those of `record`
 depend on windows, and are summed from the debits) are kept per chunk of curators, packed as runs
-(`curator.ledger.run_lengths`), one row for the lifetime and one for each budget period in use. A
+(`curator.ledger`), one row for the lifetime and one for each budget period in use. A
 row that covers the current time is updated with every debit, so none that is read can be stale; a
 missing period is summed from the debits.
 """
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Row, Select, bindparam, insert, select, update
 
 from common.store.transactions import Transaction
-from curator.ledger import run_lengths
-from curator.ledger.ledger import (
+from curator import ledger
+from curator.ledger import (
     LIFETIME,
     Bits,
     Charge,
@@ -37,7 +37,7 @@ from curator.ledger.ledger import (
 )
 from curator.store.tables import accounts, contributions, debits, refusals
 from tacit.query.fields import Window
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 CHUNK: Final = 16_384
 IDS: Final = 500
@@ -358,7 +358,7 @@ def _bound(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _totals(row: Row[Any]) -> Totals:
-    return Totals(*map(run_lengths.unpack, _blobs(row)))
+    return Totals(*map(ledger.unpack_run_lengths, _blobs(row)))
 
 
 def _blobs(row: Row[Any]) -> tuple[bytes, ...]:
@@ -369,16 +369,16 @@ def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[
     """An account's columns with a charge added. Where everybody is charged, a run stays a run."""
     if not members.all():
         return _packed(_totals(row).plus(charge, members, factor=factor))
-    values, lengths = zip(*map(run_lengths.unpack_runs, _blobs(row)), strict=True)
+    values, lengths = zip(*map(ledger.unpack_runs, _blobs(row)), strict=True)
     after = Totals(*values).plus(charge, members[:1], factor=factor)
     columns = zip(after.columns(), lengths, strict=True)
-    packed = [run_lengths.pack_runs(*column) for column in columns]
+    packed = [ledger.pack_runs(*column) for column in columns]
     return dict(zip(_AMOUNTS, packed, strict=True))
 
 
 def _packed(found: Totals) -> dict[str, bytes]:
     columns = zip(_AMOUNTS, found.columns(), strict=True)
-    return {name: run_lengths.pack(column) for name, column in columns}
+    return {name: ledger.pack_run_lengths(column) for name, column in columns}
 
 
 async def credit(transaction: Transaction, contribution: int, now: datetime) -> list[Row[Any]]:

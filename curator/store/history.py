@@ -1,17 +1,32 @@
-"""What a curator's owner reads back: contributions, debits and refusals over its position."""
+"""The history of rounds: what a curator's owner reads back, and what expires.
+
+Contributions, debits and refusals over the curator's position. What the ledger and its chain need
+stays permanently; refusals and deliveries of old rounds, and what records spent in old jobs, are
+dropped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Result, Row, bindparam, exists, func, select
+from sqlalchemy import Result, Row, bindparam, delete, exists, func, null, select, update
 
 from common.store.transactions import Transaction
 from curator.store.outbox import State
-from curator.store.tables import contributions, debits, parties, refusals, rounds
+from curator.store.tables import (
+    contributions,
+    debits,
+    federated_jobs,
+    job_paths,
+    job_spends,
+    outbox,
+    parties,
+    refusals,
+    rounds,
+)
 from tacit import sets
 
 
@@ -264,3 +279,64 @@ async def usage_spans(transaction: Transaction, party: str, position: int) -> li
         )
     )
     return list(rows)
+
+
+# Drops the refusals and the deliveries of old rounds, and what records spent in old jobs.
+#
+# What the ledger and its chain need stays for good: debits, credits, contributions, and of a round
+# its descriptor, its outcome and the abort statements. So what a policy sums over is the same as
+# before, no round is taken up twice, and nobody contributes twice to one query and window.
+
+_UNDER_WAY: Final = (State.PLANNED.value, State.PREPARED.value)
+
+
+async def expire(transaction: Transaction, before: datetime, now: datetime, limit: int) -> int:
+    """Drop those of rounds whose deadline was before an instant, the oldest first and at most
+    `limit` rounds; of how many. Rounds whose outcome is not known, or of which something is still
+    to be sent, keep theirs."""
+    under_way = select(contributions.c.round).where(contributions.c.state.in_(_UNDER_WAY))
+    found = await transaction.execute(
+        select(rounds.c.id)
+        .where(
+            rounds.c.expired.is_(None),
+            rounds.c.deadline < before,
+            rounds.c.outcome.is_not(None),
+            rounds.c.id.not_in(under_way),
+        )
+        .order_by(rounds.c.deadline)
+        .limit(limit)
+    )
+    ids = list(found.scalars())
+    if not ids:
+        return 0
+    parts = select(contributions.c.id).where(contributions.c.round.in_(ids))
+    for table in (refusals, outbox):
+        await transaction.execute(delete(table).where(table.c.contribution.in_(parts)))
+    await transaction.execute(update(rounds).where(rounds.c.id.in_(ids)).values(expired=now))
+    return len(ids)
+
+
+async def forget_spends(transaction: Transaction, before: datetime) -> int:
+    """Drop what records spent in jobs whose newest round was over before an instant; of how many
+    jobs. Such a job has no first round from then on, so that its later steps are missed: S must not
+    begin again at 0. A job whose first round may still be credited keeps it."""
+    first, last = rounds.alias(), rounds.alias()
+    found = await transaction.execute(
+        select(federated_jobs.c.id)
+        .join(first, first.c.id == federated_jobs.c.first_round)
+        .join(last, last.c.id == federated_jobs.c.last_round)
+        .where(
+            federated_jobs.c.terms.is_not(None),
+            first.c.outcome.is_not(None),
+            last.c.outcome.is_not(None),
+            last.c.deadline < before,
+        )
+    )
+    ids = list(found.scalars())
+    if ids:
+        for table in (job_spends, job_paths):
+            await transaction.execute(delete(table).where(table.c.job.in_(ids)))
+        await transaction.execute(
+            update(federated_jobs).where(federated_jobs.c.id.in_(ids)).values(first_round=null())
+        )
+    return len(ids)

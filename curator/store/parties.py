@@ -14,8 +14,7 @@ from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, upd
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from curator.store.pages import PAGE, columns
-from curator.store.tables import OWN_POLICY, anchors, curators, facts, parties
+from curator.store.tables import OWN_POLICY, PAGE, anchors, columns, curators, facts, parties
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin

@@ -21,9 +21,16 @@ from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, select
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks
-from curator.store.pages import PAGE, columns
-from curator.store.tables import curators, devices, reading_blocks, readings, registers
-from tacit.registers import REGISTERS
+from curator.store.tables import (
+    PAGE,
+    columns,
+    curators,
+    devices,
+    reading_blocks,
+    readings,
+    registers,
+)
+from tacit.units import REGISTERS
 
 Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]

@@ -1,9 +1,12 @@
-"""Tables of records, and what is known of federated jobs."""
+"""Tables of records, of sequences and of sets of items, and what is known of federated jobs.
+
+With what the questions of a job spend along each path, and the question that was asked last.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,8 +16,9 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, and_, delete, insert, select, update
 
 from common.store.transactions import LARGE_BYTES, Transaction
-from curator.store.tables import federated_jobs, job_spends, record_tables
-from tacit.accounting.spend_filter import Spent
+from curator.store.tables import federated_jobs, item_tables, job_paths, job_spends, record_tables
+from tacit.accounting.charges import Spent
+from tacit.encoders.counts import Ints, Lists
 from tacit.protocol.federation import JobTerms
 
 Floats = NDArray[np.float64]
@@ -191,4 +195,155 @@ async def put_spent(
             began=began,
         ),
         large=len(spent.numerators) >= LARGE_BYTES,
+    )
+
+
+# A curator's own sequences and sets of items, each table by its kind and its name.
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is told of a table."""
+
+    name: str
+    records: int
+    timed: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StoredItems:
+    """A table: its records, over the ids of its own universe; times (n,): of each record, in
+    microseconds since 1970; None where they have none."""
+
+    curator: int
+    universe: tuple[str, ...]
+    lists: Lists
+    times: Ints | None = None
+
+    def within(self, start: int, end: int) -> Lists | None:
+        """The records from a time until before another one, the others empty; None without
+        times."""
+        if self.times is None:
+            return None
+        return self.lists.only((self.times >= start) & (self.times < end))
+
+
+async def put_items(
+    transaction: Transaction,
+    place: tuple[int, str, str],
+    universe: Sequence[str],
+    lists: Lists,
+    times: Ints | None,
+    now: datetime,
+) -> None:
+    """Store a table in place of the one before. place: key of the curator, kind, name."""
+    await drop_items(transaction, place)
+    curator, kind, name = place
+    await transaction.execute(
+        insert(item_tables).values(
+            curator=curator,
+            kind=kind,
+            name=name,
+            records=lists.count,
+            universe=json.dumps(list(universe)).encode(),
+            items=lists.items.astype("<i4").tobytes(),
+            starts=lists.starts.astype("<i8").tobytes(),
+            stored=now,
+            times=None if times is None else times.astype("<i8").tobytes(),
+        )
+    )
+
+
+async def drop_items(transaction: Transaction, place: tuple[int, str, str]) -> None:
+    """Delete a table, if there is one."""
+    curator, kind, name = place
+    await transaction.execute(
+        delete(item_tables).where(
+            item_tables.c.curator == curator,
+            item_tables.c.kind == kind,
+            item_tables.c.name == name,
+        )
+    )
+
+
+async def item_outlines(transaction: Transaction, curator: int, kind: str) -> list[Outline]:
+    """The tables of a kind that a curator has, by name."""
+    query = (
+        select(
+            item_tables.c.name,
+            item_tables.c.records,
+            item_tables.c.times.is_not(None).label("timed"),
+        )
+        .where(item_tables.c.curator == curator, item_tables.c.kind == kind)
+        .order_by(item_tables.c.name)
+    )
+    return [
+        Outline(row.name, row.records, bool(row.timed)) for row in await transaction.execute(query)
+    ]
+
+
+async def item_tables_of(
+    transaction: Transaction,
+    table: tuple[str, str],
+    keys: tuple[int, int],
+    until: datetime,
+) -> list[StoredItems]:
+    """The tables of this kind and name of the curators with keys in a half-open range, as far as
+    they are not younger than `until`."""
+    query = select(item_tables).where(
+        item_tables.c.kind == table[0],
+        item_tables.c.name == table[1],
+        item_tables.c.curator >= keys[0],
+        item_tables.c.curator < keys[1],
+        item_tables.c.stored <= until,
+    )
+    return [
+        StoredItems(
+            row.curator,
+            tuple(json.loads(row.universe)),
+            Lists(
+                np.frombuffer(row.items, "<i4").astype(np.int32),
+                np.frombuffer(row.starts, "<i8").astype(np.int64),
+            ),
+            None if row.times is None else np.frombuffer(row.times, "<i8").astype(np.int64),
+        )
+        for row in await transaction.execute(query)
+    ]
+
+
+# What the questions of a job spend along each path, and the question that was asked last.
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """Of a job: its newest question, the step it began with, which round asked which of its parts,
+    by their first words, and what all questions spend (`PathSpends.packed`)."""
+
+    job: str
+    question: bytes
+    began: int
+    rounds: Mapping[int, str]
+    spends: bytes
+
+
+async def find_path(transaction: Transaction, job_id: str) -> PathRow | None:
+    """None before the first question."""
+    row = (await transaction.execute(select(job_paths).where(job_paths.c.job == job_id))).first()
+    if row is None:
+        return None
+    rounds = {int(first): name for first, name in json.loads(row.rounds).items()}
+    return PathRow(row.job, bytes(row.question), row.began, rounds, bytes(row.spends))
+
+
+async def put_path(transaction: Transaction, row: PathRow) -> None:
+    """Store it in place of what was there."""
+    await transaction.execute(delete(job_paths).where(job_paths.c.job == row.job))
+    await transaction.execute(
+        insert(job_paths).values(
+            job=row.job,
+            question=row.question,
+            began=row.began,
+            rounds=json.dumps(dict(row.rounds)),
+            spends=row.spends,
+        )
     )

@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import bindparam, delete, select, update
 
 from common.store.transactions import Transaction
-from curator.ledger.ledger import Bits, presence_bits
+from curator.ledger import Bits, presence_bits
 from curator.store import parties as party_store
 from curator.store.accounts import IDS
 from curator.store.outbox import Place

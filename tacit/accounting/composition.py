@@ -1,40 +1,21 @@
-"""Budgets over many rounds (spec: budget, section 3).
+"""Budgets over many rounds: sums over windows of time, and the composed guarantees of all rounds
+that touch a record or a curator.
 
-Three figures, each over the rounds that touch one and the same secret:
+Sums over windows of time: which windows cover an instant, and the most that they add up to.
 
-- *basic*: epsilons and deltas add up. It holds even when later rounds and their epsilons depend on
-  earlier results (fully adaptive): the only figure that a limit may be enforced by.
-- *worst instant* (unit record, `sweep`): a reading touches the rounds whose window covers its
-  instant, and no others. The figure is the largest sum over all instants of time.
-- *tight*: numerical composition of privacy-loss distributions. **It holds only for a schedule that
-  was fixed beforehand**: never stop or extend a schedule by it.
+Spec: budget, section 3. A record touches only rounds whose window covers its instant, and windows
+are half-open, [start, end). Sums of amounts that are not negative are largest where a window
+starts, so no other instants are tried.
 
-How a round's loss enters the tight figure. Where every part holds one whole discrete Laplace that
-is certainly drawn, everything else is post-processing. The dominating pair is then that law against
-itself, shifted by the whole sensitivity in one coordinate (`loss`, facts 1 and 3). With
-P(z) = (1-a)/(1+a) a^|z|, its loss takes the values
-
-    Delta/b          with probability 1/(1+a)            (z <= 0)
-    (Delta - 2z)/b   with probability (1-a) a^z/(1+a)    (0 < z < Delta)
-    -Delta/b         with probability a^Delta/(1+a)      (z >= Delta).
-
-The parts of one round change together, and their pairs compose. Every other round enters by its
-certified (epsilon, delta): loss infinite with probability delta, else randomised response (the pair
-that dominates every such mechanism: P. Kairouz, S. Oh and P. Viswanath, 2015, theorem 3.3).
-
-Losses are put on a grid by splitting each atom (p, q) between its two neighbours so that the sums
-of p and of q stay ("connecting the dots", V. Doroshenko and others, 2022): max(0, p - e^epsilon q)
-is subadditive, so no delta gets smaller. Convolution and inversion are dp_accounting's, with
-pessimistic tails. Its Fourier transforms err by an absolute amount that grows with the rounds: we
-ask for a delta that is smaller by more than that (`_margin`), and add to epsilon what floats may
-have lost. Below a delta of about 1e-12 (1e-9 for a year of quarter hours) no smaller delta remains
-to ask for: the basic figure is used.
+Columns (k,) int64 describe k windows: `starts` and `ends` are times in any one unit, `amounts` are
+whole numbers in any one unit (micro-epsilons, or numerators over a common denominator). An amount
+without a finite figure is the caller's: it has no number here.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -43,14 +24,145 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.clamping import counts_clamping
-from tacit.accounting.costs import UNVERIFIED, Cost
-from tacit.accounting.guarantees import honest_noise
+from tacit.accounting.amounts import UNVERIFIED, Cost
+from tacit.accounting.charges import unit_cost
+from tacit.accounting.guarantees import counts_clamping, honest_noise
 from tacit.accounting.scenarios import Scenario, honest_draws
-from tacit.accounting.sweep import Ints, check_windows, sums_at
-from tacit.accounting.unit_costs import unit_cost
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The largest summed amount, and an instant that bears it (None: no window at all)."""
+
+    amount: int
+    instant: int | None
+
+
+def worst_instant(starts: Ints, ends: Ints, amounts: Ints) -> Worst:
+    """The most that windows add up to at one instant; the first such one. O(k log k).
+
+    Raises ValueError as `check_windows`.
+    """
+    check_windows(starts, ends, amounts)
+    if not starts.size:
+        return Worst(0, None)
+    instants = np.unique(starts)
+    totals = sums_at(starts, ends, amounts, instants)
+    place = int(np.argmax(totals))
+    return Worst(int(totals[place]), int(instants[place]))
+
+
+def worst_move(starts: Ints, ends: Ints, amounts: Ints) -> int:
+    """The most that windows add up to that cover one *or* another of two instants.
+
+    That is a reading moved in time: a removal at one instant and an addition at another, at most
+    twice the worst instant. A window that holds both sees one reading swapped for another, which
+    its sensitivity covers once. O(k^2 log k). Raises ValueError as `check_windows`.
+    """
+    check_windows(starts, ends, amounts)
+    instants, worst = np.unique(starts), 0
+    for instant in instants:
+        here = (starts <= instant) & (instant < ends)
+        elsewhere = sums_at(starts[~here], ends[~here], amounts[~here], instants)
+        worst = max(worst, int(amounts[here].sum() + elsewhere.max()))
+    return worst
+
+
+def sums_at(starts: Ints, ends: Ints, amounts: Ints, instants: Ints) -> Ints:
+    """What windows add up to at each of these instants."""
+    return _sums_until(starts, amounts, instants) - _sums_until(ends, amounts, instants)
+
+
+def covering(starts: Ints, ends: Ints, instant: int) -> NDArray[np.intp]:
+    """The places of the windows that cover an instant, rising."""
+    return np.flatnonzero((starts <= instant) & (instant < ends))
+
+
+def covering_each(
+    starts: Ints, ends: Ints, instants: Ints
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """For each place of these instants, which rise: the places of the windows that cover it.
+
+    Halves the instants, and looks only at windows near each half: O(k log n) and what is found.
+    """
+
+    def each(first: int, last: int, near: NDArray[np.intp]) -> Iterator[tuple[int, Any]]:
+        near = near[(starts[near] <= instants[last]) & (instants[first] < ends[near])]
+        if first == last:
+            yield first, near
+        else:
+            middle = (first + last) // 2
+            yield from each(first, middle, near)
+            yield from each(middle + 1, last, near)
+
+    if instants.size:
+        around = (starts <= instants[-1]) & (instants[0] < ends)
+        yield from each(0, instants.size - 1, np.flatnonzero(around))
+
+
+def covering_within(
+    starts: Ints, ends: Ints, start: int, end: int
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Each instant of [start, end) at which a sum may be largest, rising, and the places of the
+    windows that cover it."""
+    for instant in np.unique([start, *starts[(start < starts) & (starts < end)]]):
+        yield int(instant), covering(starts, ends, instant)
+
+
+def _sums_until(times: Ints, amounts: Ints, instants: Ints) -> Ints:
+    """The sum of the amounts whose time is not after each instant."""
+    order = np.argsort(times, kind="stable")
+    sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(amounts[order])])
+    found: Ints = sums[np.searchsorted(times[order], instants, side="right")]
+    return found
+
+
+def check_windows(starts: Ints, ends: Ints, amounts: Ints) -> None:
+    """Raise ValueError for columns of different lengths, windows that end before they start,
+    negative amounts, and sums beyond 62 bits."""
+    if not starts.shape == ends.shape == amounts.shape or starts.ndim != 1:
+        raise ValueError("one start, one end and one amount for each window")
+    if (ends < starts).any() or (amounts < 0).any():
+        raise ValueError("a window ends after its start, and an amount is not negative")
+    if float(amounts.sum(dtype=np.float64)) >= 2.0**62:
+        raise ValueError("the amounts add up to more than 62 bits")
+
+
+# Budgets over many rounds (spec: budget, section 3).
+#
+# Three figures, each over the rounds that touch one and the same secret:
+#
+# - *basic*: epsilons and deltas add up. It holds even when later rounds and their epsilons depend
+#   on earlier results (fully adaptive): the only figure that a limit may be enforced by.
+# - *worst instant* (unit record, `sweep`): a reading touches the rounds whose window covers its
+#   instant, and no others. The figure is the largest sum over all instants of time.
+# - *tight*: numerical composition of privacy-loss distributions. **It holds only for a schedule
+#   that was fixed beforehand**: never stop or extend a schedule by it.
+#
+# How a round's loss enters the tight figure. Where every part holds one whole discrete Laplace that
+# is certainly drawn, everything else is post-processing. The dominating pair is then that law
+# against itself, shifted by the whole sensitivity in one coordinate (`loss`, facts 1 and 3). With
+# P(z) = (1-a)/(1+a) a^|z|, its loss takes the values
+#
+#     Delta/b          with probability 1/(1+a)            (z <= 0)
+#     (Delta - 2z)/b   with probability (1-a) a^z/(1+a)    (0 < z < Delta)
+#     -Delta/b         with probability a^Delta/(1+a)      (z >= Delta).
+#
+# The parts of one round change together, and their pairs compose. Every other round enters by its
+# certified (epsilon, delta): loss infinite with probability delta, else randomised response (the
+# pair that dominates every such mechanism: P. Kairouz, S. Oh and P. Viswanath, 2015, theorem 3.3).
+#
+# Losses are put on a grid by splitting each atom (p, q) between its two neighbours so that the sums
+# of p and of q stay ("connecting the dots", V. Doroshenko and others, 2022): max(0, p - e^epsilon
+# q) is subadditive, so no delta gets smaller. Convolution and inversion are dp_accounting's, with
+# pessimistic tails. Its Fourier transforms err by an absolute amount that grows with the rounds: we
+# ask for a delta that is smaller by more than that (`_margin`), and add to epsilon what floats may
+# have lost. Below a delta of about 1e-12 (1e-9 for a year of quarter hours) no smaller delta
+# remains to ask for: the basic figure is used.
 
 Floats = NDArray[np.float64]
 

@@ -1,13 +1,13 @@
-"""The verified guarantee for each way in which parties may collude (spec: aggregation, section 7).
+"""The verified guarantee of a query for each collusion scenario, and what clamped noise adds to its
+delta.
 
-- Guarantees hold for any manifest of at least `min_participants` curators.
-- A line states (epsilon, delta) at the *declared epsilon* of its row: `epsilon` (distributed),
-  `epsilon_i` (local); for two-layer the least epsilon among the layers that are sure to draw
-  (epsilon_u if pr_u = 1; epsilon_s if pr_s = 1 and an honest aggregator exists), and where no layer
-  is sure, what the source claims, epsilon_u + epsilon_s.
-- The parts of mean, variance and blocks change together: at epsilon, part p is accounted at its
-  share of epsilon, and the parts compose to 1 - (1-delta_1)(1-delta_2)... (given who drew).
-- Where curators' noise is clamped, a line states what that adds to delta (`clamping`).
+What clamping the noise of curators adds to delta (spec: validity, section 5).
+
+In a proved query a curator adds clamp(Z, -T, T). Over a round that changes the law of the noise by
+a total variation of at most tau, so a mechanism that was (epsilon, delta) is
+(epsilon, delta + (1 + e^epsilon) tau). Of the 2^-64 of a query that names no tau that is next to
+nothing, and a report has it beside `sampler_delta`; from 2^-50 on it is counted: in what is
+verified, compared with the declared delta, and debited.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, Literal
 
-from tacit.accounting.clamping import clamp_delta, with_clamping
-from tacit.accounting.costs import format_delta
+from tacit.accounting.amounts import format_delta
 from tacit.accounting.loss.coins import binomial_masses, mixture_delta
-from tacit.accounting.loss.draws import Draws
 from tacit.accounting.loss.profile import delta_at, pure_epsilon
-from tacit.accounting.loss.rounding import both_deltas
+from tacit.accounting.loss.rounding import UP, Draws, both_deltas, capped, decimal_up
 from tacit.accounting.scenarios import (
     Honest,
     Scenario,
@@ -35,10 +33,49 @@ from tacit.accounting.scenarios import (
     trust_model,
 )
 from tacit.query.functions import parts
-from tacit.query.mechanisms import NoisePlan, aggregator_plan, curator_plan, noisy_aggregators
+from tacit.query.mechanisms import (
+    NoisePlan,
+    aggregator_plan,
+    clamped_tail,
+    curator_plan,
+    noisy_aggregators,
+)
 from tacit.query.query import Query
-from tacit.query.words import Mechanism, PrivacyUnit, Stance
+from tacit.query.terms import Mechanism, PrivacyUnit, Stance
+from tacit.validity import noise_bound
 from tacit.wire import canonical_json
+
+NEGLIGIBLE: Final = Fraction(1, 1 << 50)
+"""The largest addition to delta that is stated and not counted."""
+
+
+def clamp_delta(query: Query, epsilon: Fraction) -> Fraction:
+    """(1 + e^epsilon) tau, at most 1; 0 where no curator's noise is clamped."""
+    tail = clamped_tail(query)
+    return Fraction(0) if tail is None else noise_bound.clamp_delta(tail, epsilon)
+
+
+def counts_clamping(query: Query, epsilon: Fraction) -> bool:
+    """Whether clamping is counted in delta at this epsilon."""
+    return clamp_delta(query, epsilon) > NEGLIGIBLE
+
+
+def with_clamping(query: Query, epsilon: Fraction, delta: Decimal) -> Decimal:
+    """delta at this epsilon, with what clamping adds where that is counted; at most 1."""
+    added = clamp_delta(query, epsilon)
+    return capped(UP.add(delta, decimal_up(added))) if added > NEGLIGIBLE else delta
+
+
+# The verified guarantee for each way in which parties may collude (spec: aggregation, section 7).
+#
+# - Guarantees hold for any manifest of at least `min_participants` curators.
+# - A line states (epsilon, delta) at the *declared epsilon* of its row: `epsilon` (distributed),
+#   `epsilon_i` (local); for two-layer the least epsilon among the layers that are sure to draw
+#   (epsilon_u if pr_u = 1; epsilon_s if pr_s = 1 and an honest aggregator exists), and where no
+#   layer is sure, what the source claims, epsilon_u + epsilon_s.
+# - The parts of mean, variance and blocks change together: at epsilon, part p is accounted at its
+#   share of epsilon, and the parts compose to 1 - (1-delta_1)(1-delta_2)... (given who drew).
+# - Where curators' noise is clamped, a line states what that adds to delta (`clamping`).
 
 Model = Literal["pure-dp", "approximate-dp", "none"]
 

@@ -28,7 +28,7 @@ from typing import Final, Literal
 
 from tacit.query.mechanisms import noisy_aggregators
 from tacit.query.query import Query
-from tacit.query.words import Mechanism, Sharing
+from tacit.query.terms import Mechanism, Sharing
 
 TrustModel = Literal["OAMC", "OAOC", "OC"]
 

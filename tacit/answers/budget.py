@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tacit.answers.base import Answer, Figure, Time
-from tacit.answers.datasets import Amount
-from tacit.protocol.seals import ShownLedgerSeal
+from tacit.answers.jobs import Amount
+from tacit.protocol.trust import ShownLedgerSeal
 
 Unit = Literal["record", "curator"]
 

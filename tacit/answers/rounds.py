@@ -1,4 +1,4 @@
-"""Answers about rounds. Spec: aggregation, section 7; console, section 7."""
+"""Answers about queries and their rounds. Spec: aggregation, section 7; console, section 7."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Literal
 from tacit.answers.base import Answer, Figure, Time
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.query.query import Query
 from tacit.report.model import PrivacyReport
 
 
@@ -145,3 +146,26 @@ class RefusedByProof(Answer):
     count: int
     refused: list[RefusedCurator]
     statements: list[str]
+
+
+# Answers about queries.
+
+
+class KeptQuery(Answer):
+    """A query with the privacy report that each of its rounds would have. `rounds`: how many it
+    had; `last`: the newest; `stopped`: since when its schedule opens no more."""
+
+    id: str
+    hash: str
+    created: Time
+    stopped: Time | None
+    rounds: int
+    last: str | None
+    query: Query
+    preview: PrivacyReport
+
+
+class ListOfQueries(Answer):
+    """A page of queries, the oldest first."""
+
+    queries: list[KeptQuery]

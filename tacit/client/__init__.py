@@ -37,16 +37,19 @@ from tacit.client.problems import (
     Unavailable,
     UnsupportedForm,
 )
+from tacit.client.report_objects import AskedQuery, Preview, Report, price
+from tacit.client.result_objects import (
+    Budget,
+    Job,
+    JobResult,
+    Picture,
+    Result,
+    Round,
+    show_progress,
+)
 from tacit.client.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
 from tacit.errors import Error, MissingExtra
 from tacit.query.query import Query
-from tacit.shown.budget import Budget
-from tacit.shown.jobs import Job, JobResult, Picture
-from tacit.shown.price import price
-from tacit.shown.progress import show_progress
-from tacit.shown.queries import AskedQuery
-from tacit.shown.reports import Preview, Report
-from tacit.shown.rounds import Result, Round
 
 __all__ = [
     "AskedQuery",

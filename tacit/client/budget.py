@@ -13,11 +13,12 @@ from tacit.client.exchange import (
     creating,
     get,
     json_of,
+    operation,
     pages,
     shown_of,
+    stream,
 )
-from tacit.client.operation import operation, stream
-from tacit.shown.budget import Budget as Spent
+from tacit.client.result_objects import Budget as Spent
 
 
 def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:
@@ -98,7 +99,7 @@ def _proposals(*, alpha: float | None = None) -> Steps[Json]:
 
 
 def _ledger_seals() -> Stream[Json]:
-    """The ledger's head of each day, as the coordinator sealed it (`tacit.protocol.seals` checks
+    """The ledger's head of each day, as the coordinator sealed it (`tacit.protocol.trust` checks
     one)."""
     return pages("/v1/budget/seals", "seals")
 

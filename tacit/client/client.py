@@ -1,35 +1,27 @@
-"""The Python client, blocking and asynchronous: one set of calls, two ways to run them.
-
-    with Client(coordinator_url, token) as client:
-        found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
-        print(found.value, found.interval)
-
-    async with AsyncClient(coordinator_url, token) as client:
-        async for query in client.queries(): ...
-
-A client connects to one service: queries, rounds, budget and registry are calls of the coordinator,
-readings, policies and statements those of a curator service. Answers are the dictionaries
-of the API, the main ones with their fields as attributes too (`tacit.shown`); what goes wrong is a
-`tacit.Error`: a refusal a `Problem`, no answer `NoAnswer`.
+"""`Client` and `AsyncClient`: one set of calls, two ways to run them, to an address or to the
+services of `tacit up`; and the calls that any service takes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from tacit.client.at_home import access
 from tacit.client.budget import Budget
-from tacit.client.datasets import Datasets
+from tacit.client.curator import Readings
 from tacit.client.exchange import (
+    KEY,
+    SAFE,
     Item,
+    Json,
     NextLine,
     Pause,
     Reply,
@@ -37,14 +29,119 @@ from tacit.client.exchange import (
     Retry,
     Steps,
     Stream,
+    get,
+    json_of,
+    operation,
+    pages,
     primitive,
+    stream,
 )
-from tacit.client.jobs import Jobs
-from tacit.client.plain import Plain
-from tacit.client.queries import Queries
-from tacit.client.readings import Readings
+from tacit.client.jobs import Datasets, Jobs
+from tacit.client.problems import NotFinished, Problem
 from tacit.client.registry import Registry
-from tacit.client.rounds import Rounds
+from tacit.client.rounds import Queries, Rounds
+
+FILE = "deployment.json"
+
+
+def access(home: str | Path, service: str) -> tuple[str, str]:
+    """The address and the operator's token of a service of a deployment: `coordinator`, `curator`,
+    or an aggregator by its name. Raises FileNotFoundError without a deployment, ValueError for a
+    service that it does not have."""
+    document = json.loads((Path(home) / FILE).read_text(encoding="utf-8"))
+    services = document["services"]
+    found = next((each for each in services if service in (each["kind"], each["id"])), None)
+    if found is None:
+        names = ", ".join(each["id"] for each in services)
+        raise ValueError(f"there is no service {service!r} in {home}; there are: {names}")
+    token = Path(found["directory"], "operator.token").read_text(encoding="ascii").strip()
+    return found["url"], token
+
+
+# Calls that any service takes: a request as it is, GET, POST, and whether it is ready.
+
+READY_PAUSE_S = 0.05
+
+
+def _request(
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    content: bytes | None = None,
+    media_type: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Steps[httpx.Response]:
+    """One request; raises a Problem for a refusal, NoAnswer for no answer."""
+    sent = dict(headers or {})
+    if media_type is not None:
+        sent["Content-Type"] = media_type
+    repeatable = method in SAFE or KEY in sent
+    answer: httpx.Response = yield Request(
+        method, path, body, content, params, sent, repeatable=repeatable
+    )
+    return answer
+
+
+def _get(path: str, **params: Any) -> Steps[Json]:
+    """A GET as a dictionary."""
+    return json_of(get(path, params))
+
+
+def _post(path: str, body: object = None, *, key: str | None = None) -> Steps[Json]:
+    """A POST as a dictionary; `key` makes it safe to repeat (`Idempotency-Key`)."""
+    headers = {} if key is None else {KEY: key}
+    return json_of(Request("POST", path, body, headers=headers, repeatable=key is not None))
+
+
+def _pages(path: str, name: str, **params: Any) -> Stream[Json]:
+    """All items of a paged list."""
+    return pages(path, name, params)
+
+
+def _ready() -> Steps[bool]:
+    """Whether the service can do its work; False too if it does not answer."""
+    try:
+        yield Request("GET", "/readyz", once=True)
+    except (Problem, httpx.TransportError):
+        return False
+    return True
+
+
+def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
+    """Wait until the service is ready; raises NotFinished."""
+    end = time.monotonic() + timeout_s
+    while not (yield from _ready()):
+        if time.monotonic() > end:
+            raise NotFinished(f"the service is not ready after {timeout_s:.0f} s")
+        yield Pause(READY_PAUSE_S)
+
+
+class Plain:
+    """Calls that any service takes."""
+
+    request = operation(_request)
+    get = operation(_get)
+    post = operation(_post)
+    pages = stream(_pages)
+    ready = operation(_ready)
+    wait_until_ready = operation(_wait_until_ready)
+
+
+# The Python client, blocking and asynchronous: one set of calls, two ways to run them.
+#
+#     with Client(coordinator_url, token) as client:
+#         found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
+#         print(found.value, found.interval)
+#
+#     async with AsyncClient(coordinator_url, token) as client:
+#         async for query in client.queries(): ...
+#
+# A client connects to one service: queries, rounds, budget and registry are calls of the
+# coordinator, readings, policies and statements those of a curator service. Answers are the
+# dictionaries of the API, the main ones with their fields as attributes too (`tacit.shown`); what
+# goes wrong is a `tacit.Error`: a refusal a `Problem`, no answer `NoAnswer`.
 
 T = TypeVar("T")
 LINES: Final = "tacit_lines"

@@ -1,4 +1,7 @@
-"""What a call of the client is made of: requests, pauses and items, and when to try again.
+"""How the client calls: requests with retries, one definition for the blocking and the asynchronous
+method, and long polls.
+
+What a call of the client is made of: requests, pauses and items, and when to try again.
 
 A call is a generator. It yields a `Request` and is sent the answer, or the error is raised inside
 it; it yields a `Pause` to wait, and an `Item` to pass a result to the caller before the end. So
@@ -11,15 +14,39 @@ random, double, and are never shorter than `Retry-After`.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Coroutine,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from types import MethodType
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 import httpx
 
-from tacit.client.problems import NoAnswer, Problem, Unavailable, problem_in
-from tacit.pauses import backoff
+from tacit.backoff import backoff
+from tacit.client.problems import NoAnswer, NotFinished, Problem, Unavailable, problem_in
 
 T = TypeVar("T")
 S = TypeVar("S", bound=dict[str, Any])
@@ -224,3 +251,219 @@ def text_of(path: str) -> Steps[str]:
     """What is at a path, in plain words."""
     answer: httpx.Response = yield replace(get(path), headers={"Accept": "text/plain"})
     return answer.text
+
+
+# How one definition of a call becomes a method of the blocking and of the asynchronous client.
+#
+#     class Queries:
+#         query = operation(query)        # Client.query(...) -> AskedQuery, AsyncClient: awaitable
+#         queries = stream(queries)         # Client: iterator, AsyncClient: asynchronous iterator
+#
+# A descriptor makes the method for the class that it is accessed through, with a real signature:
+# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` tell what they take and
+# give.
+
+P = ParamSpec("P")
+
+
+class Runs(Protocol):
+    """What a descriptor needs of a client that blocks."""
+
+    def run(self, call: Steps[T]) -> T: ...
+    def iterate(self, call: Stream[T]) -> Iterator[T]: ...
+
+
+class RunsAsync(Protocol):
+    """What a descriptor needs of a client on an event loop."""
+
+    async def run_async(self, call: Steps[T]) -> T: ...
+    def iterate_async(self, call: Stream[T]) -> AsyncIterator[T]: ...
+
+
+class operation(Generic[P, T]):  # noqa: N801, used like a decorator
+    """A call with one answer."""
+
+    def __init__(self, call: Callable[P, Steps[T]]) -> None:
+        self.call, self.__doc__ = call, call.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(self, client: Runs, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        made = _answering(self.call, self.name, hasattr(owner, "run_async"))
+        return made if client is None else MethodType(made, client)
+
+
+class stream(Generic[P, T]):  # noqa: N801, used like a decorator
+    """A call that yields items."""
+
+    def __init__(self, call: Callable[P, Stream[T]]) -> None:
+        self.call, self.__doc__ = call, call.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Callable[Concatenate[Any, P], Any]: ...
+    @overload
+    def __get__(self, client: Runs, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: RunsAsync, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        made = _yielding(self.call, self.name, hasattr(owner, "iterate_async"))
+        return made if client is None else MethodType(made, client)
+
+
+@functools.cache
+def _answering(call: Callable[..., Steps[Any]], name: str, awaited: bool) -> Callable[..., Any]:
+    """A method that runs a call to its answer: `Steps[T]` gives T."""
+
+    def method(client: Any, /, *arguments: Any, **named: Any) -> Any:
+        return client.run(call(*arguments, **named))
+
+    async def method_async(client: Any, /, *arguments: Any, **named: Any) -> Any:
+        return await client.run_async(call(*arguments, **named))
+
+    hints = get_type_hints(call)
+    answer = get_args(hints["return"])[2]
+    return _declared(method_async if awaited else method, name, call, hints | {"return": answer})
+
+
+@functools.cache
+def _yielding(call: Callable[..., Stream[Any]], name: str, awaited: bool) -> Callable[..., Any]:
+    """A method that runs a call item by item: `Stream[T]` gives an iterator of T."""
+
+    def method(client: Any, /, *arguments: Any, **named: Any) -> Any:
+        return (client.iterate_async if awaited else client.iterate)(call(*arguments, **named))
+
+    hints = get_type_hints(call)
+    yielded = next(each for each in get_args(get_args(hints["return"])[0]) if get_args(each))
+    (kind,) = get_args(yielded)
+    items = AsyncIterator[kind] if awaited else Iterator[kind]  # type: ignore[valid-type]
+    return _declared(method, name, call, hints | {"return": items})
+
+
+def _declared(
+    method: Callable[..., Any], name: str, call: Callable[..., Any], hints: dict[str, Any]
+) -> Callable[..., Any]:
+    """`method` with this name, the help and the parameters of `call`, behind the client itself."""
+    functools.update_wrapper(method, call)
+    method.__name__ = method.__qualname__ = name
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [
+        each.replace(annotation=hints.get(parameter, each.annotation))
+        for parameter, each in inspect.signature(call).parameters.items()
+    ]
+    shown = inspect.Signature([own, *taken], return_annotation=hints["return"])
+    vars(method)["__signature__"] = shown
+    return method
+
+
+# Long polls: a resource each time it changes, until it is finished.
+
+POLL_S: Final = 20.0
+"""How long one request waits for a change."""
+MOST_LOST: Final = 5
+"""Connections in a row that end a stream of events without telling anything new."""
+
+
+def watch(
+    path: str,
+    subject: str,
+    finished: Container[str],
+    timeout_s: float,
+    *,
+    kind: Callable[[Json], S],
+    only_finished: bool = False,
+) -> Stream[S]:
+    """What is at a path each time it changes, up to one whose `state` is finished.
+
+    `only_finished`: a service that can is asked to tell of no change but that. Raises NotFinished,
+    which names the subject, if that takes longer than the timeout.
+    """
+    end = time.monotonic() + timeout_s
+    tag = ""
+    while True:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise NotFinished(f"{subject} is not finished after {timeout_s:.0f} s")
+        wait_s = min(POLL_S, left)
+        answer: httpx.Response = yield Request(
+            "GET",
+            path,
+            params={"wait_s": wait_s} | ({"finished": "true"} if only_finished else {}),
+            headers={"If-None-Match": tag},
+            repeatable=True,
+            wait_s=wait_s,
+        )
+        if answer.status_code == 304:
+            continue
+        tag = answer.headers.get("etag", "")
+        state = kind(answer.json())
+        yield Item(state)
+        if state["state"] in finished:
+            return
+
+
+def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
+    """Server-sent events at a path, `{"event": its name, "data": its JSON}`, until the service
+    closes the stream. Where the connection is lost it is made again, and what was told before is
+    passed over: the service tells a subject's history from its start, and then how it is now.
+    Raises NotFinished, which names the subject, after the timeout, and NoAnswer."""
+    end = time.monotonic() + timeout_s
+    seen: list[Json] = []
+    lost = 0
+    while True:
+        answer: httpx.Response = yield Request(
+            "GET", path, repeatable=True, wait_s=POLL_S, streamed=True
+        )
+        known = list(seen)
+        name, data = "message", ""
+        try:
+            while (line := (yield NextLine(answer))) is not None:
+                if time.monotonic() > end:
+                    raise NotFinished(f"{subject} is not finished after {timeout_s:.0f} s")
+                field, _, value = line.partition(":")
+                if field == "event":
+                    name = value.strip()
+                elif field == "data":
+                    data += value.strip()
+                elif not line and data:
+                    event = {"event": name, "data": json.loads(data)}
+                    name, data = "message", ""
+                    if event in known:
+                        known.remove(event)
+                    else:
+                        seen.append(event)
+                        lost = 0
+                        yield Item(event)
+            return
+        except httpx.TransportError as error:
+            if (lost := lost + 1) > MOST_LOST:
+                raise NoAnswer(f"{subject}: the connection was lost {lost} times") from error
+            yield Pause(backoff(lost))
+
+
+def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
+    """The last item of a stream; `progress` is told each. Raises ValueError for one without."""
+    found: Item[T] | None = None
+    reply = None
+    while True:
+        try:
+            step = items.send(reply)
+        except StopIteration:
+            if found is None:
+                raise ValueError("a stream without items has no last one") from None
+            return found.value
+        if isinstance(step, Item):
+            found, reply = step, None
+            if progress is not None:
+                progress(step.value)
+        else:
+            reply = yield step

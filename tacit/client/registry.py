@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tacit.client.exchange import Json, Request, Steps, Stream, get, items_of, json_of, pages
-from tacit.client.operation import operation, stream
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    get,
+    items_of,
+    json_of,
+    operation,
+    pages,
+    stream,
+)
 
 
 def _aggregators(*, health: bool = False) -> Stream[Json]:

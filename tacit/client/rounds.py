@@ -1,4 +1,6 @@
-"""Calls about rounds (coordinator): opening, following, ending, reading and checking them."""
+"""Calls about queries and rounds (coordinator): creating queries; opening, following, ending,
+reading and checking rounds.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +19,75 @@ from tacit.client.exchange import (
     get,
     items_of,
     json_of,
+    last,
+    operation,
     pages_of,
     shown_of,
+    stream,
     text_of,
+    watch,
 )
-from tacit.client.operation import operation, stream
-from tacit.client.queries import create_query
-from tacit.client.watching import last, watch
+from tacit.client.report_objects import AskedQuery, Preview, Report
+from tacit.client.result_objects import Result, Round
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.errors import Error
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
+from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.round.transcript import Transcript
-from tacit.protocol.seals import ShownSeal, check_seal
-from tacit.protocol.trust import TranscriptNotAnchored, Trust
+from tacit.protocol.trust import ShownSeal, TranscriptNotAnchored, Trust, check_seal
 from tacit.query.functions import decode
 from tacit.query.query import Query
 from tacit.report.validity import validity_statement, with_shares
-from tacit.shown.reports import Report
-from tacit.shown.rounds import Result, Round
 from tacit.wire import parse_binary
+
+
+def _preview(query: Json | Query, *, epsilons: Sequence[str] | None = None) -> Steps[Preview]:
+    """The privacy report and error forecast of a query; nothing is spent. `epsilons`: decimal
+    strings to try in place of the query's own; the answer's "stops" say what each would give."""
+    body = _body(query)
+    if epsilons is not None:
+        body = {**body, "epsilons": list(epsilons)}
+    return shown_of(Preview, Request("POST", "/v1/queries/preview", body, repeatable=True))
+
+
+def create_query(query: Json | Query, *, key: str | None = None) -> Steps[AskedQuery]:
+    """Create a query; the same content is the same query."""
+    return shown_of(AskedQuery, creating("/v1/queries", _body(query), key or uuid4().hex))
+
+
+def _queries() -> Stream[AskedQuery]:
+    """All queries."""
+    return pages_of(AskedQuery, "/v1/queries", "queries")
+
+
+def _query(query_id: str) -> Steps[AskedQuery]:
+    """One query with its preview."""
+    return shown_of(AskedQuery, get(f"/v1/queries/{query_id}"))
+
+
+def _stop_query(query_id: str) -> Steps[Json]:
+    """End the schedule of a query; open rounds continue."""
+    return json_of(Request("DELETE", f"/v1/queries/{query_id}/schedule", repeatable=True))
+
+
+def _body(query: Json | Query) -> Json:
+    if isinstance(query, Query):
+        return query.model_dump(mode="json", exclude_none=True)
+    return query
+
+
+class Queries:
+    """What is asked: immutable queries."""
+
+    preview = operation(_preview)
+    create_query = operation(create_query)
+    queries = stream(_queries)
+    query = operation(_query)
+    stop_query = operation(_stop_query)
+
+
+# Calls about rounds (coordinator): opening, following, ending, reading and checking them.
 
 __all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")

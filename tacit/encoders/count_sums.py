@@ -15,10 +15,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tacit.encoders.count_paths import PathSpends
-from tacit.encoders.counts import Counter, Ints, Level, Lists, ranges
+from tacit.encoders.counts import Counter, Ints, Level, Lists, PathSpends, ranges
 from tacit.encoders.sums import SumBlock
-from tacit.query.words import MAX_DIMENSION
+from tacit.query.terms import MAX_DIMENSION
 from tacit.wire import format_exact, parse_exact
 
 MOST_SEQUENCES: Final = 1_000_000

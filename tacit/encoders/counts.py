@@ -1,24 +1,271 @@
-"""Counts of private lists in the cells of a public question.
+"""Counts of private lists in the cells of a public question, and what a job's questions spend along
+each path.
 
-Spec: federated-counting, section 2. A question's cells are numbered through: those of its first
-group, then those of the second, and so on. A document says in public what the cells are. It has one
-level for each question before, so that who holds the lists needs the document alone; who is asked
-question after question remembers how far it has come (`Counter.follow`).
+What a job's questions spend along each path: public, from the questions alone.
+
+Spec: federated-counting, section 6.2. A path is what a record may go along: from the empty gram or
+prefix item by item, from all sets mask by mask. A question's group is a node of that tree, known
+by its items or masks and never by a number that a coordinator gives it. A record that goes along a
+path spends at most the rates of its nodes times `width` over reach, `width` counts being what one
+record may have. Questions of trees that contradict each other, and questions that are no tree, may
+move the same record: their figures add up.
+
+Privacy does not rest on it: the spend filter (`tacit.accounting.charges`) holds whatever is
+asked. It tells in public that a coordinator asks what no honest one asks.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.count_paths import Paths
-
 Ints = NDArray[np.int64]
+Numbers = NDArray[np.integer[Any]]
+Exacts = NDArray[Any]
+"""Python's whole numbers, of any size."""
+
+MOST_NODES: Final = 1 << 22
+MOST_BITS: Final = 4_096
+"""Of the common denominator of a job's rates."""
+_LABELS: Final = 1 << 32
+
+
+class NoSuchPaths(ValueError):
+    """More nodes, or stranger rates, than a job can be checked with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Nodes of one depth (n,): each below a node of the layer before (0: the root), which differ in
+    `labels`, 0 to 2^32 - 1; marks: what must be the same whenever a node is named."""
+
+    parents: Ints
+    labels: Ints
+    marks: Ints
+
+    @classmethod
+    def of(cls, parents: Numbers, labels: Numbers, marks: Ints | None = None) -> Layer:
+        """Without marks: all 0."""
+        numbers = np.zeros(parents.size, np.int64) if marks is None else marks
+        return cls(parents.astype(np.int64), labels.astype(np.int64), numbers)
+
+    @property
+    def keys(self) -> Ints:
+        """Parent and label as one number."""
+        return self.parents * _LABELS + self.labels
+
+    def only(self, rows: Ints) -> Layer:
+        """These nodes."""
+        return Layer(self.parents[rows], self.labels[rows], self.marks[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """The groups of a question as nodes. walk: what the tree is of; layers: from the root down;
+    groups (G,): the node of each group, in the last layer (without layers: the root); width: counts
+    of one record at most."""
+
+    walk: str
+    layers: tuple[Layer, ...]
+    groups: Ints
+    width: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Nodes that were asked or lie above one, and what each spends itself: own[0] (1,) of the root,
+    own[d] (n,) of the nodes of layers[d - 1]."""
+
+    walk: str
+    layers: tuple[Layer, ...]
+    own: tuple[Exacts, ...]
+
+    @classmethod
+    def bare(cls, walk: str) -> Tree:
+        """A root that spends nothing."""
+        return cls(walk, (), (_zeros(1),))
+
+    @property
+    def nodes(self) -> int:
+        """How many."""
+        return sum(own.size for own in self.own)
+
+    @property
+    def most(self) -> int:
+        """Along the path that spends most."""
+        best = self.own[-1]
+        for layer, own in zip(reversed(self.layers), reversed(self.own[:-1]), strict=True):
+            above = own.copy()
+            if best.size:
+                order = np.argsort(layer.parents, kind="stable")
+                parents = layer.parents[order]
+                firsts = np.flatnonzero(np.diff(parents, prepend=-1))
+                above[parents[firsts]] += np.maximum.reduceat(best[order], firsts)
+            best = above
+        return int(best[0])
+
+    def scaled(self, factor: int) -> Tree:
+        """The same over a denominator that is so many times as large."""
+        return replace(self, own=tuple(own * factor for own in self.own))
+
+    def asked(self, paths: Paths, groups: Ints, spends: Exacts) -> Tree | None:
+        """With a question's groups (k,), which have cells and spend so much (k,); None if its tree
+        contradicts this one."""
+        nodes = paths.groups[groups]
+        needed = [np.unique(nodes)]
+        for layer in paths.layers[::-1]:
+            needed.append(np.unique(layer.parents[needed[-1]]))
+        layers, own = list(self.layers), [each.copy() for each in self.own]
+        places, count = np.zeros(1, np.int64), 1
+        for depth, (layer, rows) in enumerate(zip(paths.layers, needed[-2::-1], strict=True)):
+            part = layer.only(rows)
+            named = Layer(places[part.parents], part.labels, part.marks)
+            if depth == len(layers):
+                layers.append(Layer.of(named.parents[:0], named.labels[:0]))
+                own.append(_zeros(0))
+            merged, found = _merged(layers[depth], named)
+            if merged is None:
+                return None
+            layers[depth] = merged
+            own[depth + 1] = np.append(
+                own[depth + 1], _zeros(merged.labels.size - own[depth + 1].size)
+            )
+            count = layer.labels.size
+            places = np.full(count, -1)
+            places[rows] = found
+        np.add.at(own[len(paths.layers)], places[nodes], spends)
+        return Tree(self.walk, tuple(layers), tuple(own))
+
+
+def _zeros(count: int) -> Exacts:
+    found = np.empty(count, object)
+    found[:] = 0
+    return found
+
+
+def _merged(layer: Layer, named: Layer) -> tuple[Layer | None, Ints]:
+    """A layer with these nodes, and their places in it; None if a node has another mark there."""
+    order = np.argsort(layer.keys)
+    held, keys = layer.keys[order], named.keys
+    at = np.searchsorted(held, keys)
+    known = np.zeros(keys.size, np.bool_)
+    inside = at < held.size
+    known[inside] = held[at[inside]] == keys[inside]
+    places = np.empty(keys.size, np.int64)
+    places[known] = order[at[known]]
+    if (layer.marks[places[known]] != named.marks[known]).any():
+        return None, places
+    new = np.flatnonzero(~known)
+    places[new] = layer.labels.size + np.arange(new.size)
+    more = named.only(new)
+    joined = Layer(
+        np.append(layer.parents, more.parents),
+        np.append(layer.labels, more.labels),
+        np.append(layer.marks, more.marks),
+    )
+    return joined, places
+
+
+@dataclass(frozen=True, eq=False)
+class PathSpends:
+    """What all questions of a job spend: `trees`, over a denominator; `loose`: of questions without
+    paths. Figures of trees of which none contradicts itself add up."""
+
+    denominator: int = 1
+    loose: int = 0
+    trees: tuple[Tree, ...] = ()
+
+    @property
+    def most(self) -> Fraction:
+        """What a record spends at most, whatever its path is."""
+        return Fraction(self.loose + sum(tree.most for tree in self.trees), self.denominator)
+
+    def after(
+        self, paths: Paths | None, sizes: Ints, rate_of: Ints, rates: Sequence[Fraction], reach: int
+    ) -> PathSpends:
+        """With one question more: cells and the rate of each group (G,), as its place in `rates`.
+        Raises NoSuchPaths."""
+        if paths is None:
+            return self.with_loose(sum(rates, Fraction(0)))
+        found, units = self._over([rate * paths.width / reach for rate in rates])
+        trees = found.trees
+        groups = np.flatnonzero(sizes)
+        spends = np.array([0, *units], object)[1 + rate_of[groups]]
+        for place, tree in enumerate((*trees, Tree.bare(paths.walk))):
+            grown = tree.asked(paths, groups, spends) if tree.walk == paths.walk else None
+            if grown is not None:
+                trees = (*trees[:place], grown, *trees[place + 1 :])
+                break
+        if sum(tree.nodes for tree in trees) > MOST_NODES:
+            raise NoSuchPaths("the questions name more groups than can be followed")
+        return replace(found, trees=trees)
+
+    def with_loose(self, epsilon: Fraction) -> PathSpends:
+        """With a question more that may move each record by all of its epsilon. Raises
+        NoSuchPaths."""
+        found, (unit,) = self._over([epsilon])
+        return replace(found, loose=found.loose + unit)
+
+    def _over(self, costs: Sequence[Fraction]) -> tuple[PathSpends, list[int]]:
+        """The same, and these figures, over a common denominator. Raises NoSuchPaths."""
+        denominator = math.lcm(self.denominator, *(cost.denominator for cost in costs))
+        if denominator.bit_length() > MOST_BITS:
+            raise NoSuchPaths("the rates have no common denominator of a sensible size")
+        factor = denominator // self.denominator
+        units = [cost.numerator * (denominator // cost.denominator) for cost in costs]
+        trees = tuple(tree.scaled(factor) for tree in self.trees) if factor > 1 else self.trees
+        return PathSpends(denominator, self.loose * factor, trees), units
+
+    def packed(self) -> bytes:
+        """As bytes."""
+        trees = [
+            {
+                "walk": tree.walk,
+                "layers": [
+                    [layer.parents.tolist(), layer.labels.tolist(), layer.marks.tolist()]
+                    for layer in tree.layers
+                ],
+                "own": [own.tolist() for own in tree.own],
+            }
+            for tree in self.trees
+        ]
+        found = {"denominator": self.denominator, "loose": self.loose, "trees": trees}
+        return zlib.compress(json.dumps(found, separators=(",", ":")).encode(), 1)
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> PathSpends:
+        """From `packed`."""
+        found = json.loads(zlib.decompress(packed))
+        trees = tuple(
+            Tree(
+                tree["walk"],
+                tuple(
+                    Layer(*(np.array(numbers, np.int64) for numbers in layer))
+                    for layer in tree["layers"]
+                ),
+                tuple(np.array([0, *own], object)[1:] for own in tree["own"]),
+            )
+            for tree in found["trees"]
+        )
+        return cls(found["denominator"], found["loose"], trees)
+
+
+# Counts of private lists in the cells of a public question.
+#
+# Spec: federated-counting, section 2. A question's cells are numbered through: those of its first
+# group, then those of the second, and so on. A document says in public what the cells are. It has
+# one level for each question before, so that who holds the lists needs the document alone; who is
+# asked question after question remembers how far it has come (`Counter.follow`).
+
 Places = NDArray[np.int32]
 
 _SPARSE: Final = 4

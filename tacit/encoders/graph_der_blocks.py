@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.encoders.sums import SumBlock
-from tacit.query.words import MAX_DIMENSION
+from tacit.query.terms import MAX_DIMENSION
 from tacit.wire import format_exact, parse_exact
 
 Ints = NDArray[np.int64]

@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.count_paths import Layer, Paths
 from tacit.encoders.count_sums import MOST_CELLS, CountSum, read_levels, read_with, whole_number
-from tacit.encoders.counts import Counter, Ints, Level, Lists, Places
+from tacit.encoders.counts import Counter, Ints, Layer, Level, Lists, Paths, Places
 
 Symbols = NDArray[np.int16] | NDArray[np.int32]
 MOST_LENGTH: Final = 1_000

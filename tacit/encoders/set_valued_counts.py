@@ -1,11 +1,12 @@
-"""Counts of sets of items in the partitions of a public taxonomy, and of lengths and items.
+"""Counts of sets of items in the partitions of a public taxonomy, the taxonomy itself, and counts
+of lengths and items.
 
-Spec: set-valued, sections 3.3, 7 and 10; federated-counting, section 2. A record touches a node
-when it has an item below it, and its mask there says under which children. Its touched nodes in the
-order (height falling, place rising) are split in exactly this order along the record's chain: a
-parent comes before its children. All records of a partition have touched the same nodes so far,
-hence the mask of the node that is split next is at the same place for all of them, and a split is
-one gather.
+The context-free taxonomy: a tree over the ordered universe that knows nothing of the data.
+
+Spec: set-valued, section 3.1. Leaves are the items in their order; each level is cut into
+consecutive chunks of `fanout` nodes until one is left. A chunk of a single node is that node
+itself: no node has one child. So the ancestors of item p at level k sit at place p // fanout^k, and
+a node that is no leaf has its level as height: all chunks before the last one are full.
 """
 
 from __future__ import annotations
@@ -13,16 +14,187 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.count_paths import Layer, Paths
 from tacit.encoders.count_sums import CountSum, read_with, whole_number, whole_numbers
-from tacit.encoders.counts import Counter, Ints, Lists, places_among, sorted_sets
-from tacit.encoders.set_valued_margins import Margin, read_margin
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.encoders.counts import Counter, Ints, Layer, Lists, Paths, places_among, sorted_sets
+
+
+class Node(NamedTuple):
+    """A node by its height (0: an item) and its place among the nodes of that level."""
+
+    level: int
+    place: int
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """The tree over `size` >= 2 items with at most `fanout` >= 2 children a node."""
+
+    size: int
+    fanout: int
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many nodes each level has, single ones of the level below included."""
+        widths = [self.size]
+        while widths[-1] > 1:
+            widths.append(-(-widths[-1] // self.fanout))
+        return tuple(widths)
+
+    @cached_property
+    def _internal(self) -> tuple[NDArray[np.int64], ...]:
+        counts = [np.zeros(self.size, np.int64)]
+        for width in self.widths[1:]:
+            below = counts[-1]
+            starts = np.arange(width) * self.fanout
+            chunk = np.minimum(self.fanout, below.size - starts)
+            counts.append(np.add.reduceat(below, starts) + (chunk > 1))
+        return tuple(counts)
+
+    @property
+    def root(self) -> Node:
+        """The node above all items."""
+        return self.node(len(self.widths) - 1, 0)
+
+    def node(self, level: int, place: int) -> Node:
+        """The node at a place of a level; where a chunk has one node, that one."""
+        while level and self._chunk(level, place) == 1:
+            level, place = level - 1, place * self.fanout
+        return Node(level, place)
+
+    def _chunk(self, level: int, place: int) -> int:
+        return min(self.fanout, self.widths[level - 1] - place * self.fanout)
+
+    @cached_property
+    def _children(self) -> dict[Node, tuple[Node, ...]]:
+        return {}
+
+    def children(self, node: Node) -> tuple[Node, ...]:
+        """The children in order, at least two; none of an item. Bit i of a mask is child i."""
+        found = self._children.get(node)
+        if found is None:
+            level, place = node
+            first = place * self.fanout
+            chunk = range(first, first + self._chunk(level, place)) if level else ()
+            found = tuple(self.node(level - 1, each) for each in chunk)
+            self._children[node] = found
+        return found
+
+    def internal(self, node: Node) -> int:
+        """How many nodes of the subtree are no items, the node itself included."""
+        return int(self._internal[node.level][node.place])
+
+    def leaf_mask(self, node: Node) -> int:
+        """The children that are items, as bits."""
+        return sum(1 << bit for bit, child in enumerate(self.children(node)) if not child.level)
+
+    @property
+    def single_at_end(self) -> Sequence[bool]:
+        """For each level from 1 on: whether its last place is a node of the level below."""
+        levels = range(1, len(self.widths))
+        return [self._chunk(level, self.widths[level] - 1) == 1 for level in levels]
+
+
+# Counts of records by their length, and of items, of which each record keeps a few.
+#
+# Spec: set-valued, section 10. A record keeps at most `most` of its items, by words that are a
+# function of the record and a public salt: nobody else's records change what it keeps, so that it
+# moves the counts by `most` at most, whatever the salt.
+
+MOST_LENGTH: Final = 64
+"""Longer records count as this long."""
+SALTS: Final = 1 << 63
+_ODD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9))
+_LAST: Final = np.uint64(0x94D049BB133111EB)
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """Asks how many records have 1, 2, ... items; the last cell: 64 and more."""
+
+    items: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([MOST_LENGTH])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"kind": "lengths", "items": self.items}
+
+    def counted(self, lists: Lists) -> tuple[Ints, Ints]:
+        """Records and cells of each count of 1; empty records have none."""
+        records, _ = sorted_sets(lists, self.items)
+        lengths = np.minimum(np.bincount(records, minlength=lists.count), MOST_LENGTH)
+        held = np.flatnonzero(lengths)
+        return held, lengths[held] - 1
+
+
+@dataclass(frozen=True, eq=False)
+class KeptItems:
+    """Asks how many records have each item, of which a record keeps at most `most`."""
+
+    items: int
+    most: int
+    salt: int
+
+    @property
+    def sizes(self) -> Ints:
+        """One group."""
+        return np.array([self.items])
+
+    def json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"kind": "items", "items": self.items, "most": self.most, "salt": self.salt}
+
+    def counted(self, lists: Lists) -> tuple[Ints, Ints]:
+        """Records and cells of each count of 1."""
+        records, places = sorted_sets(lists, self.items)
+        mixed = _mixed(places.astype(np.uint64) ^ np.uint64(self.salt))
+        own = np.zeros(lists.count, np.uint64)
+        np.add.at(own, records, mixed)
+        order = np.lexsort((places, _mixed(own[records] ^ mixed), records))
+        sizes = np.bincount(records, minlength=lists.count)
+        rank = np.arange(records.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        kept = order[rank < self.most]
+        return records[kept], places[kept].astype(np.int64)
+
+
+Margin: TypeAlias = Lengths | KeptItems
+
+
+def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
+    """The document. Raises ValueError, TypeError or KeyError where it is none."""
+    items = whole_number(document["items"], most_items)
+    if document["kind"] == "lengths":
+        return Lengths(items)
+    if document["kind"] != "items":
+        raise ValueError("there is no such question")
+    most = whole_number(document["most"], MOST_LENGTH)
+    return KeptItems(items, most, whole_number(document["salt"], SALTS - 1))
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words that look unlike each other, one to one (G. Steele and others, "SplitMix", 2014)."""
+    mixed = words + _ODD[0]
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _ODD[1]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _LAST
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+# Counts of sets of items in the partitions of a public taxonomy, and of lengths and items.
+#
+# Spec: set-valued, sections 3.3, 7 and 10; federated-counting, section 2. A record touches a node
+# when it has an item below it, and its mask there says under which children. Its touched nodes in
+# the order (height falling, place rising) are split in exactly this order along the record's chain:
+# a parent comes before its children. All records of a partition have touched the same nodes so far,
+# hence the mask of the node that is split next is at the same place for all of them, and a split is
+# one gather.
 
 _MASK_BITS: Final = 16
 _FIELDS: Final = ("parents", "masks", "places", "children", "ends")

@@ -15,18 +15,17 @@ Spec: path-publishing, sections 2.4 and 3.7 to 3.10. No service and no algorithm
     problems   what is refused
 """
 
-from tacit.paths.files import read_map
-from tacit.paths.levelled import Rule
-from tacit.paths.network import NetworkMap
-from tacit.paths.problems import (
+from tacit.paths.network import (
     MalformedPublication,
     MapMismatch,
     MapTooLarge,
+    NetworkMap,
     NotAPath,
     NotARecipient,
+    read_map,
 )
 from tacit.paths.published import read as read_published
-from tacit.paths.recovery import Recovered, recover
+from tacit.paths.recovery import Recovered, Rule, recover
 
 __all__ = [
     "MalformedPublication",

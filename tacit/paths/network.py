@@ -1,20 +1,63 @@
-"""A network (map) and a path in it.
+"""A network (map) and a path in it: their files, edges in the order of a path, and what recovery
+refuses.
 
-Spec: path-publishing, section 2.1; jobs, section "Datasets" (kind `network-path`). Inside, a vertex
-is its place in the list of vertices; ids are for people and for what is published.
+What recovery refuses. Spec: path-publishing, section 2.3. No error names a vertex.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Final, TypeAlias
+from typing import Any, BinaryIO, Final, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.compression import MalformedContent
 from tacit.errors import Invalid, TooLarge
+
+
+class MalformedPublication(Invalid):
+    """Not a published object of a known form."""
+
+    name = "malformed_publication"
+    title = "This is not a published path"
+
+
+class MapMismatch(Invalid):
+    """A published vertex is not in the map, or the other way round."""
+
+    name = "map_mismatch"
+    title = "The publication and the map have different vertices"
+
+
+class NotAPath(Invalid):
+    """What map and publication leave is not one simple path: the map is not the publisher's."""
+
+    name = "not_a_path"
+    title = "The map and the publication do not determine one path"
+
+
+class NotARecipient(Invalid):
+    """No key fits, or the sealed object was altered."""
+
+    name = "not_a_recipient"
+    title = "The sealed path does not open with this key"
+
+
+class MapTooLarge(TooLarge):
+    """More vertices than the exact decoder takes."""
+
+    name = "too_large"
+    title = "The map is too large to be decoded exactly"
+
+
+# A network (map) and a path in it.
+#
+# Spec: path-publishing, section 2.1; jobs, section "Datasets" (kind `network-path`). Inside, a
+# vertex is its place in the list of vertices; ids are for people and for what is published.
 
 Ints = NDArray[np.int64]
 VertexId: TypeAlias = int | str
@@ -278,3 +321,73 @@ def _refuse(problem: type[Invalid], bad: NDArray[np.bool_], text: str, pointer: 
     if bad.any():
         at = int(bad.argmax())
         raise problem(text.format(at), pointer=f"{pointer}/{at}", extra={"at": at})
+
+
+# Reader of networks with a path: one JSON object `{"vertices": [...], "edges": [...], "path":
+# [...]}`.
+#
+# Spec: path-publishing, sections 2.1 and 2.3. Edges are pairs of ids; errors name positions,
+# counted from 0, and never an id.
+
+
+def read_json(stream: BinaryIO) -> NetworkPath:
+    """A map with a path. Raises MalformedContent, and what `NetworkPath.of` raises."""
+    found = _document(stream, ("vertices", "edges", "path"))
+    return NetworkPath.of(found["vertices"], found["edges"], found["path"])
+
+
+def read_map(stream: BinaryIO) -> NetworkMap:
+    """A map; a path in the same file is ignored.
+
+    Raises MalformedContent, and what `NetworkMap.of` raises.
+    """
+    found = _document(stream, ("vertices", "edges"))
+    return NetworkMap.of(found["vertices"], found["edges"])
+
+
+def _document(stream: BinaryIO, needed: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        found = json.loads(stream.read(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise MalformedContent("the content is not a JSON object") from None
+    if not isinstance(found, dict):
+        raise MalformedContent("the content is not a JSON object")
+    for name in needed:
+        if name not in found:
+            raise MalformedNetwork("the field is missing", pointer=f"/{name}")
+    for name in sorted(found):
+        if name not in ("vertices", "edges", "path"):
+            raise MalformedNetwork("a network has the fields vertices, edges and path alone")
+    return found
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise ValueError
+
+
+# Edges put in the order of the simple path that they are. Spec: path-publishing, section 3.7.
+
+
+def walked(low: Ints, high: Ints, size: int) -> Ints:
+    """The vertices (edges + 1,) of the path that these edges (m,) over `size` vertices are, from
+    the end of smaller number. Raises NotAPath where they are not one simple path.
+
+    A vertex of degree 2 needs only the sum of its neighbours: that sum minus the previous vertex is
+    the next vertex.
+    """
+    if not low.size:
+        raise NotAPath("no edge is left")
+    ends = np.concatenate((low, high))
+    degrees = np.bincount(ends, minlength=size)
+    if degrees.max() > 2 or np.count_nonzero(degrees == 1) != 2:
+        raise NotAPath
+    # sums of two places stay far below 2^53, so that floats hold them exactly
+    sums = np.bincount(ends, np.concatenate((high, low)), size).astype(np.int64).tolist()
+    start, end = np.flatnonzero(degrees == 1).tolist()
+    before, here, path = 0, start, [start]
+    while here != end:
+        before, here = here, sums[here] - (before if len(path) > 1 else 0)
+        path.append(here)
+    if len(path) != low.size + 1:
+        raise NotAPath("a ring is left beside the path")
+    return np.array(path, np.int64)

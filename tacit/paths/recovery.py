@@ -1,26 +1,40 @@
-"""Recovery by a holder of the exact map, for every form.
+"""Recovery by a holder of the exact map, for every form: from levelled graphs, and from noisy
+labels.
 
-Spec: path-publishing, sections 3.7 to 3.10.
+The likeliest path behind noisy labels: maximum-weight Hamiltonian paths, exactly.
+
+Spec: path-publishing, section 3.9. An edge of the map weighs +1 where its label says "not in G",
+-1 where it says "in G"; the likelihood of a path grows with the sum over its edges, whatever
+epsilon is. M. Held and R. M. Karp, "A dynamic programming approach to sequencing problems" (1962):
+O(2^n n^2) time and O(2^n n) memory, over all subsets of one size at once.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealKey
 from tacit.errors import Invalid
-from tacit.paths.decoding import MOST_VERTICES, best_paths, map_weights
-from tacit.paths.levelled import Confidence, Rule, copy_order, path_of, sides, start
-from tacit.paths.network import Ints, NetworkMap, NetworkPath, VertexId, sorted_codes, without
-from tacit.paths.problems import (
+from tacit.paths.network import (
+    Ints,
     MalformedPublication,
     MapMismatch,
     MapTooLarge,
+    NetworkMap,
+    NetworkPath,
     NotAPath,
     NotARecipient,
+    VertexId,
+    sorted_codes,
+    walked,
+    without,
 )
 from tacit.paths.published import (
     ComplementEdges,
@@ -29,10 +43,182 @@ from tacit.paths.published import (
     Published,
     RandomizedLabels,
     SealedPath,
+    opened,
     read,
 )
-from tacit.paths.sealed import opened
-from tacit.paths.walking import walked
+
+Weights = NDArray[np.int8]
+
+MOST_VERTICES: Final = 18
+NO_EDGE: Final = -100
+"""Below every sum of 17 weights of -1."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """One of the heaviest paths, from the end of smaller number; how many there are, and their
+    weight."""
+
+    path: tuple[int, ...]
+    count: int
+    weight: int
+
+
+def map_weights(network: NetworkMap, published: RandomizedLabels) -> Weights:
+    """(n, n) weights of the map's edges over the published order of ids; NO_EDGE elsewhere."""
+    size = network.size
+    places = {each: place for place, each in enumerate(published.vertices)}
+    moved = np.array([places[each] for each in network.vertices], np.int64)
+    label = np.zeros((size, size), np.bool_)
+    label[np.triu_indices(size, 1)] = published.labels
+    ends = np.sort(moved[network.edges], axis=1)
+    weights = np.full((size, size), NO_EDGE, np.int8)
+    direction = np.where(label[ends[:, 0], ends[:, 1]], 1, -1)
+    weights[ends[:, 0], ends[:, 1]] = weights[ends[:, 1], ends[:, 0]] = direction
+    return weights
+
+
+def best_paths(weights: Weights) -> Best | None:
+    """The heaviest Hamiltonian paths of (n, n) symmetric weights, n >= 2; None where there is no
+    such path."""
+    size = len(weights)
+    best, count = _tables(weights)
+    whole = (1 << size) - 1
+    weight = int(best[whole].max())
+    if weight < -size:
+        return None
+    last = int(best[whole].argmax())
+    ways = int(count[whole][best[whole] == weight].sum()) // 2
+    path, left = [last], whole
+    while left & (left - 1):
+        here = path[-1]
+        left ^= 1 << here
+        reached = best[left].astype(np.int64) + weights[:, here]
+        path.append(int((reached == best[left | 1 << here, here]).argmax()))
+    ordered = path if path[0] < path[-1] else path[::-1]
+    return Best(tuple(ordered), ways, weight)
+
+
+def _tables(weights: Weights) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """For each set of vertices and each end in it: the heaviest path through the set to that end,
+    and how many there are."""
+    size = len(weights)
+    subsets = np.arange(1 << size, dtype=np.int64)
+    sizes = np.bitwise_count(subsets)
+    best = np.full((1 << size, size), NO_EDGE, np.int8)
+    count = np.zeros((1 << size, size), np.int64)
+    single = 1 << np.arange(size)
+    best[single, np.arange(size)] = 0
+    count[single, np.arange(size)] = 1
+    for each in range(2, size + 1):
+        layer = subsets[sizes == each]
+        for end in range(size):
+            whole = layer[(layer >> end) & 1 == 1]
+            rest = whole ^ (1 << end)
+            reached = best[rest].astype(np.int16) + weights[:, end]
+            most = reached.max(axis=1)
+            held = most >= -size
+            best[whole[held], end] = most[held]
+            ways = np.where(reached == most[:, None], count[rest], 0).sum(axis=1)
+            count[whole[held], end] = ways[held]
+    return best, count
+
+
+# One path out of a levelled graph and the exact map. Spec: path-publishing, section 3.7.
+#
+# A pair of sub-vertices whose bases are joined in the map and that are not on one branch of the
+# graph is a step of the path. Rule 5 determines which end is the start: the real sub-vertex of
+# smallest path position is among the roots.
+
+Rule = Literal["combined", "certain", "nearest-root"]
+Confidence = Literal["certain", "likely", "none"]
+SubVertex: TypeAlias = tuple[VertexId, int]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What an end of the path is judged by: steps to the nearest root and to the nearest leaf."""
+
+    root: float
+    leaf: float
+
+    @property
+    def consistent(self) -> bool:
+        """Whether it may be the start: the true one always may."""
+        return self.root <= self.leaf
+
+
+def merged_pairs(graph: LevelledGraph) -> set[frozenset[SubVertex]]:
+    """The pairs of different sub-vertices of which some pieces are joined."""
+    owners = [(node.base, node.sub) for node in graph.nodes]
+    return {frozenset((owners[one], owners[other])) for one, other in graph.edges}
+
+
+def path_of(graph: LevelledGraph, network: NetworkMap) -> list[SubVertex]:
+    """The path, in one of its directions. Raises MapMismatch, NotAPath."""
+    subs: dict[VertexId, list[SubVertex]] = {}
+    for node in dict.fromkeys((node.base, node.sub) for node in graph.nodes):
+        subs.setdefault(node[0], []).append(node)
+    if subs.keys() != set(network.vertices):
+        raise MapMismatch
+    joined = merged_pairs(graph)
+    steps = [
+        (one, other)
+        for low, high in network.edges.tolist()
+        for one in subs[network.vertices[low]]
+        for other in subs[network.vertices[high]]
+        if frozenset((one, other)) not in joined
+    ]
+    nodes = list(dict.fromkeys(chain.from_iterable(steps)))
+    places = {node: place for place, node in enumerate(nodes)}
+    ends = np.array([(places[a], places[b]) for a, b in steps], np.int64).reshape(-1, 2)
+    path = [nodes[place] for place in walked(ends[:, 0], ends[:, 1], len(nodes)).tolist()]
+    if not graph.canonical and {base for base, _ in path} != subs.keys():
+        raise NotAPath("the path does not visit every vertex")
+    return path
+
+
+def sides(graph: LevelledGraph, path: Sequence[SubVertex]) -> tuple[Side, Side]:
+    """The first and the last of a path."""
+    lower, upper = {edge[1] for edge in graph.edges}, {edge[0] for edge in graph.edges}
+    roots = {(n.base, n.sub) for at, n in enumerate(graph.nodes) if at not in lower}
+    leaves = {(n.base, n.sub) for at, n in enumerate(graph.nodes) if at not in upper}
+
+    def nearest(order: Sequence[SubVertex], group: set[SubVertex]) -> float:
+        return next((step for step, node in enumerate(order) if node in group), math.inf)
+
+    turned = path[::-1]
+    return (
+        Side(nearest(path, roots), nearest(path, leaves)),
+        Side(nearest(turned, roots), nearest(turned, leaves)),
+    )
+
+
+def start(first: Side, last: Side, rule: Rule) -> tuple[int | None, Confidence]:
+    """Which end is the start, 0 or -1 (None: undecided), and how sure that is.
+
+    `certain` is never wrong: the start is consistent, so that the only consistent end is it.
+    """
+    if rule != "nearest-root" and first.consistent != last.consistent:
+        return (0 if first.consistent else -1), "certain"
+    if rule != "certain" and first.root != last.root:
+        return (0 if first.root < last.root else -1), "likely"
+    return None, "none"
+
+
+def copy_order(path: Sequence[SubVertex]) -> int | None:
+    """The start by copy numbers, which count a vertex's visits: 0 or -1, None without copies."""
+    seen: dict[VertexId, int] = {}
+    for base, sub in path:
+        if base in seen:
+            return 0 if sub > seen[base] else -1
+        seen[base] = sub
+    return None
+
+
+# Recovery by a holder of the exact map, for every form.
+#
+# Spec: path-publishing, sections 3.7 to 3.10.
 
 DEFAULT_RULE: Final[Rule] = "combined"
 

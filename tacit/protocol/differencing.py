@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from tacit.errors import Conflict
 from tacit.protocol.federation import step_of
 from tacit.query.query import Query
-from tacit.query.words import Mechanism
+from tacit.query.terms import Mechanism
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import Binary, Instant, WireModel, encode_binary
 
 PublicKey = Annotated[Binary, Field(min_length=32, max_length=32)]

@@ -24,7 +24,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, RoundId
 from tacit.query.fields import Collusion, Schedule, Window
 from tacit.query.query import Query
-from tacit.query.words import (
+from tacit.query.terms import (
     MAX_AGGREGATORS,
     MAX_CURATORS,
     Function,

@@ -19,17 +19,18 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.crypto.hybrid_signing import (
+from tacit.crypto.sealing import length_prefixed
+from tacit.crypto.signing import (
     HybridIdentity,
     HybridPublicKey,
     SignatureStripped,
+    Signed,
+    fingerprint,
     verify_hybrid,
 )
-from tacit.crypto.sealing import length_prefixed
-from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import Forbidden
 from tacit.protocol.enrolment import Fingerprint, TokenRenewal
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
 IDENTITY_LABEL: Final = "tacit identity v1"

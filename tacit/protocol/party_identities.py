@@ -27,7 +27,7 @@ from tacit.protocol.identities import (
     KeyNotAnchored,
     SuccessionRefused,
 )
-from tacit.query.words import Identifier
+from tacit.query.terms import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
 PARTY_SUCCESSION_LABEL: Final = "tacit party succession v1"

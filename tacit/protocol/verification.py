@@ -1,35 +1,344 @@
-"""What is decided on the candidates of a proved round, and who is counted and summed.
+"""The verification of a proved round: its candidates, the verify key and verifier shares between
+aggregators, and the decision who is summed.
 
-Pure, as `agreement`: the coordinator and every aggregator call the same functions.
+Who is verified in a proved round: the contributions that every aggregator holds alike.
 
-Spec: validity, section 10.
+Contributions stand in one order everywhere: lone curators by number, then hosts' parts as they are
+listed. Spec: validity, section 10, step 1.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import itertools
+import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from tacit import sets
+from tacit.crypto.sealing import (
+    NONCE_BYTES,
+    TAG_BYTES,
+    SealBroken,
+    Span,
+    in_segment,
+    length_prefixed,
+)
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict
-from tacit.protocol.candidates import Candidates
+from tacit.protocol.round.agreement import (
+    ManifestRefused,
+    accepted_by_index,
+    check_count,
+    parts_text,
+)
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.manifests import ManifestRefused, check_count
-from tacit.protocol.round.transcript import Manifest
-from tacit.protocol.round.verdicts import (
+from tacit.protocol.round.messages import (
+    ONLY_PART,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
+    AcceptedSet,
+    Manifest,
     ProofReason,
+    ProvedPart,
     Verdict,
     Verification,
 )
 from tacit.query.proofs import ProofPlan
 from tacit.sets import Bits
 from tacit.validity.prio3 import Outcome
+from tacit.wire import Binary, WireModel
+
+_CANDIDATES = b"tacit candidates v1"
+_ALL: Final = slice(None)
+"""The whole of a part's span."""
+
+
+class CandidateList(WireModel):
+    """Candidates as they are stored; `lone`: a bitmap over roster numbers, compressed."""
+
+    lone: Binary
+    parts: tuple[ProvedPart, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The contributions that every aggregator holds alike: what is verified.
+
+    `lone`: the numbers (n,) of lone curators, rising. `hash`: binds them to the round.
+    """
+
+    lone: NDArray[np.int64]
+    parts: tuple[ProvedPart, ...]
+    roster_size: int
+    hash: bytes
+
+    @classmethod
+    def of(cls, listed: CandidateList, roster_size: int, digest: bytes) -> Candidates:
+        """Those of a list that was stored with their hash."""
+        lone = sets.unpack(sets.decompressed(listed.lone, roster_size), roster_size)
+        return cls(np.flatnonzero(lone), listed.parts, roster_size, digest)
+
+    def listed(self) -> CandidateList:
+        """As they are stored."""
+        lone = np.zeros(self.roster_size, np.bool_)
+        lone[self.lone] = True
+        return CandidateList(lone=sets.compressed(sets.pack(lone)), parts=self.parts)
+
+    @property
+    def items(self) -> int:
+        """How many contributions they are."""
+        return len(self.lone) + len(self.parts)
+
+    @property
+    def curators(self) -> int:
+        """Of how many curators these are."""
+        return len(self.lone) + sum(part.curators for part in self.parts)
+
+    def alike(self, at: int, stop: int) -> tuple[int, int]:
+        """Of how many curators the contribution at a place is, and where those with as many end
+        that follow it, at `stop` at the latest."""
+        lone = len(self.lone)
+        if at < lone:
+            return 1, min(stop, lone)
+        curators, until = self.parts[at - lone].curators, at + 1
+        while until < stop and self.parts[until - lone].curators == curators:
+            until += 1
+        return curators, until
+
+    def numbers(self, chosen: Bits) -> Bits:
+        """The curators (roster_size,) of the chosen ones among the contributions (items,)."""
+        found = np.zeros(self.roster_size, np.bool_)
+        found[self.lone[chosen[: len(self.lone)]]] = True
+        for part in self.parts_of(chosen):
+            found[_slice(part)][part.present if part.presence else _ALL] = True
+        return found
+
+    def parts_of(self, chosen: Bits) -> tuple[ProvedPart, ...]:
+        """The parts among the chosen contributions (items,)."""
+        of_parts = chosen[len(self.lone) :].tolist()
+        return tuple(part for part, own in zip(self.parts, of_parts, strict=True) if own)
+
+
+def candidates_of(
+    descriptor: RoundDescriptor, accepted: Sequence[Signed[AcceptedSet]]
+) -> Candidates:
+    """Lone numbers that are in all signed sets, and parts that are equal in all.
+
+    Raises ManifestRefused for sets that are malformed or not those of all aggregators, and above
+    n_max; TooFewParticipants: then nothing may be evaluated.
+    """
+    return _candidates_of(descriptor, tuple(accepted))
+
+
+# The same sets are asked about at the verification and at the commitment: what was checked once of
+# equal ones holds again, and what was refused is not kept.
+@lru_cache(maxsize=2)
+def _candidates_of(
+    descriptor: RoundDescriptor, accepted: tuple[Signed[AcceptedSet], ...]
+) -> Candidates:
+    by_index = accepted_by_index(descriptor, accepted)
+    size = descriptor.roster_size
+    alone: list[bytes] = []
+    common: set[ProvedPart] | None = None
+    listed: tuple[ProvedPart, ...] = ()
+    covered = bytes(sets.byte_length(size))
+    for item in by_index.values():
+        parts = item.parts or ()
+        if parts != listed:  # mostly all hold the same
+            listed, covered = parts, sets.pack(_covered(descriptor, parts))
+        alone.append(_alone(item, covered, size))
+        common = set(parts) if common is None else common & set(parts)
+    chosen = tuple(sorted(common or (), key=lambda part: part.order))
+    lone = sets.intersection(alone)
+    digest = hashlib.sha256(
+        length_prefixed(_CANDIDATES, descriptor.digest(), lone, parts_text(chosen))
+    ).digest()
+    numbers = np.flatnonzero(sets.unpack(lone, size))
+    numbers.flags.writeable = False
+    found = Candidates(numbers, chosen, size, digest)
+    check_count(descriptor.query, found.curators)
+    return found
+
+
+def _alone(item: AcceptedSet, covered: bytes, size: int) -> bytes:
+    """A set's lone numbers: a bitmap over the roster. `covered`: those of its parts."""
+    if item.lone is None:
+        raise ManifestRefused("an accepted set is that of a declared round")
+    try:
+        lone = sets.decompressed(item.lone, size)
+    except ValueError:
+        raise ManifestRefused("an accepted set is malformed") from None
+    if sets.difference(lone, covered) != lone:
+        raise ManifestRefused("an accepted set lists a curator alone and in a part")
+    return lone
+
+
+def _covered(descriptor: RoundDescriptor, parts: Sequence[ProvedPart]) -> Bits:
+    """The numbers (roster_size,) of a set's parts, each in one of them."""
+    covered = np.zeros(descriptor.roster_size, np.bool_)
+    order = [part.place for part in parts]
+    if any(one >= other for one, other in itertools.pairwise(order)) or any(
+        part.part != ONLY_PART for part in parts
+    ):
+        raise ManifestRefused("an accepted set's parts are not sorted, one for each span")
+    for part in parts:
+        span, own = covered[_slice(part)], None
+        with contextlib.suppress(ValueError):
+            own = part.present if part.presence else _ALL
+        if own is None or not _on_roster(part, descriptor) or span[own].any():
+            raise ManifestRefused("an accepted set lists parts that no host can have sent")
+        span[own] = True
+    return covered
+
+
+def _slice(part: ProvedPart) -> slice:
+    return slice(part.first, part.first + part.length)
+
+
+def _on_roster(part: ProvedPart, descriptor: RoundDescriptor) -> bool:
+    span, end = Span(part.segment, part.first, part.length), part.first + part.length
+    return in_segment(span, descriptor.segment_size) and end <= descriptor.roster_size
+
+
+# A proved round's verify key, and verifier shares on their way between its aggregators.
+#
+# Spec: validity, sections 7 and 10.
+
+SECRET_BYTES: Final = 32
+CHUNK_BYTES: Final = 4 << 20
+"""A chunk of verifier shares, sealed: at most this long."""
+_KEY_SHARE = b"tacit verify key share v1"
+_KEY = b"tacit verify key v1"
+_KEY_CHECK = b"tacit verify key check v1"
+_SHARES = b"tacit verifier shares v1"
+_MAGIC = b"TVS1"
+_CHUNK = struct.Struct("<4s32s32sBIII")
+
+
+# --- the verify key ------------------------------------------------------------------------------
+
+
+def key_share(secret: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
+    """An aggregator's 32-byte share of a round's verify key, always the same for one secret."""
+    return _derived(secret, _KEY_SHARE, length_prefixed(descriptor_hash, aggregator.encode()))
+
+
+def key_share_context(descriptor_hash: bytes, sender: str, receiver: str, index: int) -> bytes:
+    """The associated data of a sealed share; `index`: the receiver's."""
+    return length_prefixed(
+        _KEY, descriptor_hash, sender.encode(), receiver.encode(), str(index).encode()
+    )
+
+
+def verify_key_of(descriptor_hash: bytes, shares: Sequence[bytes]) -> bytes:
+    """The 32-byte verify key of all aggregators' shares, in their order."""
+    return hashlib.sha256(length_prefixed(_KEY, descriptor_hash, *shares)).digest()
+
+
+def key_check_of(descriptor_hash: bytes, verify_key: bytes) -> bytes:
+    """What is told of a verify key: it tells nothing but whether two are the same."""
+    return hashlib.sha256(length_prefixed(_KEY_CHECK, descriptor_hash, verify_key)).digest()
+
+
+def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
+
+
+# --- verifier shares on their way ----------------------------------------------------------------
+
+
+def share_lengths(plan: ProofPlan, candidates: Candidates) -> NDArray[np.int64]:
+    """Bytes of each candidate's verifier share, (items,)."""
+    lengths, at = np.zeros(candidates.items, np.int64), 0
+    while at < candidates.items:
+        curators, until = candidates.alike(at, candidates.items)
+        lengths[at:until] = plan.of(curators).prio3.verifier_share_bytes
+        at = until
+    return lengths
+
+
+def chunk_slices(lengths: NDArray[np.int64]) -> list[slice]:
+    """The items of each chunk: whole ones, as many as fit `CHUNK_BYTES`."""
+    room = CHUNK_BYTES - _CHUNK.size - NONCE_BYTES - TAG_BYTES
+    ends = np.cumsum(lengths)
+    found, start = [], 0
+    while start < len(lengths):
+        before = int(ends[start - 1]) if start else 0
+        end = int(np.searchsorted(ends, before + room, side="right"))
+        assert end > start, "a verifier share is shorter than a chunk"
+        found.append(slice(start, end))
+        start = end
+    return found
+
+
+@dataclass(frozen=True)
+class ChunkPlace:
+    """Which chunk of whose verifier shares it is."""
+
+    descriptor_hash: bytes
+    candidates_hash: bytes
+    index: int
+    chunk: int
+    chunks: int
+    items: int
+
+    def header(self) -> bytes:
+        """As the chunk begins."""
+        return _CHUNK.pack(
+            _MAGIC,
+            self.descriptor_hash,
+            self.candidates_hash,
+            self.index,
+            self.chunk,
+            self.chunks,
+            self.items,
+        )
+
+
+def chunk_key(verify_key: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
+    """The key with which an aggregator seals its chunks of a round: the coordinator has it not."""
+    return _derived(verify_key, _SHARES, length_prefixed(descriptor_hash, aggregator.encode()))
+
+
+def seal_chunk(key: bytes, place: ChunkPlace, shares: bytes) -> bytes:
+    """A chunk of verifier shares as it travels."""
+    head = place.header() + os.urandom(NONCE_BYTES)
+    return head + AESGCM(key).encrypt(head[-NONCE_BYTES:], shares, head)
+
+
+def stands_at(place: ChunkPlace, body: bytes) -> bool:
+    """Whether a body claims to be this chunk, and is no longer than one."""
+    return len(body) <= CHUNK_BYTES and body.startswith(place.header())
+
+
+def open_chunk(key: bytes, place: ChunkPlace, body: bytes) -> bytes:
+    """The verifier shares of a chunk. Raises SealBroken unless its aggregator made it for here."""
+    end = _CHUNK.size + NONCE_BYTES
+    if not stands_at(place, body):
+        raise SealBroken("a chunk of another place")
+    try:
+        return AESGCM(key).decrypt(body[_CHUNK.size : end], body[end:], body[:end])
+    except (InvalidTag, ValueError, OverflowError):
+        raise SealBroken("a chunk that its aggregator did not make") from None
+
+
+# What is decided on the candidates of a proved round, and who is counted and summed.
+#
+# Pure, as `agreement`: the coordinator and every aggregator call the same functions.
+#
+# Spec: validity, section 10.
 
 Statement = TypeVar("Statement", Verification, Verdict)
 _REASONS: Final[Mapping[Outcome, ProofReason]] = {

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from tacit.query.words import (
+from tacit.query.terms import (
     LONGEST_PART,
     MAX_AGGREGATORS,
     MAX_CURATORS,

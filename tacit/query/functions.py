@@ -26,10 +26,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.query.encoding import (
+    Bounds,
+    Linear,
+    clamp,
+    l1_sensitivity,
+    per_reading,
+    quantise,
+    round_half_even,
+    truncate_to_l1,
+)
 from tacit.query.fields import QueryFields, part_count
-from tacit.query.fixedpoint import clamp, quantise, round_half_even, truncate_to_l1
-from tacit.query.sensitivity import Bounds, Linear, l1_sensitivity, per_reading
-from tacit.query.words import Coordinates, Function
+from tacit.query.terms import Coordinates, Function
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact
 

@@ -25,10 +25,10 @@ from tacit.crypto.sharing import Additive, Scheme, Shamir
 from tacit.noise.bits import Bernoulli
 from tacit.noise.discrete_laplace import SCALE_LIMIT, DiscreteLaplace
 from tacit.noise.vector import polya_shares, probabilistic_laplace
+from tacit.query.encoding import headroom
 from tacit.query.fields import QueryFields
-from tacit.query.fixedpoint import headroom
 from tacit.query.functions import parts
-from tacit.query.words import Function, Layer, Mechanism, Sharing, Validity
+from tacit.query.terms import Function, Layer, Mechanism, Sharing, Validity
 from tacit.randomness import NoiseSource
 from tacit.units import MAX_QUANTITY
 

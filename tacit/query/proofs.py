@@ -19,7 +19,7 @@ from tacit.crypto.sealing import spans
 from tacit.query.fields import QueryFields
 from tacit.query.functions import Part, parts, reading_rule, vector_blocks
 from tacit.query.mechanisms import clamped_tail, curator_plan
-from tacit.query.words import Function, Mechanism, Validity
+from tacit.query.terms import Function, Mechanism, Validity
 from tacit.validity import limits
 from tacit.validity.arithmetic import NUMPY, Arithmetic
 from tacit.validity.functions import (

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from tacit.errors import MissingExtra
 from tacit.query.fields import QueryFields
 from tacit.query.mechanisms import arithmetic_problem
-from tacit.query.words import Validity
+from tacit.query.terms import Validity
 
 
 class Query(QueryFields):

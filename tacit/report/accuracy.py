@@ -11,15 +11,22 @@ from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any, Final
 
-from tacit.accounting.averages import LEVEL, AverageError, averages
-from tacit.accounting.error import PartError, all_draws, forecast
-from tacit.accounting.error_law import absolute_quantiles
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.rounding import COARSE, Rounding
-from tacit.accounting.useful_groups import smallest_useful_group
+from tacit.accounting.expected_error import (
+    COARSE,
+    LEVEL,
+    AverageError,
+    PartError,
+    Rounding,
+    absolute_quantiles,
+    all_draws,
+    averages,
+    forecast,
+    smallest_useful_group,
+)
+from tacit.accounting.loss.rounding import Draws
 from tacit.query.functions import parts, reads_vectors
 from tacit.query.query import Query
-from tacit.query.words import Function, Stance
+from tacit.query.terms import Function, Stance
 from tacit.report.figures import amount, part_unit, short
 
 USEFUL_SHARE: Final = Fraction(1, 100)

@@ -9,10 +9,10 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Dec
 from fractions import Fraction
 from typing import Final
 
-from tacit.accounting.costs import SMALLEST_DELTA
+from tacit.accounting.amounts import SMALLEST_DELTA
+from tacit.query.encoding import Linear
 from tacit.query.functions import Part
 from tacit.query.query import Query
-from tacit.query.sensitivity import Linear
 
 ACCOUNTING_VERSION: Final = "1"
 """Version of `tacit.accounting`; part of every report whose figures it computed."""

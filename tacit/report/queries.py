@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from tacit.accounting.costs import Cost
-from tacit.accounting.debits import debit
+from tacit.accounting.admission import debit
+from tacit.accounting.amounts import Cost
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
@@ -23,7 +23,7 @@ from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import dimension, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan
 from tacit.query.query import Query
-from tacit.query.words import Mechanism
+from tacit.query.terms import Mechanism
 from tacit.report import statements
 from tacit.report.accuracy import error_statement
 from tacit.report.builder import pure_dp

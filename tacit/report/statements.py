@@ -1,13 +1,19 @@
-"""What a report of a query says in sentences: what is not protected, assumed, broken, to be known.
+"""What a report of a query says in sentences, and the sentence about who runs the aggregators.
 
-Spec: aggregation, sections 3, 7 and 8.
+Who runs the aggregators, and what that is worth: one sentence for reports and pages.
+
+Operators are declared. What addresses show beside that is not: aggregators on one machine are in
+the hands of whoever runs it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from tacit.accounting.guarantees import VerifiedLine
 from tacit.accounting.scenarios import openers
@@ -16,11 +22,61 @@ from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
-from tacit.query.words import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
+from tacit.query.terms import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
 from tacit.report.figures import delta_amount, short
-from tacit.report.operators import operators_statements
 from tacit.wire import format_instant
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine alone."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def one_machine(urls: Sequence[str]) -> str | None:
+    """The warning where several aggregators run on one machine, by their addresses; else None."""
+    hosts = ["localhost" if is_loopback(url) else urlsplit(url).hostname or url for url in urls]
+    most = max(Counter(hosts).values(), default=0)
+    if most < 2:
+        return None
+    if most == len(hosts):
+        return (
+            f"All {most} aggregators run on one machine, by their addresses: whoever runs it can "
+            "do what all of them together can. This is a trial, whatever operators are declared."
+        )
+    return (
+        f"{most} of {len(hosts)} aggregators run on one machine, by their addresses: whoever runs "
+        "it can do what they together can, whatever operators are declared."
+    )
+
+
+def operators_statements(
+    operators: Sequence[str] | None, urls: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What a report assumes about them. operators: of each aggregator, None where they are not
+    known; urls: addresses of the aggregators, where these are known."""
+    warning = one_machine(urls)
+    if operators is None:
+        declared = "The aggregators are run by different operators (not checked here)."
+    elif len(set(operators)) < len(operators):
+        declared = (
+            f"{len(operators)} aggregators are run by {len(set(operators))} operators; an operator "
+            "counts as one party that brings all its aggregators."
+        )
+    elif warning is None:
+        declared = "Each aggregator is run by a different operator, as declared."
+    else:
+        declared = "Each aggregator declares a different operator."
+    return (declared,) if warning is None else (declared, warning)
+
+
+# What a report of a query says in sentences: what is not protected, assumed, broken, to be known.
+#
+# Spec: aggregation, sections 3, 7 and 8.
 
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "

@@ -15,12 +15,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
+from tacit.protocol.round.messages import REFUSED_BY_PROOF
+from tacit.query.encoding import Linear
 from tacit.query.functions import Part, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
-from tacit.query.sensitivity import Linear
-from tacit.query.words import Validity
+from tacit.query.terms import Validity
 from tacit.report.figures import amount, part_unit
 from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
 

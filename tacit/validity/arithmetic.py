@@ -1,14 +1,76 @@
-"""What a scheme computes with: the two fields and the hash, by numpy or compiled."""
+"""What a scheme computes with: the two fields and the hash, XofTurboShake128.
+
+XofTurboShake128: seeds expanded to bytes and to field elements, for many rows at once.
+
+    row = le16(length of the tag) | tag | le8(length of the seed) | seed | binder
+
+absorbed by TurboSHAKE128 with domain byte 1.
+
+Source: VDAF draft, "XofTurboShake128" (TurboSHAKE: RFC 9861). Spec: validity, sections 6 and 13.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from tacit.validity.field import Field
-from tacit.validity.field64 import FIELD64
-from tacit.validity.field128 import FIELD128
-from tacit.validity.xof import HashRows, turboshake128
+import numpy as np
+from Crypto.Hash import TurboSHAKE128
+
+from tacit.validity.field import FIELD64, FIELD128, Elements, Field, Rows
+
+SEED_BYTES: Final = 32
+DOMAIN: Final = 1
+_MORE: Final = 64
+"""Elements drawn beyond those that are needed, where one was refused."""
+
+HashRows: TypeAlias = Callable[[Rows, int], Rows]
+"""Rows (B, k) of equal length to rows (B, length)."""
+
+
+def turboshake128(rows: Rows, length: int) -> Rows:
+    """TurboSHAKE128 of each row (B, k), domain byte 1: (B, length)."""
+    found = b"".join(
+        TurboSHAKE128.new(data=row.tobytes(), domain=DOMAIN).read(length) for row in rows
+    )
+    return np.frombuffer(found, np.uint8).reshape(len(rows), length)
+
+
+def xof_rows(tag: bytes, seeds: Rows, binders: Rows) -> Rows:
+    """What is hashed: one row per seed (B, 32) and binder (B, k)."""
+    prefix = len(tag).to_bytes(2, "little") + tag + seeds.shape[1].to_bytes(1, "little")
+    rows = np.empty((len(seeds), len(prefix) + seeds.shape[1] + binders.shape[1]), np.uint8)
+    rows[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    rows[:, len(prefix) : len(prefix) + seeds.shape[1]] = seeds
+    rows[:, len(prefix) + seeds.shape[1] :] = binders
+    return rows
+
+
+def expand(hash_rows: HashRows, field: Field, rows: Rows, count: int) -> Elements:
+    """`count` uniform elements (limbs, count, B) from each row, words >= p passed over.
+
+    A word is passed over with probability 2^-32 (Field64) or 2^-59 (Field128); the rows in which
+    that happens are drawn once more, longer.
+    """
+    elements, valid = field.decode(hash_rows(rows, count * field.element_bytes))
+    for place in np.flatnonzero(~valid):
+        elements[:, :, place] = _passing_over(hash_rows, field, rows[place : place + 1], count)
+    return elements
+
+
+def _passing_over(hash_rows: HashRows, field: Field, row: Rows, count: int) -> Elements:
+    """The first `count` words of one row that are elements, (limbs, count)."""
+    drawn = count
+    while True:
+        drawn += _MORE
+        words = field.words(hash_rows(row, drawn * field.element_bytes))[:, :, 0]
+        found = words[:, field.below_prime(words)]
+        if found.shape[1] >= count:
+            return found[:, :count]
+
+
+# What a scheme computes with: the two fields and the hash, by numpy or compiled.
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
-"""A validity circuit: what a measurement has to fulfil, by linear steps and one kind of gadget.
+"""A validity circuit: what a measurement has to fulfil, by linear steps and one kind of gadget; and
+the gadgets.
 
-A circuit is evaluated on additive shares as on values: its steps are linear but for the gadget,
-whose outputs on shares come from the proof. Constants are divided by the number of shares.
+The non-linear gates of a circuit, each a polynomial of degree 2 of its wires.
 
-All arrays are (limbs, elements, B) for B contributions, unless said otherwise.
-
-Source: VDAF draft, "Validity Circuits". Spec: validity, section 3.
+Source: VDAF draft, "Gadgets". Spec: validity, section 3.
 """
 
 from __future__ import annotations
@@ -17,7 +15,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.validity.field import Elements, Field
-from tacit.validity.gadgets import Gadget
+
+
+class Gadget(ABC):
+    """A polynomial of degree 2 in `arity` variables."""
+
+    @property
+    @abstractmethod
+    def arity(self) -> int:
+        """Its wires."""
+
+    @abstractmethod
+    def evaluate(self, field: Field, wires: Elements) -> Elements:
+        """Its values (limbs, n, B) at wires (limbs, n, arity, B)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplication(Gadget):
+    """x y."""
+
+    @property
+    def arity(self) -> int:
+        return 2
+
+    def evaluate(self, field: Field, wires: Elements) -> Elements:
+        return field.multiply(wires[:, :, 0], wires[:, :, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class BitPolynomial(Gadget):
+    """x^2 - x: 0 at 0 and 1 only."""
+
+    @property
+    def arity(self) -> int:
+        return 1
+
+    def evaluate(self, field: Field, wires: Elements) -> Elements:
+        x = wires[:, :, 0]
+        return field.subtract(field.multiply(x, x), x)
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSum(Gadget):
+    """x_0 x_1 + x_2 x_3 + ..: `count` products."""
+
+    count: int
+
+    @property
+    def arity(self) -> int:
+        return 2 * self.count
+
+    def evaluate(self, field: Field, wires: Elements) -> Elements:
+        return field.sum(field.multiply(wires[:, :, 0::2], wires[:, :, 1::2]), axis=2)
+
+
+# A validity circuit: what a measurement has to fulfil, by linear steps and one kind of gadget.
+#
+# A circuit is evaluated on additive shares as on values: its steps are linear but for the gadget,
+# whose outputs on shares come from the proof. Constants are divided by the number of shares.
+#
+# All arrays are (limbs, elements, B) for B contributions, unless said otherwise.
+#
+# Source: VDAF draft, "Validity Circuits". Spec: validity, section 3.
 
 
 class Circuit(ABC):

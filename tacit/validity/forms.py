@@ -1,4 +1,6 @@
-"""Integers in ranges, with linear and quadratic relations between them: circuit `Forms`.
+"""Circuits of single values: integers in ranges with relations between them, and Prio3Count.
+
+Integers in ranges, with linear and quadratic relations between them: circuit `Forms`.
 
 The measurement is the bits of the ranged integers, one after the other, then free elements. The
 gadget x^2 - x is called for each bit, which has to give 0, then for each linear form that is
@@ -18,9 +20,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.validity.circuit import BoundedInteger, Circuit
+from tacit.validity.circuit import BitPolynomial, BoundedInteger, Circuit, Gadget, Multiplication
 from tacit.validity.field import Elements, Field
-from tacit.validity.gadgets import BitPolynomial, Gadget
 
 LinearForm = tuple[int, ...]
 """Coefficients, one per ranged integer, then one per free element."""
@@ -154,3 +155,57 @@ class Forms(Circuit):
 def sum_circuit(field: Field, top: int) -> Forms:
     """Prio3Sum: an integer in [0, top]. Source: VDAF draft, "Prio3Sum"."""
     return Forms(field, (BoundedInteger(top),), output_forms=((1,),))
+
+
+# Prio3Count: one element that is 0 or 1. Source: VDAF draft, "Prio3Count".
+
+
+@dataclass(frozen=True)
+class Count(Circuit):
+    """x^2 - x = 0 by one multiplication."""
+
+    field: Field
+
+    @property
+    def gadget(self) -> Gadget:
+        return Multiplication()
+
+    @property
+    def calls(self) -> int:
+        return 1
+
+    @property
+    def measurement_length(self) -> int:
+        return 1
+
+    @property
+    def output_length(self) -> int:
+        return 1
+
+    @property
+    def joint_randomness_length(self) -> int:
+        return 0
+
+    @property
+    def checks(self) -> int:
+        return 1
+
+    def inputs(self, measurement: Elements, joint_randomness: Elements, shares: int) -> Elements:  # noqa: ARG002
+        return np.stack((measurement, measurement), axis=2)
+
+    def check_values(
+        self,
+        measurement: Elements,
+        gadget_outputs: Elements,
+        shares: int,  # noqa: ARG002
+    ) -> Elements:
+        return self.field.subtract(gadget_outputs, measurement)
+
+    def outputs(self, measurement: Elements) -> Elements:
+        return measurement
+
+    def encode(self, values: NDArray[np.int64]) -> Elements:
+        """The measurement (limbs, 1, B) of values (B,). ValueError: one is neither 0 nor 1."""
+        if ((values < 0) | (values > 1)).any():
+            raise ValueError("a value lies outside of the range that its circuit proves")
+        return self.field.small(values[np.newaxis])

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from tacit.validity.arithmetic import NUMPY, Arithmetic
 from tacit.validity.circuit import BoundedInteger, Circuit
-from tacit.validity.count import Count
 from tacit.validity.field import Elements
-from tacit.validity.forms import Forms, LinearForm, Relation
+from tacit.validity.forms import Count, Forms, LinearForm, Relation
 from tacit.validity.prio3 import Prio3
 from tacit.validity.vectors import Block, BoundedVector, least_proof_chunk
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
-from tacit.validity import field64, field128
+from tacit.validity import field
 from tacit.validity.functions import ReadingBounds
 from tacit.validity.prio3 import Prio3
 from tacit.validity.vectors import BitVector, Block
@@ -34,13 +34,13 @@ def check_mean(largest: ReadingBounds, noise_bounds: Sequence[int] = ()) -> None
     _check_integer(largest.count * largest.width)
     for bound in noise_bounds:
         _check_integer(2 * bound)
-    _check_wrap(4 * largest.count * largest.largest, field64.PRIME)
+    _check_wrap(4 * largest.count * largest.largest, field.PRIME_64)
 
 
 def check_variance(largest: ReadingBounds, noise_bounds: Sequence[int] = ()) -> None:
     """2 M^2 A^2 < p of the field that its totals are in."""
     total = largest.count * largest.largest
-    prime = field64.PRIME if total < 1 << 31 else field128.PRIME
+    prime = field.PRIME_64 if total < 1 << 31 else field.PRIME_128
     if total >= INTEGER_LIMIT:
         raise FieldTooSmall("a sum of readings passes what a proof can check")
     _check_integer(largest.count * max(largest.width, largest.largest**2))
@@ -53,7 +53,7 @@ def check_vector(largest: Sequence[Block], noise_bounds: Sequence[int] = ()) -> 
     """2 d top < p per block, with the blocks of the largest part."""
     for block in largest:
         _check_integer(max(block.top, block.bound))
-        _check_wrap(2 * block.length * block.top, field64.PRIME)
+        _check_wrap(2 * block.length * block.top, field.PRIME_64)
     for bound in noise_bounds:
         _check_integer(2 * bound)
 

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.randomness import NoiseSource
+from tacit.validity.arithmetic import SEED_BYTES, HashRows, expand, turboshake128, xof_rows
 from tacit.validity.circuit import Circuit
 from tacit.validity.field import Elements, Mask, Rows
 from tacit.validity.proof import decide, prove, query
-from tacit.validity.xof import SEED_BYTES, HashRows, expand, turboshake128, xof_rows
 
 VERSION: Final = 18
 NONCE_BYTES: Final = 16

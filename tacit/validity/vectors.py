@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.validity.circuit import BoundedInteger, Circuit
+from tacit.validity.circuit import BoundedInteger, Circuit, Gadget, ParallelSum
 from tacit.validity.field import Elements, Field
-from tacit.validity.gadgets import Gadget, ParallelSum
 
 
 class BitVector(Circuit):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor

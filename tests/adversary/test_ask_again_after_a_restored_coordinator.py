@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.restoring import MARKER
 from curator.participation.loop import Participation
 from tests.aggregator.double import Round

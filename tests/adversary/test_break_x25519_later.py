@@ -18,12 +18,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 
 from common.web.wire import parse_cbor
-from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.sealing import Direction, SealBroken, open_words
-from tacit.protocol import sessions
+from tacit.crypto.sealing import Direction, SealBroken, SealKey, open_words
+from tacit.protocol import sealing_sessions
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import Piece
-from tacit.protocol.sessions import SessionEnds, session_key
+from tacit.protocol.sealing_sessions import SessionEnds, session_key
 from tests.curator.conftest import OPEN, OpenSite, query
 from tests.curator.double import DEPLOYMENT, FakeAggregator, FakeWorld
 
@@ -94,7 +93,7 @@ async def test_a_piece_opens_for_who_breaks_both_halves_only(
             item.identity.public_key,
             Direction.CURATOR_TO_AGGREGATOR,
         )
-        place = sessions.piece_context(descriptor.digest(), "house", item.id, index, 1)
+        place = sealing_sessions.piece_context(descriptor.digest(), "house", item.id, index, 1)
         if broken == "both":
             words = open_words(secret_of(piece, ends, known), piece.nonce, piece.sealed, place)
             assert words.tolist() == world_words(item, descriptor)

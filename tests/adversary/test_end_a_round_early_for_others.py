@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.rounds import awaiting
-from coordinator.rounds.awaiting import Delivered
+from coordinator.rounds import progress
+from coordinator.rounds.progress import Delivered
 from tacit.sets import pack
 from tacit.wire import encode_binary
 from tests.aggregator.double import Round, Sender
@@ -80,12 +80,12 @@ async def test_a_host_that_refuses_and_delivers_closes_no_round(house: Houses) -
 async def test_control_counted_without_numbers_the_honest_are_shut_out(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_number = awaiting.delivered
+    by_number = progress.delivered
 
     async def by_count(*arguments: Any, all_invited: bool) -> Delivered:
         return await by_number(*arguments, all_invited=True)
 
-    monkeypatch.setattr(awaiting, "delivered", by_count)
+    monkeypatch.setattr(progress, "delivered", by_count)
     async with house() as it:
         opened, _ = await liar(it)
         finished = await it.finish(opened)

@@ -18,7 +18,7 @@ from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
 from aggregator.rounds import state_machine
 from common.store.erasure import Erasure
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tests.aggregator.conftest import Alliance, settings
 from tests.aggregator.double import Federation, Round, query

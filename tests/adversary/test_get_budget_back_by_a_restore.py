@@ -15,7 +15,7 @@ import numpy as np
 
 from aggregator.rounds.restoring import MARKER
 from common.runtime.clock import ManualClock
-from tacit.accounting.credit import abort_credit
+from tacit.accounting.charges import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Running

@@ -22,10 +22,10 @@ from starlette.routing import Route
 import tacit
 from tacit.crypto.sealing import segment_size
 from tacit.crypto.signing import Identity
+from tacit.protocol.round.agreement import manifest_hash_of, members_hash
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
-from tacit.protocol.round.manifests import manifest_hash_of, members_hash
+from tacit.protocol.round.messages import COMMITMENT_LABEL, Commitment, Reveal, Transcript
 from tacit.protocol.round.opening import TranscriptNotBound, commitment_hash
-from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Reveal, Transcript
 from tacit.protocol.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
 from tacit.query.fields import Window
 from tacit.query.functions import decode, dimension

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running
+from cli.services.deployment import Deployment, Running
 from tacit import Client
 
 NAMES = ("coordinator", "aggregator-1", "curator")

@@ -16,7 +16,7 @@ import pytest
 
 from tacit import sets
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round.verdicts import ProofReason
+from tacit.protocol.round.messages import ProofReason
 from tacit.protocol.verification import contradictions
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements

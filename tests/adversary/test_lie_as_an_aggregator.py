@@ -14,26 +14,28 @@ import numpy as np
 import pytest
 
 from aggregator.context import Aggregator
-from aggregator.pieces.verify_keys import verify_key
+from aggregator.pieces.peer_seals import verify_key
 from tacit.crypto.signing import Signed
-from tacit.protocol.candidates import candidates_of
-from tacit.protocol.round.manifests import ManifestRefused, TooFewParticipants
-from tacit.protocol.round.transcript import (
+from tacit.protocol.round.agreement import ManifestRefused, TooFewParticipants
+from tacit.protocol.round.messages import (
     COMMITMENT_LABEL,
-    Commitment,
-    ManifestRequest,
-    RevealRequest,
-)
-from tacit.protocol.round.verdicts import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
+    Commitment,
+    ManifestRequest,
     ProofReason,
+    RevealRequest,
     Verdict,
     VerdictRequest,
     Verification,
 )
-from tacit.protocol.verification import contradictions
-from tacit.protocol.verifier_shares import ChunkPlace, chunk_key, seal_chunk
+from tacit.protocol.verification import (
+    ChunkPlace,
+    candidates_of,
+    chunk_key,
+    contradictions,
+    seal_chunk,
+)
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, manifest_request
 from tests.aggregator.proved import ProvedRound, keyed, proved

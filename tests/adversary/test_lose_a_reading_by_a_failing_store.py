@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from tests.conftest import postgres_database, postgres_server
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.mqtt.broker import Broker, letters

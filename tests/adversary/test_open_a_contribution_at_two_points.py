@@ -20,8 +20,7 @@ from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.verdicts import RelayedKeyShares, VerificationRequest
+from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares, VerificationRequest
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

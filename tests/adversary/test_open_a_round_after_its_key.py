@@ -17,8 +17,8 @@ import pytest
 
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep, state_machine
-from aggregator.sealing.sessions import Wrapping
+from aggregator.rounds import key_rotation, state_machine
+from aggregator.sealing.seal_keys import Wrapping
 from aggregator.store import seal_keys as store
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
@@ -74,7 +74,7 @@ async def sweep(federation: Federation) -> None:
     peer = federation.peers[0]
     aggregator, intake = peer.part(Aggregator), peer.part(Intake)
     await state_machine.sweep(aggregator, intake)
-    await key_sweep.sweep(aggregator, intake)
+    await key_rotation.sweep_keys(aggregator, intake)
     await aggregator.erasure.erase()
 
 

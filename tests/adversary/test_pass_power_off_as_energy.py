@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from common.web.auth import Principal
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.tokens import Scope
 from curator.intake import intake
 from curator.intake import reading as items

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit import sets
 from tests.curator import conftest as curator

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld

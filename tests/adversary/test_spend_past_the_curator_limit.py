@@ -17,13 +17,13 @@ import pytest
 import pytest_asyncio
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
+from tacit.accounting.charges import unit_cost
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import unit_cost
 from tacit.encoders.crowd_tasking.encoder import Perturbation
 from tacit.encoders.crowd_tasking.reports import Encoding
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.e2e.hostile import Home, Hostile, home, hostile

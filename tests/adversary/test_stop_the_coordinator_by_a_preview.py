@@ -19,8 +19,14 @@ from typing import Any
 
 import pytest
 
-from common.runtime import apart
-from common.runtime.apart import Apart, Asker, CallerLeft, StillComputing, TooMuchArithmetic
+from common.runtime import compute_processes
+from common.runtime.compute_processes import (
+    Apart,
+    Asker,
+    CallerLeft,
+    StillComputing,
+    TooMuchArithmetic,
+)
 from coordinator import examples
 from tests.coordinator.double import House
 
@@ -51,7 +57,10 @@ def children() -> set[int]:
     for each in Path("/proc").glob("[0-9]*"):
         try:
             parent = int((each / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == os.getpid() and b"common.runtime.apart" in (each / "cmdline").read_bytes():
+            if (
+                parent == os.getpid()
+                and b"common.runtime.compute_processes" in (each / "cmdline").read_bytes()
+            ):
                 found.add(int(each.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -71,7 +80,7 @@ async def test_what_takes_too_long_is_refused(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """81 kB of blocks; the limit is lowered, so that the test need not wait for it."""
-    monkeypatch.setattr(apart, "_apart", quick := Apart(seconds=1))
+    monkeypatch.setattr(compute_processes, "_apart", quick := Apart(seconds=1))
     blocks = [
         {"name": f"b{place}", "dimension": 1, "l1_bound": "1", "resolution": f"0.{place + 100}"}
         for place in range(800)
@@ -110,7 +119,7 @@ async def test_nothing_is_computed_for_a_client_that_has_left(mine: Apart) -> No
     async def gone() -> None:
         await left.wait()
 
-    token = apart.ASKER.set(Asker(gone, "a"))
+    token = compute_processes.ASKER.set(Asker(gone, "a"))
     try:
         working = asyncio.create_task(mine.run(*ENDLESS))
         while not (own := children() - before):
@@ -121,7 +130,7 @@ async def test_nothing_is_computed_for_a_client_that_has_left(mine: Apart) -> No
         while children() & own:
             await asyncio.sleep(0.02)
     finally:
-        apart.ASKER.reset(token)
+        compute_processes.ASKER.reset(token)
 
 
 async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
@@ -130,18 +139,20 @@ async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
-    token = apart.ASKER.set(Asker(never, "a"))
+    token = compute_processes.ASKER.set(Asker(never, "a"))
     try:
-        working = [asyncio.create_task(mine.run(*ENDLESS)) for _ in range(apart.MOST_WAITING)]
+        working = [
+            asyncio.create_task(mine.run(*ENDLESS)) for _ in range(compute_processes.MOST_WAITING)
+        ]
         while not (children() - before):
             await asyncio.sleep(0.02)
         with pytest.raises(StillComputing):
             await mine.run(operator.add, 1, 2)
-        apart.ASKER.set(Asker(never, "b"))
+        compute_processes.ASKER.set(Asker(never, "b"))
         assert await mine.run(operator.add, 1, 2) == 3
         assert len(children() - before) == 2
     finally:
-        apart.ASKER.reset(token)
+        compute_processes.ASKER.reset(token)
         for each in working:
             each.cancel()
         await asyncio.gather(*working, return_exceptions=True)
@@ -162,7 +173,7 @@ async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
     """It answers no more and has not ended yet, as on a loaded machine: here it takes an hour."""
     before = children()
     monkeypatch.setattr(
-        apart,
+        compute_processes,
         "_PROGRAM",
         "import atexit, time, common.runtime.apart as apart; waits = iter((True, False));"
         "apart.select.select = lambda *_: (next(waits),); atexit.register(time.sleep, 3600);"
@@ -177,10 +188,10 @@ async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
 
 async def test_a_process_that_has_answered_is_not_killed_with_its_request(mine: Apart) -> None:
     idle: list[Any] = []
-    call = apart._Call(pickle.dumps((60.0, operator.add, (1, 2))), idle)
+    call = compute_processes._Call(pickle.dumps((60.0, operator.add, (1, 2))), idle)
     assert pickle.loads(call()) == (True, 3)
     call.cancel()
-    assert pickle.loads(apart._Call(call.question, idle)()) == (True, 3)
+    assert pickle.loads(compute_processes._Call(call.question, idle)()) == (True, 3)
     assert len(idle) == 1
     idle.pop().end()
 

@@ -12,11 +12,10 @@ from fractions import Fraction
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued.partitioning import Run
-from algorithms.set_valued.problems import PartitionCap, RowCap
-from algorithms.set_valued.settings import Settings
-from tacit.encoders.set_valued_taxonomy import Taxonomy
-from tacit.records.transactions import Transactions
+from algorithms.set_valued.counts import Run
+from algorithms.set_valued.settings import PartitionCap, RowCap, Settings
+from tacit.encoders.set_valued_counts import Taxonomy
+from tacit.records.items import Transactions
 from tests.algorithms.set_valued.examples import SilentLaw, released
 
 GROUP, GROUPS = 4, 4

@@ -20,21 +20,20 @@ from numpy.typing import NDArray
 
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.roster.senders import SenderDirectory
-from common.web.parts import Part, part_of
+from aggregator.roster.enrolment import SenderDirectory
+from common.web.dependencies import Part, part_of
 from tacit import sets
-from tacit.crypto.seal_keys import SealPublicKey
 from tacit.crypto.sealing import (
     BatchHeader,
     Direction,
     PartHeader,
+    SealPublicKey,
     seal_batch,
     seal_octets,
     seal_part,
     spans,
 )
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.declared_pieces import DeclaredForm, Seeds
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     GRANT_HEADER,
@@ -42,21 +41,20 @@ from tacit.protocol.enrolment import (
     PartyKind,
     grant_hash,
 )
-from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.agreement import segment_size_of
+from tacit.protocol.round.agreement import manifest_hash, manifest_of, segment_size_of
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
-from tacit.protocol.round.manifests import manifest_hash, manifest_of
-from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.pieces import Piece
-from tacit.protocol.round.transcript import (
+from tacit.protocol.round.messages import (
+    AcceptedSet,
     Commitment,
     Manifest,
     ManifestRequest,
     Reveal,
     RevealRequest,
+    Verdict,
 )
-from tacit.protocol.round.verdicts import Verdict
-from tacit.protocol.sessions import (
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.pieces import DeclaredForm, Piece, Seeds
+from tacit.protocol.sealing_sessions import (
     OwnSession,
     SealKeyStatement,
     SessionEnds,

@@ -14,11 +14,10 @@ import numpy as np
 from tacit.protocol.proved_pieces import pack
 from tacit.query.proofs import ContributionProof
 from tacit.randomness import NoiseSource
+from tacit.validity.arithmetic import SEED_BYTES
 from tacit.validity.field import Elements, Rows
 from tacit.validity.prio3 import Contributions, Prio3, Usage
-from tacit.validity.proof import _wires
-from tacit.validity.transforms import to_coset
-from tacit.validity.xof import SEED_BYTES
+from tacit.validity.proof import _wires, to_coset
 
 
 def only_the_seed_differs(

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from tacit import sets
 from tacit.crypto.sealing import PartHeader, Span, seal_part, spans
 from tacit.crypto.signing import Signed
-from tacit.protocol.candidates import candidates_of
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.proved_pieces import pack, piece_context, proof_context
-from tacit.protocol.round.accepted import AcceptedSet
-from tacit.protocol.round.manifests import manifest_hash
-from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.pieces import Piece
-from tacit.protocol.round.transcript import Commitment, Manifest, ManifestRequest
-from tacit.protocol.round.verdicts import (
+from tacit.protocol.round.agreement import manifest_hash
+from tacit.protocol.round.messages import (
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    ManifestRequest,
     RelayedKeyShares,
     SealedKeyShare,
     Verdict,
@@ -32,7 +31,9 @@ from tacit.protocol.round.verdicts import (
     VerificationRequest,
     Verified,
 )
-from tacit.protocol.verification import check_verdicts, proved_manifest_of
+from tacit.protocol.round.opening import open_sum
+from tacit.protocol.round.pieces import Piece
+from tacit.protocol.verification import candidates_of, check_verdicts, proved_manifest_of
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

@@ -20,15 +20,15 @@ import uvloop
 from aggregator.app import create_app
 from aggregator.pieces.intake import Intake, Item, Outcome, PiecesItem
 from aggregator.pieces.unsealing import BatchItem
-from aggregator.rounds import identity_ends, key_sweep
-from aggregator.sealing.files import KeyDirectory
+from aggregator.rounds import key_rotation
 from aggregator.sealing.seal_keys import SealKeyring
+from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.settings import AggregatorSettings
 from aggregator.store import seal_keys as seal_key_store
 from common.runtime.logs import configure_logging
 from common.store.erasure import Erasure
 from common.store.transactions import Transaction
-from common.web.serve import make_server
+from common.web.server import make_server
 
 
 class HeldIntake(Intake):
@@ -99,11 +99,11 @@ _STEPS: dict[str, Callable[[], None]] = {
     "removed": lambda: setattr(seal_key_store, "delete_sessions", _die),
     "sessions-deleted": lambda: setattr(seal_key_store, "destroy", _die),
     "row-emptied": lambda: setattr(SealKeyring, "destroy", _dies_after(SealKeyring.destroy)),
-    "identity-replacing": lambda: setattr(identity_ends, "replace", _die),
-    "identity-replaced": lambda: setattr(identity_ends, "sweep", _die),
-    "identity-aborting": lambda: setattr(identity_ends, "_aborted", _die),
-    "identity-aborted": lambda: setattr(key_sweep, "destroy", _die),
-    "identity-destroying": lambda: setattr(identity_ends, "destroy_identity", _die),
+    "identity-replacing": lambda: setattr(key_rotation, "replace", _die),
+    "identity-replaced": lambda: setattr(key_rotation, "sweep_identities", _die),
+    "identity-aborting": lambda: setattr(key_rotation, "_aborted", _die),
+    "identity-aborted": lambda: setattr(key_rotation, "destroy_keys", _die),
+    "identity-destroying": lambda: setattr(key_rotation, "destroy_identity", _die),
     "identity-destroyed": lambda: setattr(Erasure, "erase", _die),
 }
 

@@ -15,7 +15,7 @@ from aggregator import app as app_module
 from aggregator.app import MIGRATIONS, create_app
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep
+from aggregator.rounds import key_rotation
 from aggregator.store.tables import metadata
 from common.runtime.clock import ManualClock
 from common.store.database import migrate
@@ -125,7 +125,7 @@ async def test_a_replica_without_the_directory_of_keys_says_so(
         piece = current.piece(one, 0, np.array([3], np.uint64))
         answer = await current.send(one, 0, piece)
         assert (answer.status_code, problem(answer)) == (503, "seal_key_unavailable")
-        assert await key_sweep.sweep(peer.part(Aggregator), peer.part(Intake)) == 0
+        assert await key_rotation.sweep_keys(peer.part(Aggregator), peer.part(Intake)) == 0
         peer.client = clients[0]
         assert (await current.send(one, 0, piece)).status_code == 201
         await current.contribute(two, np.array([[4]]))

@@ -18,7 +18,7 @@ from algorithms.contract import SequentialContext, Stance
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read, written
 from tacit.errors import DomainError
-from tacit.records.reading import MalformedRow
+from tacit.records.text_files import MalformedRow
 
 TOO_LARGE = [1e308, -1e308, 1.01e100]
 TOO_SMALL = [5e-324, -1e-320, 9.9e-101]

@@ -21,10 +21,8 @@ from algorithms.contract import SequentialContext
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
 from algorithms.datasets.tables import NumericTable
-from algorithms.problems import MethodNeedsSound
-from simulation.graph_stand_in import power_law
-from simulation.sequential_stand_in import metro
-from simulation.set_valued_data import msnbc_like
+from algorithms.parameters import MethodNeedsSound
+from simulation.stand_in_data import metro, msnbc_like, power_law
 from tacit.errors import Invalid
 
 TABLE = NumericTable(("a", "b"), np.random.default_rng(4).random((400, 2)) * 10)

@@ -30,7 +30,7 @@ from bench.audit import (
 )
 from tacit.accounting.scenarios import Scenario
 from tacit.query.functions import parts
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SeededRandom
 
 FEWER = 100_000

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from cli.deployment import Deployment, Running
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running
+from cli.services.up import service_settings
 
 PICTURES = Path(os.environ.get("TACIT_TEST_PICTURES", "build/pictures"))
 SHOWN = PICTURES / "docs"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from cli.deployment import Deployment
+from cli.services.deployment import Deployment
 from tests.browser.conftest import PICTURES, SHOWN, Site, Window
 from tests.browser.test_console import LOOKS, violations
 

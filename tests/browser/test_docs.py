@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from cli.deployment import Deployment, Running, ServiceAddress, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from docs.generate import SERVICES
 
 pytestmark = [pytest.mark.slow]

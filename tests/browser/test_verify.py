@@ -19,15 +19,15 @@ import pytest
 from pydantic import ValidationError
 
 from aggregator.context import Aggregator
-from cli.deployment import Deployment
-from common.web.parts import part_of
-from coordinator.registry.registry import Registry
+from cli.services.deployment import Deployment
+from common.web.dependencies import part_of
+from coordinator.registry.members import Registry
 from tacit.errors import DomainError
+from tacit.protocol.round.agreement import manifest_hash_of
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
-from tacit.protocol.round.manifests import manifest_hash_of
+from tacit.protocol.round.messages import COMMITMENT_LABEL, Commitment, Transcript
 from tacit.protocol.round.opening import check_transcript, commitment_hash
-from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Transcript
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.query.functions import decode, dimension
 from tacit.wire import encode_binary, parse_binary
 from tests.browser.conftest import Site

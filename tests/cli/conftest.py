@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, free_ports, join_token, pair
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, free_ports, join_token, pair
+from cli.services.up import service_settings
 from tacit import Client
 from tacit.protocol.enrolment import PartyKind
 

@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from cli.archives import archive
-from cli.archives.envelope import (
+from cli.main import app
+from cli.services import archive
+from cli.services.sealed_files import (
     CHUNK_BYTES,
     MAGIC,
     BackupRefused,
@@ -28,9 +29,8 @@ from cli.archives.envelope import (
     Recipient,
     Sealer,
 )
-from cli.main import app
 from common.store.database import migrate, open_database
-from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealKey
 from tests.property_examples import examples
 
 ROOT = Path(__file__).parents[2]

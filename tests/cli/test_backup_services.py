@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
-from cli.deployment import Deployment, Running, pair
+from cli.services.deployment import Deployment, Running, pair
 from common.store.database import migrate, open_database
-from coordinator.jobs.problems import WorkerLost
+from coordinator.models.job import WorkerLost
 from tacit import Problem
 from tacit.client.problems import RoundClosed
 from tests.cli.test_pairing import ROOT, tacit

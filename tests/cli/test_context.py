@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cli.context import Answer, Target, at_target, printed, say, tabled
-from cli.words import MAX_LENGTH, refused_lines, summary_lines
+from cli.formatting import MAX_LENGTH, refused_lines, summary_lines
 from tacit import Problem
 
 app = typer.Typer()

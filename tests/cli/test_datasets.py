@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from algorithms.catalogue import find
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import KINDS, read
+from cli.curator_data import items_app
 from cli.datasets import app, format_of, universe_of
-from cli.deployment import Deployment
-from cli.items import app as items_app
+from cli.services.deployment import Deployment
 from simulation.samples import SAMPLES
 from tacit import Client, NotFound
 from tests.cli.conftest import OPERATOR

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.demo import distributed
 from cli.main import app
+from cli.services.demo import distributed
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "data" / "swiss_meters_15min_400.csv.xz"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, join_token, pair
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, join_token, pair
+from cli.services.up import service_settings
 from tacit import Problem
 from tacit.protocol.enrolment import PartyKind
 from tests.cli.test_pairing import tacit

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from cli.deployment import Deployment
 from cli.main import app
+from cli.services.deployment import Deployment
 
 
 def rotate(*arguments: str) -> Result:

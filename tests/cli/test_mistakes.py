@@ -11,8 +11,8 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from cli.deployment import Deployment
 from cli.main import app
+from cli.services.deployment import Deployment
 from tests.cli.conftest import OPERATOR
 
 QUERY: dict[str, Any] = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, ServiceAddress
-from cli.dev_authority import prepare
+from cli.services.config import prepare
+from cli.services.deployment import Deployment, Running, ServiceAddress
 from common.runtime.tls import post_quantum
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.trust import anchors_line

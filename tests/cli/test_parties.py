@@ -8,8 +8,8 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from cli.context import console
-from cli.deployment import Deployment
 from cli.main import app
+from cli.services.deployment import Deployment
 
 
 def tacit(deployment: Deployment, *words: str, code: int = 0) -> Result:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.deployment import Deployment
 from cli.main import app
+from cli.services.deployment import Deployment
 
 
 @pytest.fixture

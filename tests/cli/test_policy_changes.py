@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.policy_changes import (
-    BadChange,
-    Change,
-    _merged,
-    changed,
-    differences,
-    flat,
-    policy_of,
-)
+from cli.policy import BadChange, Change, _merged, changed, differences, flat, policy_of
 from curator.policy import Limit, Limits, Policy
-from tacit.query.words import Mechanism, Stance
+from tacit.query.terms import Mechanism, Stance
 
 AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)
 LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS)

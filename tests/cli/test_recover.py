@@ -14,7 +14,7 @@ from algorithms.path_publishing import Parameters as PathPublishingParameters
 from algorithms.path_publishing import algorithm, run
 from cli.main import app
 from simulation.samples import path_publishing
-from tacit.paths.files import read_json
+from tacit.paths.network import read_json
 from tacit.wire import parse_binary
 
 

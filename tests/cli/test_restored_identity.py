@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.deployment import Deployment, Running, pair
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, pair
+from cli.services.up import service_settings
 from tests.cli.test_pairing import tacit
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from cli.deployment import Deployment, Running, join_token, pair
 from cli.main import app
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, join_token, pair
+from cli.services.up import service_settings
 from simulation.plots import can_draw
 from tacit.protocol.enrolment import PartyKind
 from tests.docs.walkthrough import walk

@@ -8,8 +8,8 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from cli.context import console
-from cli.deployment import Deployment, ServiceAddress
 from cli.main import app
+from cli.services.deployment import Deployment, ServiceAddress
 from tacit import Client, Unauthenticated
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, free_ports
-from cli.up import addresses, alone_in, plan
+from cli.services.deployment import Deployment, Running, free_ports
+from cli.services.up import addresses, alone_in, plan
 
 
 def _ports(deployment: Deployment) -> list[int]:
@@ -31,7 +31,7 @@ def test_one_directory_is_up_once(tmp_path: Path) -> None:
     """Also against another process, whose end frees it, however it ends."""
     home = tmp_path / "home"
     with alone_in(home):
-        code = f"from pathlib import Path\nfrom cli.up import up\nup(Path({str(home)!r}))"
+        code = f"from pathlib import Path\nfrom cli.services.up import up\nup(Path({str(home)!r}))"
         done = subprocess.run(
             [sys.executable, "-c", code.replace("up(Path", "up(home=Path")],
             capture_output=True,

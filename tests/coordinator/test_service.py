@@ -13,8 +13,8 @@ from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.migration import drift
 from common.store.transactions import Database
+from common.web.dependencies import part_of
 from common.web.idempotency import RequestKey, StoredAnswer, recall, remember
-from common.web.parts import part_of
 from coordinator import examples
 from coordinator.app import MIGRATIONS
 from coordinator.rounds import scheduling

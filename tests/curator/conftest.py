@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Transaction
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.app import create_app
 from curator.participation.loop import Participation
 from curator.settings import CuratorSettings

@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from common.web.wire import CBOR, decode_cbor, encode, parse_cbor, parse_json
 from tacit import sets
-from tacit.crypto.seal_keys import SealKey
 from tacit.crypto.sealing import (
     Direction,
+    SealKey,
     open_batch,
     open_octets,
     open_part,
@@ -32,8 +32,7 @@ from tacit.crypto.sealing import (
     read_part_header,
 )
 from tacit.crypto.signing import Identity, Signed, verify
-from tacit.protocol import proved_pieces, sessions
-from tacit.protocol.declared_pieces import DeclaredForm
+from tacit.protocol import proved_pieces, sealing_sessions
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     Enrolment,
@@ -51,8 +50,8 @@ from tacit.protocol.round.descriptor import (
     Refusal,
     RoundDescriptor,
 )
-from tacit.protocol.round.pieces import CarriedPiece, Piece
-from tacit.protocol.sessions import (
+from tacit.protocol.round.pieces import CarriedPiece, DeclaredForm, Piece
+from tacit.protocol.sealing_sessions import (
     SEAL_KEY_LABEL,
     SealKeyStatement,
     Session,
@@ -289,7 +288,9 @@ class FakeAggregator:
             )
             plain = open_octets(key, piece.nonce, piece.sealed, context)
             return self._keep_proved(round_id, (number,), plain)
-        context = sessions.piece_context(descriptor.digest(), piece.sender, self.id, index, d)
+        context = sealing_sessions.piece_context(
+            descriptor.digest(), piece.sender, self.id, index, d
+        )
         plain = open_octets(key, piece.nonce, piece.sealed, context)
         form = DeclaredForm.of(descriptor)
         assert len(plain) == form.content_bytes(index, 1, hosted=False)

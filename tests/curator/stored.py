@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import text
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from tests.curator.conftest import Site
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from common.store.database import open_database
 from common.store.migration import drift
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.contribution import Contributor
 from curator.participation.delivery import Delivery
 from curator.participation.loop import Participation

@@ -26,7 +26,7 @@ from tacit.protocol.federation import Descriptor
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion
 from tacit.query.query import Query
-from tacit.query.words import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
+from tacit.query.terms import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
 from tacit.wire import encode_binary
 from tests.curator.conftest import HOUR, NOISY, START, query
 from tests.curator.double import FakeWorld

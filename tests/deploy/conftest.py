@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import compose_files
+from cli.services import config
 from tests.deploy import engine
 from tests.deploy.engine import ROOT, Engine, Image
 
@@ -29,7 +29,7 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
     for name in ("docker-compose.yml", ".env.example"):
         shutil.copy(ROOT / name, project / name)
     shutil.copytree(ROOT / "deploy", project / "deploy")
-    compose_files.write(project)
+    config.write(project)
     started: list[Engine] = []
 
     def prepare(
@@ -40,7 +40,7 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
         **variables: str,
     ) -> Engine:
         passwords = project / "deploy" / "secrets" / "mqtt_passwords"
-        lines = [f"{name}:{compose_files.mosquitto_hash(name)}\n" for name in meters]
+        lines = [f"{name}:{config.mosquitto_hash(name)}\n" for name in meters]
         passwords.chmod(0o644)
         passwords.write_text(passwords.read_text() + "".join(lines))
         known = read_env(project / ".env") | variables

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli import compose_files
+from cli.services import config
 from common.runtime.settings import ServiceSettings
 from tests.deploy.conftest import read_env
 from tests.deploy.engine import APP, ROOT, read_compose, read_images, used_variables
@@ -142,7 +142,7 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
     shutil.copy(COMPOSE, tmp_path / "docker-compose.yml")
     shutil.copy(ROOT / ".env.example", tmp_path / ".env.example")
     (tmp_path / "deploy").mkdir()
-    made = compose_files.write(tmp_path)
+    made = config.write(tmp_path)
     directory = tmp_path / "deploy" / "secrets"
     assert directory.stat().st_mode & 0o777 == 0o700
     compose: dict[str, Any] = read_compose(COMPOSE, read_env(tmp_path / ".env"))
@@ -150,12 +150,12 @@ def test_secrets_are_made_once(tmp_path: Path) -> None:
         assert (tmp_path / secret["file"]).is_file(), secret
     before = {path: path.read_bytes() for path in made}
     (directory / "storage_key").unlink()
-    again = compose_files.write(tmp_path)
+    again = config.write(tmp_path)
     assert again == [directory / "storage_key"]
     kept = {path: content for path, content in before.items() if path not in again}
     assert all(path.read_bytes() == content for path, content in kept.items())
     with pytest.raises(FileNotFoundError):
-        compose_files.write(tmp_path / "deploy")
+        config.write(tmp_path / "deploy")
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cli.deployment import free_ports
+from cli.services.deployment import free_ports
 from tests.deploy.conftest import Compose
 from tests.deploy.engine import APP, ROOT, Engine, Image, as_json
 from tests.deploy.images import Store, buildable

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from algorithms import catalogue
-from cli.deployment import Deployment, Running
-from simulation.sample_jobs import JOBS
+from cli.services.deployment import Deployment, Running
+from simulation.samples import JOBS
 from tests.docs.walkthrough import steps_of, walk
 
 PAGES = Path(__file__).parents[2] / "docs" / "algorithms"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, pair
+from cli.services.deployment import Deployment, Running, pair
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
 from tests.docs.walkthrough import walk
 

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "troubleshoot.md"
 MODULES = (
     "aggregator.errors",
     "coordinator.errors",
-    "coordinator.jobs.problems",
+    "coordinator.models.job",
     "curator.errors",
     "algorithms.datasets.kinds",
     "common.web.grants",

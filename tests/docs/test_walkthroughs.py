@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, free_ports, pair
-from cli.up import service_settings
+from cli.services.deployment import Deployment, Running, free_ports, pair
+from cli.services.up import service_settings
 from tests.docs.walkthrough import pattern_of, plain, steps_of, walk
 
 DOCS = Path(__file__).parents[2] / "docs"

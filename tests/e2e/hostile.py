@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from aggregator.app import create_app as create_aggregator
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.wire import parse_json
 from curator.app import create_app as create_curator
 from curator.participation.loop import Participation
@@ -37,7 +37,7 @@ from tacit.protocol.federation import ALWAYS
 from tacit.protocol.federation import DESCRIPTOR_LABEL as COLLECTION_LABEL
 from tacit.protocol.federation import Descriptor as Collection
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
-from tacit.protocol.round.transcript import Manifest, RevealRequest
+from tacit.protocol.round.messages import Manifest, RevealRequest
 from tacit.query.fields import Window
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pydantic import SecretStr
 
 import curator.engine
-from cli.deployment import join_token
+from cli.services.deployment import join_token
 from curator.app import create_app
 from curator.settings import CuratorSettings
 from tacit.protocol import proved_pieces

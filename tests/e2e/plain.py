@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from cli.deployment import Deployment, Running, pair
+from cli.services.deployment import Deployment, Running, pair
 from tests.e2e.world import FAST, World
 
 

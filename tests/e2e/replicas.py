@@ -17,7 +17,7 @@ import httpx
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cli.deployment import Deployment, Running, ServiceAddress, free_ports, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, free_ports, pair
 from tests.e2e.proxy import Proxy
 from tests.e2e.world import FAST, World
 

@@ -11,11 +11,10 @@ from typing import Any
 import httpx
 
 from aggregator.context import Aggregator
-from common.web.parts import part_of
-from coordinator.registry.identities import Identities
+from common.web.dependencies import part_of
+from coordinator.registry.aggregators import Identities
 from coordinator.store import registry as registry_store
-from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.signing import fingerprint
+from tacit.crypto.signing import HybridIdentity, fingerprint
 from tacit.protocol.identities import (
     IDENTITY_LABEL,
     IdentityChain,

@@ -88,7 +88,7 @@ async def test_a_coordinator_that_shows_another_round_is_found_out(
     async def lie(*_: object) -> bytes:
         return other
 
-    monkeypatch.setattr("curator.owner.published.transcript", lie)
+    monkeypatch.setattr("curator.owner.routes.transcript", lie)
     found = await client(it).check_answer("house-1", rounds[0])
     assert not found["same_round"]
     assert found["answered"] != found["published"]
@@ -112,7 +112,7 @@ async def test_a_changed_transcript_is_refused(
     async def lie(*_: object) -> bytes:
         return json.dumps(shown).encode()
 
-    monkeypatch.setattr("curator.owner.published.transcript", lie)
+    monkeypatch.setattr("curator.owner.routes.transcript", lie)
     with pytest.raises(Exception, match=r".") as refused:
         await client(it).check_answer("house-1", rounds[0])
     assert type(refused.value).__module__.startswith("tacit.")

@@ -17,16 +17,15 @@ import pytest
 
 from common.runtime.clock import SystemClock
 from common.store.own_identities import OwnIdentities
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.budget.ledger import Ledger
-from coordinator.registry.registry import Registry
+from coordinator.registry.members import Registry
 from coordinator.store.tables import identities as table
-from curator.participation.planning import Planning
-from curator.parties.coordinators import Coordinators
+from curator.participation.discovery import Planning
+from curator.parties.identities import Coordinators
 from curator.store import parties as party_store
 from tacit.client.client import AsyncClient
-from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.signing import Identity, Signed, fingerprint
+from tacit.crypto.signing import HybridIdentity, Identity, Signed, fingerprint
 from tacit.protocol.identities import IdentityChain, IdentitySuperseded
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundDescriptor
 from tacit.protocol.trust import TranscriptNotAnchored, Trust

@@ -28,7 +28,7 @@ from algorithms.counts.keeper import KeeperSource
 from algorithms.sequential_prefix_tree import counts, federated
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.randomness import SeededRandom
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.coordinator.double import Wire
 from tests.e2e.federation import Site, site
 

@@ -15,7 +15,7 @@ from algorithms.contract import SequentialContext
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.e2e.federation import Site
 from tests.e2e.test_counting import HOSTED, ITEMS, LONE, NGRAMS, debits, job, visits, without
 from tests.e2e.test_counting import it as it

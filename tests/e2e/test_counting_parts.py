@@ -14,7 +14,7 @@ import pytest
 from algorithms import sequential_ngram
 from algorithms.contract import SequentialContext
 from tacit.encoders import count_sums
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.e2e.federation import Site
 from tests.e2e.test_counting import (
     ALL,

@@ -15,8 +15,8 @@ import pytest
 
 from algorithms import sequential_ngram
 from algorithms.contract import SequentialContext
-from coordinator.jobs.federated.statements import TIMED_ONLY
-from tacit.records.sequences import Sequences
+from coordinator.jobs.privacy_statements import TIMED_ONLY
+from tacit.records.items import Sequences
 from tacit.wire import format_instant
 from tests.e2e.federation import Site
 from tests.e2e.test_counting import HOSTED, ITEMS, LONE, NGRAMS, job, visits, without

@@ -13,8 +13,8 @@ import aiomqtt
 import pytest
 from sqlalchemy import text
 
-from cli.deployment import Deployment, Running, ServiceAddress, pair
-from cli.dev_authority import prepare
+from cli.services.config import prepare
+from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from common.runtime.tls import trust
 from common.store.database import open_database
 from tacit.wire import format_instant

@@ -14,7 +14,7 @@ import pytest_asyncio
 from sqlalchemy import select
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.store.tables import noisy_reports
 from tests.e2e.federation import Site, site
 

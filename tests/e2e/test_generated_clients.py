@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.deployment import Deployment, Running, ServiceAddress, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from docs.generate import SERVICES, api_document
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -13,9 +13,9 @@ import pytest
 
 from tacit import sets
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.round.agreement import manifest_hash, manifest_of
+from tacit.protocol.round.messages import COMMITMENT_LABEL, Commitment, Manifest, Reveal
 from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Manifest, Reveal
 from tests.aggregator.double import SALT, Round, query
 from tests.e2e.hostile import (
     PLAIN,

@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tacit import sets
-from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealKey
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
+from tacit.protocol.round.agreement import manifest_hash, manifest_of
 from tacit.protocol.round.descriptor import AggregatorEntry
-from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.round.messages import ACCEPTED_LABEL, AcceptedSet, Manifest, Reveal
 from tacit.protocol.round.opening import RevealRefused, open_sum
-from tacit.protocol.round.transcript import Manifest, Reveal
-from tacit.protocol.sessions import SEAL_KEY_LABEL
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL
 from tacit.query.fields import Window
 from tests.aggregator.double import SALT
 from tests.e2e.hostile import (

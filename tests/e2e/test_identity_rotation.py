@@ -14,14 +14,14 @@ import pytest
 
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import identity_ends
+from aggregator.rounds import key_rotation
 from aggregator.store import rounds as round_store
 from common.store import own_identities
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.parties.identities import Identities as CuratorIdentities
 from curator.parties.peers import Peers
 from curator.store import parties as party_store
-from tacit.crypto.hybrid_signing import HybridIdentity
+from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.identities import IdentityChain, IdentitySuperseded
 from tacit.wire import encode_binary
 from tests.coordinator.double import problem
@@ -71,7 +71,7 @@ async def test_a_planned_rotation_while_rounds_run(
     for each in (*running, between, later):
         assert (await released(it, each))["participants"] == 2
     monkeypatch.setattr(own_identities, "GRACE", timedelta())
-    await identity_ends.sweep(first.part(Aggregator), first.part(Intake))
+    await key_rotation.sweep_identities(first.part(Aggregator), first.part(Intake))
     assert secrets_of(first) == 0
     # and again, from what everybody followed; the same request again changes nothing
     done = await rotate(first, 1)

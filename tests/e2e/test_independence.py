@@ -37,17 +37,19 @@ from aggregator.rounds import opening
 from aggregator.store.tables import metadata
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.wire import decode_cbor
 from curator.app import create_app as create_curator
-from curator.participation import planning
+from curator.participation import discovery
 from curator.participation.loop import Participation
 from curator.settings import CuratorSettings
-from tacit.crypto.seal_keys import ENCAPSULATION_BYTES, SealKey, SealPublicKey
 from tacit.crypto.sealing import (
+    ENCAPSULATION_BYTES,
     MAX_SEGMENT,
     NONCE_BYTES,
     SealBroken,
+    SealKey,
+    SealPublicKey,
     read_batch_header,
     read_part_header,
 )
@@ -198,7 +200,7 @@ async def test_the_same_randomness_gives_the_same_moments_with_and_without_readi
     look at readings."""
     told = {}
     for spoken in (False, True):
-        monkeypatch.setattr(planning, "_moment", random.Random(11))
+        monkeypatch.setattr(discovery, "_moment", random.Random(11))
         folder, clock, world = tmp_path / str(spoken), ManualClock(), FakeWorld()
         async with curators(folder, world, clock) as site:
             names = []

@@ -13,19 +13,19 @@ import pytest
 
 from aggregator.context import Aggregator
 from common.store.transactions import Database
-from common.web.parts import part_of
-from coordinator.budget.ledger_seals import LedgerSeals
-from coordinator.registry.registry import Registry
+from common.web.dependencies import part_of
+from coordinator.budget.ledger import LedgerSeals
+from coordinator.registry.members import Registry
 from curator.errors import LastingSignatureMissing
 from curator.parties.identities import Identities
+from curator.parties.keys import SealKeys
 from curator.parties.peers import Peers
-from curator.parties.seal_keys import SealKeys
 from curator.store import parties as party_store
-from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.signing import Signed
+from tacit.crypto.signing import HybridIdentity, Signed
 from tacit.protocol.identities import IDENTITY_LABEL
-from tacit.protocol.round.transcript import Transcript
-from tacit.protocol.seals import (
+from tacit.protocol.round.messages import Transcript
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.trust import (
     LASTING_SEAL_KEY_LABEL,
     TRANSCRIPT_SEAL_LABEL,
     SealRefused,
@@ -34,7 +34,6 @@ from tacit.protocol.seals import (
     check_ledger_seal,
     check_seal,
 )
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tests.aggregator.double import Peer
 from tests.coordinator.double import problem
 from tests.e2e.federation import Site, site

@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
 
-from cli.deployment import Deployment, Running, ServiceAddress, pair
+from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from common.web.problems import TYPE_PREFIX
 from common.web.wire import CBOR
 

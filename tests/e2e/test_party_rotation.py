@@ -15,11 +15,11 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.store import roster
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.tokens import hash_token
 from coordinator.store import registry
 from curator.participation.loop import Participation
-from curator.parties.successions import Successions
+from curator.parties.keys import Successions
 from curator.store import parties as store
 from curator.store.parties import PartyRow
 from tacit.crypto.signing import Identity

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.round.transcript import Transcript
 from tacit.query.functions import decode, parts
 from tacit.query.query import Query
 from tacit.wire import parse_binary

@@ -15,13 +15,13 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from cli.deployment import Deployment, Running, pair
-from cli.dev_authority import Authority, prepare
+from cli.services.config import Authority, prepare
+from cli.services.deployment import Deployment, Running, pair
 from common.runtime.settings import ServiceSettings
 from common.runtime.tls import expiry, renew, trust
 from common.web.app import build_app
 from common.web.client import distrusted, service_client
-from common.web.serve import make_server
+from common.web.server import make_server
 from coordinator.errors import AggregatorUnreachable
 from coordinator.registry.peers import Peers
 from tests.e2e.world import FAST, World

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.tokens import hash_token
-from coordinator.registry.registry import Registry
+from coordinator.registry.members import Registry
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal

@@ -19,12 +19,11 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 
-from tacit.protocol.candidates import candidates_of
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.proved_pieces import proof_context, split
+from tacit.protocol.round.messages import ProofReason
 from tacit.protocol.round.pieces import CarriedPiece
-from tacit.protocol.round.verdicts import ProofReason
-from tacit.protocol.verification import refused_curators
+from tacit.protocol.verification import candidates_of, refused_curators
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Rows
 from tests.aggregator.direct import enrol_directly

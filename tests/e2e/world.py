@@ -12,7 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from cli.deployment import Deployment, Running, ServiceAddress, free_ports, join_token, pair
+from cli.services.deployment import (
+    Deployment,
+    Running,
+    ServiceAddress,
+    free_ports,
+    join_token,
+    pair,
+)
 from tacit.protocol.enrolment import PartyKind
 from tacit.wire import format_instant
 from tests.e2e.proxy import Proxy

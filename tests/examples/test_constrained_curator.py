@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from cli.deployment import Deployment, Running, join_token, pair
+from cli.services.deployment import Deployment, Running, join_token, pair
 from tacit import Client
-from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.signing import Identity
+from tacit.crypto.sealing import SealKey
+from tacit.crypto.signing import HybridIdentity, Identity
 from tacit.protocol.enrolment import PartyKind
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.deployment import Deployment
+from cli.services.deployment import Deployment
 from tacit.client import Client
 from tests.e2e.world import World, world
 

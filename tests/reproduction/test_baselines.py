@@ -23,7 +23,7 @@ from reproduction.baselines import (
     this_work,
     total_noise,
 )
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.rounding import Draws
 from tacit.randomness import SeededRandom
 
 S, EPSILON, RATIO = Fraction(500), Fraction(10), Fraction(3, 4)

@@ -13,7 +13,7 @@ from reproduction import (
 )
 from reproduction.experiment import Effort
 from reproduction.sequential_prefix_tree_study import Study
-from simulation.sequential_stand_in import bus, metro, network
+from simulation.stand_in_data import bus, metro, network
 from tests.simulation.runs import ran
 
 SMALL = Effort("small", 100)

@@ -9,7 +9,7 @@ import pytest
 from reproduction import set_valued, set_valued_mining
 from reproduction.experiment import Effort
 from reproduction.set_valued_study import Study
-from simulation.set_valued_data import msnbc_like
+from simulation.stand_in_data import msnbc_like
 from tests.simulation.runs import ran
 
 SMALL = Effort("small", 100)

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from algorithms.datasets.table import Table
+from algorithms.datasets.tables import Table
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.kmeans import baselines as kmeans_baselines
+from algorithms.kmeans import evaluation as kmeans_baselines
 from algorithms.kmeans import paper as kmeans_paper
 from reproduction import (
     budget_bounds,
@@ -43,7 +43,7 @@ from reproduction import (
     two_layer_privacy,
     two_layer_sweep,
 )
-from simulation.set_valued_data import Population
+from simulation.stand_in_data import Population
 from tacit.encoders.dpbv_clustering.encoder import Flip
 
 Patch = pytest.MonkeyPatch

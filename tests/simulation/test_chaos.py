@@ -11,7 +11,7 @@ import pytest
 from simulation.chaos import Access, Plan, Ran, Site, Soak, queries
 from simulation.chaos_checks import Account, Check, Contribution, Evidence, checks, document
 from tacit.query.query import Query
-from tacit.query.words import Mechanism
+from tacit.query.terms import Mechanism
 
 PEOPLE = ("a", "b", "c", "d")
 NOWHERE = Access("http://127.0.0.1:1", "token")

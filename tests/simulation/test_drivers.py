@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import ks_2samp
 
-from cli.deployment import Deployment, Running, join_token, pair
-from cli.up import service_settings
-from simulation.drivers import in_process
-from simulation.drivers.in_process import InProcess, agreed
-from simulation.drivers.outcome import Outcome
-from simulation.drivers.services import Services
+from cli.services.deployment import Deployment, Running, join_token, pair
+from cli.services.up import service_settings
+from simulation import in_process_driver
 from simulation.events import Rates, RoundEvents, quiet, stream
+from simulation.in_process_driver import InProcess, agreed
 from simulation.network import PERFECT, Network
 from simulation.populations import Population
+from simulation.services_driver import Services
+from simulation.simulated_rounds import Outcome
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.functions import decode
@@ -92,7 +92,7 @@ def plain_sum(population: Population) -> Fraction:
 def test_an_exact_round_is_the_plain_sum(
     sharing: dict[str, Any], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(in_process, "BLOCK_CURATORS", block)
+    monkeypatch.setattr(in_process_driver, "BLOCK_CURATORS", block)
     population, asked = people(40), query(**sharing)
     (outcome,) = run(asked, population)
     assert outcome.state is RoundState.RELEASED

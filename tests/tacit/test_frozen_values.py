@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 
 import tacit
 
-MUTABLE = {"tacit.records.delimited.Lot"}
+MUTABLE = {"tacit.records.text_files.Lot"}
 
 
 def test_every_dataclass_is_frozen() -> None:

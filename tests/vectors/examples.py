@@ -14,36 +14,33 @@ from typing import Any, Final
 
 from common.web.tokens import hash_token
 from coordinator.jobs.results import _purpose as evaluation_purpose
-from coordinator.models import budget_events, budget_figures, dataset_events
-from coordinator.models.ledger_checkpoint import LABEL, CheckpointStatement
+from coordinator.models import budget_ledger, dataset_events
+from coordinator.models.budget_ledger import LABEL, CheckpointStatement
 from coordinator.rounds.context import salt_of
-from coordinator.sealed.key import StorageKey
-from coordinator.sealed.keys import CONTENT, seed_purpose
-from curator.owner import chain
+from coordinator.storage_keys import CONTENT, StorageKey, seed_purpose
+from curator.owner import ledger_verification
 from curator.store.history import _HASHED
 from tacit import randomness
-from tacit.crypto.hybrid_signing import (
+from tacit.crypto.sealing import key_hash
+from tacit.crypto.signing import (
     HybridIdentity,
     HybridPublicKey,
-    SignatureStripped,
-    verify_hybrid,
-)
-from tacit.crypto.seal_keys import key_hash
-from tacit.crypto.signing import (
     Identity,
     SignatureBroken,
+    SignatureStripped,
     Signed,
     fingerprint,
     signed_bytes,
+    verify_hybrid,
     verify_once,
 )
-from tacit.protocol import enrolment, federation, proved_pieces, seals, sessions
+from tacit.protocol import enrolment, federation, proved_pieces, sealing_sessions, trust
 from tacit.protocol import identities as ids
-from tacit.protocol import verifier_shares as shares
-from tacit.protocol.candidates import candidates_of
+from tacit.protocol import verification as shares
 from tacit.protocol.party_identities import PARTY_SUCCESSION_LABEL, PartySuccession
-from tacit.protocol.round import accepted, descriptor, manifests, opening, transcript, verdicts
+from tacit.protocol.round import agreement, descriptor, messages, opening
 from tacit.protocol.trust import anchors_line
+from tacit.protocol.verification import candidates_of
 from tacit.query.query import Query
 from tacit.wire import WireModel
 
@@ -54,26 +51,26 @@ FILES: Final[dict[str, dict[str, Entry]]] = {
 }
 SIGNED: Final[dict[str, tuple[str, type[WireModel]]]] = {
     "abort": (descriptor.ABORT_LABEL, descriptor.AbortStatement),
-    "accepted set": (accepted.ACCEPTED_LABEL, accepted.AcceptedSet),
-    "commitment": (transcript.COMMITMENT_LABEL, transcript.Commitment),
+    "accepted set": (messages.ACCEPTED_LABEL, messages.AcceptedSet),
+    "commitment": (messages.COMMITMENT_LABEL, messages.Commitment),
     "enrolment": (enrolment.ENROLMENT_LABEL, enrolment.Enrolment),
     "identity document": (ids.IDENTITY_LABEL, ids.IdentityDocument),
-    "lasting seal key": (seals.LASTING_SEAL_KEY_LABEL, sessions.SealKeyStatement),
+    "lasting seal key": (trust.LASTING_SEAL_KEY_LABEL, sealing_sessions.SealKeyStatement),
     "ledger checkpoint": (LABEL, CheckpointStatement),
-    "ledger seal": (seals.LEDGER_SEAL_LABEL, seals.LedgerSeal),
+    "ledger seal": (trust.LEDGER_SEAL_LABEL, trust.LedgerSeal),
     "party succession": (PARTY_SUCCESSION_LABEL, PartySuccession),
     "party succession, old key": (PARTY_SUCCESSION_LABEL, PartySuccession),
     "proved round descriptor": (descriptor.DESCRIPTOR_LABEL, descriptor.RoundDescriptor),
-    "proved set": (accepted.PROVED_SET_LABEL, accepted.AcceptedSet),
+    "proved set": (messages.PROVED_SET_LABEL, messages.AcceptedSet),
     "round descriptor": (descriptor.DESCRIPTOR_LABEL, descriptor.RoundDescriptor),
-    "seal key": (sessions.SEAL_KEY_LABEL, sessions.SealKeyStatement),
-    "session": (sessions.SESSION_LABEL, sessions.Session),
+    "seal key": (sealing_sessions.SEAL_KEY_LABEL, sealing_sessions.SealKeyStatement),
+    "session": (sealing_sessions.SESSION_LABEL, sealing_sessions.Session),
     "succession": (ids.SUCCESSION_LABEL, ids.Succession),
     "succession, old pair": (ids.SUCCESSION_LABEL, ids.Succession),
     "token renewal": (enrolment.RENEWAL_LABEL, enrolment.TokenRenewal),
-    "transcript seal": (seals.TRANSCRIPT_SEAL_LABEL, seals.TranscriptSeal),
-    "verdict": (verdicts.VERDICT_LABEL, verdicts.Verdict),
-    "verification": (verdicts.VERIFICATION_LABEL, verdicts.Verification),
+    "transcript seal": (trust.TRANSCRIPT_SEAL_LABEL, trust.TranscriptSeal),
+    "verdict": (messages.VERDICT_LABEL, messages.Verdict),
+    "verification": (messages.VERIFICATION_LABEL, messages.Verification),
 }
 
 
@@ -142,10 +139,10 @@ def _candidates(_: Any) -> bytes:
 
 def _row(f: Any) -> bytes:
     said = f.content
-    kind = budget_events.Kind(said["kind"])
-    draft = budget_events.Draft(kind, said["actor"], said["payload"], said["first"], said["count"])
+    kind = budget_ledger.Kind(said["kind"])
+    draft = budget_ledger.Draft(kind, said["actor"], said["payload"], said["first"], said["count"])
     start, time = bytes.fromhex(said["previous"]), statement("token renewal").made
-    return next(iter(budget_events.chain([draft], said["seq"] - 1, start, time))).hash
+    return next(iter(budget_ledger.chain([draft], said["seq"] - 1, start, time))).hash
 
 
 def _dataset_row(f: Any) -> bytes:
@@ -156,7 +153,7 @@ def _dataset_row(f: Any) -> bytes:
 
 
 def _disclosure(f: Any) -> str:
-    budget_figures.reopened(f.value, f.salt + f.text)
+    budget_ledger.reopened(f.value, f.salt + f.text)
     return str(f.value)
 
 
@@ -168,8 +165,8 @@ def _derive(f: Any) -> bytes:
     return StorageKey(f.secret).derive(f.purpose)
 
 
-def _parts(f: Any) -> tuple[accepted.ProvedPart, ...]:
-    return tuple(read(accepted.ProvedPart, each) for each in json.loads(f.parts))
+def _parts(f: Any) -> tuple[messages.ProvedPart, ...]:
+    return tuple(read(messages.ProvedPart, each) for each in json.loads(f.parts))
 
 
 VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
@@ -179,10 +176,10 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
     ),
     "candidates": _candidates,
     "content hash": lambda f: StorageKey(b"\x11" * 32).keyed_hash(CONTENT, f.digest),
-    "curator's ledger, row": lambda f: chain._next(
+    "curator's ledger, row": lambda f: ledger_verification._next(
         f.previous, [getattr(f, column.name) for column in _HASHED]
     ),
-    "curator's ledger, start": lambda _: chain.START,
+    "curator's ledger, start": lambda _: ledger_verification.START,
     "dataset ledger, row": _dataset_row,
     "dataset ledger, start": lambda f: dataset_events.genesis(f.ledger),
     "disclosure": _disclosure,
@@ -191,8 +188,8 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
     "identity fingerprint": lambda f: read(ids.IdentityDocument, f.content).fingerprint,
     "job step digest": _digest(federation.FederatedStep),
     "ledger, row": _row,
-    "ledger, start": lambda _: budget_events.GENESIS,
-    "manifest": lambda f: manifests.manifest_hash_of(
+    "ledger, start": lambda _: budget_ledger.GENESIS,
+    "manifest": lambda f: agreement.manifest_hash_of(
         f.round,
         f.descriptor,
         list(f.quorum),
@@ -204,8 +201,8 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
         SimpleNamespace(salt_key=f.key),  # type: ignore[arg-type]
         statement("round descriptor"),
     ),
-    "members": lambda f: manifests.members_hash(f.salt, f.members),
-    "members of a proved round": lambda f: manifests.members_hash(f.salt, f.members, _parts(f)),
+    "members": lambda f: agreement.members_hash(f.salt, f.members),
+    "members of a proved round": lambda f: agreement.members_hash(f.salt, f.members, _parts(f)),
     "next identity": lambda f: ids.commitment(
         HybridPublicKey(ed25519=f.ed25519, mldsa65=f.mldsa65)
     ),
@@ -223,14 +220,14 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
     ),
     "seed stream's key": lambda f: randomness._seed_keys(f.secret, f.stream.encode())(0),
     "session info": lambda f: sha256(
-        signed_bytes(sessions.SESSION_LABEL, read(sessions.Session, f.content))
+        signed_bytes(sealing_sessions.SESSION_LABEL, read(sealing_sessions.Session, f.content))
     ).digest(),
-    "session key": lambda f: sessions.session_key(f.secret, statement("session")),
+    "session key": lambda f: sealing_sessions.session_key(f.secret, statement("session")),
     f"storage key: hash {CONTENT}": lambda f: StorageKey(f.secret).content_key(CONTENT),
     "storage key: job blocks attempt-1": _derive,
     f"storage key: {evaluation_purpose('job-1')}": _derive,
     f"storage key: {seed_purpose('job-1')}": _derive,
-    "transcript digest": _digest(transcript.Transcript),
+    "transcript digest": _digest(messages.Transcript),
     "universe": lambda f: federation.universe_hash(json.loads(f.items)),
     "verifier shares' key": lambda f: shares.chunk_key(f.secret, f.descriptor, f.aggregator),
     "verify key": lambda f: shares.verify_key_of(f.descriptor, [f.share_0, f.share_1]),

@@ -15,19 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from aggregator.sealing.sessions import Wrapping
-from cli.archives.envelope import Opener, Passphrase, Recipient, Sealer
-from coordinator.sealed.files import SealedReader, SealedWriter
-from coordinator.sealed.key import KeySource, StorageKey
-from coordinator.sealed.keys import StorageKeys, seed_purpose
+from aggregator.sealing.seal_keys import Wrapping
+from cli.services.sealed_files import Opener, Passphrase, Recipient, Sealer
+from coordinator.sealed_files import SealedReader, SealedWriter
+from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_purpose
 from tacit.crypto import sealing
-from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.sealing import open_octets, seal_octets
+from tacit.crypto.sealing import SealKey, open_octets, seal_octets
 from tacit.crypto.signing import Identity
-from tacit.paths import sealed as paths
+from tacit.paths import published as paths
 from tacit.paths.published import SealedPath
-from tacit.protocol import proved_pieces, sessions
-from tacit.protocol import verifier_shares as shares
+from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import verification as shares
 from tests.vectors.examples import statement
 
 Turn = Callable[[bytes], bytes]
@@ -85,13 +83,15 @@ def _chunk() -> Both:
 def _session() -> Both:
     way = sealing.Direction.CURATOR_TO_AGGREGATOR
     other = statement("round descriptor").aggregators[1].identity_key
-    ends = sessions.SessionEnds("north", PARTY, IDENTITY.public_key, AGGREGATOR, other, way)
+    ends = sealing_sessions.SessionEnds("north", PARTY, IDENTITY.public_key, AGGREGATOR, other, way)
 
     def opened(body: bytes) -> bytes:
         """The secret, if the announcement of this body leads to the key that follows from it."""
         said = statement("session").model_copy(update={"sealed": body})
-        key = sessions.open_session(IDENTITY.sign(sessions.SESSION_LABEL, said), ends, SEAL_KEY)
-        assert key == sessions.session_key(SECRET, said)
+        key = sealing_sessions.open_session(
+            IDENTITY.sign(sealing_sessions.SESSION_LABEL, said), ends, SEAL_KEY
+        )
+        assert key == sealing_sessions.session_key(SECRET, said)
         return SECRET
 
     info = ends.info(SEAL_KEY.public.hash, SESSION)
@@ -157,8 +157,10 @@ SEALED: Final[dict[str, Both]] = {
     "backup for a passphrase": _backup(Passphrase("a passphrase of the examples")),
     "backup for a recipient": _backup(Recipient(SEAL_KEY.public, SEAL_KEY)),
     "batch": _batch(),
-    "lone piece": _octets(sessions.piece_context(DIGEST, PARTY, AGGREGATOR, 1, 2)),
-    "lone piece, a seed": _octets(sessions.piece_context(DIGEST, PARTY, AGGREGATOR, 1, 200)),
+    "lone piece": _octets(sealing_sessions.piece_context(DIGEST, PARTY, AGGREGATOR, 1, 2)),
+    "lone piece, a seed": _octets(
+        sealing_sessions.piece_context(DIGEST, PARTY, AGGREGATOR, 1, 200)
+    ),
     "part": _part(),
     "proved piece": _octets(proved_pieces.piece_context(PROVED, PARTY, AGGREGATOR, 1, 48)),
     "sealed path": _path(),

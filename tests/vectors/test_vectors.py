@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519Pr
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import BaseModel
 
-from cli.archives.archive import Manifest
 from cli.audit import Service, _checkpoint
-from cli.recipients import private_key
+from cli.services.archive import Manifest
+from cli.services.sealed_files import private_key
 from curator.mqtt.mapping import Mapping
 from tacit.answers.jobs import Evaluation, JobResult
 from tacit.answers.rounds import RoundResult

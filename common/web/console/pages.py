@@ -20,15 +20,18 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from common.runtime.notice import Notice
-from common.web.console import charts, words
-from common.web.console.origin import require_own_origin, require_secret
-from common.web.console.sessions import Sessions, Visitor
-from common.web.parts import part_of
+from common.runtime.tasks import Notice
+from common.web.console import charts, formatting
+from common.web.console.browser_sessions import (
+    Sessions,
+    Visitor,
+    require_own_origin,
+    require_secret,
+)
+from common.web.dependencies import part_of
 from common.web.problems import invalid_from, status_of
-from common.web.storable import refuse_unstorable_fields
 from common.web.tokens import Scope
-from common.web.wire import etag_response
+from common.web.wire import etag_response, refuse_unstorable_fields
 from tacit.errors import DomainError, NotFound, TooMany, Unauthenticated
 
 PREFIX: Final = "/console"
@@ -103,7 +106,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.globals.update(
-            about=about, words=words, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
+            about=about, words=formatting, charts=charts, static=f"{PREFIX}/static/{STATIC_HASH}"
         )
         self._templates.filters.update(utc=_utc)
 

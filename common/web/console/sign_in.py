@@ -10,8 +10,15 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
 from common.web.auth import require
-from common.web.bodies import gives
-from common.web.console.origin import Failures, require_own_origin
+from common.web.console.browser_sessions import (
+    CODE_S,
+    Failures,
+    ForAMachine,
+    NotAccepted,
+    Sessions,
+    Visitor,
+    require_own_origin,
+)
 from common.web.console.pages import (
     LOGIN,
     PREFIX,
@@ -20,8 +27,8 @@ from common.web.console.pages import (
     own_form,
     see,
 )
-from common.web.console.sessions import CODE_S, ForAMachine, NotAccepted, Sessions, Visitor
-from common.web.parts import part
+from common.web.dependencies import part
+from common.web.openapi import gives
 from common.web.tokens import Scope, hash_token
 from tacit.answers.registry import SignInCode
 

@@ -1,21 +1,132 @@
-"""The lifecycle of a federated job, for both ways of collecting: progress, success and failure."""
+"""The lifecycle of a federated job: progress, success, failure, and its debit.
+
+The one debit of a job in the ledger is an event with the round that it is made with, and one when
+the job has ended (spec: federated-counting, section 6.3). The price itself is in the round's own
+event.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
 
 from algorithms.contract import Outcome
+from common.runtime.logs import get_logger
+from common.store.database import exclusive
+from common.store.transactions import Transaction
+from coordinator.budget.ledger import LOCK, SYSTEM
+from coordinator.errors import LedgerBroken
 from coordinator.jobs.attempts import RUNNING, Attempts
 from coordinator.jobs.results import Results
-from coordinator.jobs.workers.packing import pack
+from coordinator.jobs.workers.link import pack
+from coordinator.models.budget_ledger import Draft, Event, Kind, MemberSet
 from coordinator.models.job import JobState
-from coordinator.rounds.context import Conduct
+from coordinator.rounds.context import Conduct, signed_descriptor
+from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
+from coordinator.store import ledger as ledger_store
+from coordinator.store import rounds as round_store
+from coordinator.store.federated_jobs import StepRow
 from coordinator.store.jobs import JobRow
 from tacit.errors import DomainError
+from tacit.protocol.federation import JobTerms
 from tacit.report.model import PrivacyReport
+from tacit.sets import Bits
+from tacit.wire import format_exact, format_instant
+
+log = get_logger("tacit.federated")
+KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
+
+
+def debited(job_id: str, terms: JobTerms, round_id: str) -> Draft:
+    """The event of the round that a job's debit is made with."""
+    payload = {
+        "job": job_id,
+        "terms": terms.digest().hex(),
+        "epsilon": format_exact(terms.epsilon),
+        "unit": terms.privacy_unit.value,
+        "round": round_id,
+    }
+    return Draft(Kind.JOB_DEBITED, SYSTEM, payload)
+
+
+async def settle(conduct: Conduct, job_id: str) -> None:
+    """Write that a job that was debited once asks no more, once: all curators whose pieces were
+    accepted in a round that was released. A ledger that is broken keeps no job from its end."""
+    try:
+        await _settle(conduct, job_id)
+    except LedgerBroken as error:
+        log.error("job_not_settled", job=job_id, problem=error.name)
+
+
+async def _settle(conduct: Conduct, job_id: str) -> None:
+    async with conduct.database.begin() as transaction:
+        steps = await federated_jobs.steps_of_job(transaction, job_id)
+        await exclusive(transaction, LOCK)
+        known = {each.kind for each in await _of_steps(transaction, steps)}
+        if known != {Kind.JOB_DEBITED}:  # none, or settled before
+            return
+        sets = await _accepted(conduct, transaction, steps)
+        members = np.zeros(max((each.size for each in sets), default=0), np.bool_)
+        for each in sets:
+            members[: each.size] |= each
+        payload = {
+            "job": job_id,
+            "rounds": len(sets),
+            "members": MemberSet.of(members).text,
+            "size": int(members.size),
+        }
+        await conduct.ledger.append(transaction, [Draft(Kind.JOB_SETTLED, SYSTEM, payload)])
+
+
+async def cohort(
+    conduct: Conduct, transaction: Transaction, steps: Sequence[StepRow]
+) -> Bits | None:
+    """Who has a job's one debit and was counted: the curators in any aggregator's set of the first
+    round that was released, by roster number; None before."""
+    return next(iter(await _accepted(conduct, transaction, steps)), None)
+
+
+async def _accepted(
+    conduct: Conduct, transaction: Transaction, steps: Sequence[StepRow]
+) -> list[Bits]:
+    """The curators in any aggregator's set of each released round, in order."""
+    rounds = (await conduct.ledger.current(transaction)).spending.rounds
+    names = [each.round_id for each in steps if each.round_id is not None]
+    found = [rounds[name] for name in names if name in rounds]
+    return [each.members.bits() for each in found if each.state == "released"]
+
+
+async def told(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
+    """The kind of each event of a job so far, and what is shown of it: how many curators, not
+    which."""
+    steps = await federated_jobs.steps_of_job(transaction, job_id)
+    return [(each.kind.value, _shown(each)) for each in await _of_steps(transaction, steps)]
+
+
+async def _of_steps(transaction: Transaction, steps: Sequence[StepRow]) -> list[Event]:
+    if not steps or steps[0].round_id is None:
+        return []
+    first = await round_store.find(transaction, steps[0].round_id)
+    head = None if first is None else signed_descriptor(first).statement.ledger
+    since = 0 if head is None else head.seq
+    found = await ledger_store.of_kinds(transaction, KINDS, since)
+    return [each for each in found if each.payload["job"] == steps[0].job_id]
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    shown = {**event.payload, "time": format_instant(event.time)}
+    if event.kind is Kind.JOB_SETTLED:
+        members = MemberSet(shown.pop("members"), shown.pop("size"))
+        shown["curators"] = int(np.count_nonzero(members.bits()))
+    return shown
+
+
+# The lifecycle of a federated job, for both ways of collecting: progress, success and failure.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Validates a federated job, including its first query, and begins it.
+"""Validates a federated job, including its first query, and begins it; the queries of its sums.
 
-Spec: jobs, "Federated jobs". There is no dataset and no dataset ledger: each curator's own policy
-and ledger decide, and the coordinator's limit when a round is opened.
+Spec: jobs, "Federated jobs"; kmeans, section 6.1. There is no dataset and no dataset ledger: each
+curator's own policy and ledger decide. One query for each sum that the algorithm requests; a
+curator can check all of it from the step.
 """
 
 from __future__ import annotations
@@ -14,30 +15,182 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from algorithms import catalogue
-from algorithms.contract import Algorithm
-from common.runtime.apart import apart
+from algorithms.contract import Algorithm, FederatedRounds, PrivacyScope
+from algorithms.counts.rounds import Asking
 from common.runtime.clock import uuid7
+from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
+from common.web.problems import invalid_from
+from coordinator import queries
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.federated.queries import JobPlan, asking, noise_share, one_debit, step_of_sum
-from coordinator.jobs.federated.statements import completed, foreseen, local, under_one_debit
 from coordinator.jobs.prices import Price
+from coordinator.jobs.privacy_statements import completed, foreseen, local, under_one_debit
 from coordinator.models.job import JobRequest, JobState
-from coordinator.queries import queries
 from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import job_steps
+from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
-from coordinator.store.job_steps import StepRow
+from coordinator.store.federated_jobs import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.registry import AggregatorRow, list_aggregators
+from tacit.accounting.charges import job_costs
+from tacit.accounting.scenarios import Scenario
 from tacit.encoders.reports import OF_ITEMS
-from tacit.protocol.federation import DESCRIPTOR_LABEL, Descriptor, Federation, RegisterStatistic
-from tacit.registers import asked_mismatch
+from tacit.encoders.sums import SWAP, RecordSum, query_fields
+from tacit.errors import FieldError, Invalid
+from tacit.protocol.federation import (
+    DESCRIPTOR_LABEL,
+    AbortedAttempt,
+    Descriptor,
+    FederatedStep,
+    Federation,
+    JobTerms,
+    RegisterStatistic,
+    registers_of,
+)
+from tacit.query.mechanisms import noisy_aggregators, scheme
+from tacit.query.query import Query
+from tacit.query.terms import Layer, PrivacyUnit
 from tacit.report.model import PrivacyReport, Stance, Subject
 from tacit.report.queries import query_report
+from tacit.units import asked_mismatch
 from tacit.wire import WireModel
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A job as it was requested; `digest` identifies it to curators; `universe`: the items
+    of its sequences; `terms`: of a job that is debited once."""
+
+    job: str
+    algorithm: str
+    digest: bytes
+    federation: Federation
+    universe: tuple[str, ...] | None = None
+    terms: JobTerms | None = None
+
+
+def step_of_sum(
+    plan: JobPlan,
+    number: int,
+    asked: RecordSum,
+    scope: PrivacyScope,
+    aborted: tuple[AbortedAttempt, ...] = (),
+) -> tuple[FederatedStep, Query]:
+    """A step and its query; aborted: the attempts before. Raises Invalid with pointers into
+    `/federation`."""
+    federation = plan.federation
+    step = FederatedStep(
+        job=plan.job,
+        algorithm=plan.algorithm,
+        step=number,
+        plan=plan.digest,
+        columns=federation.columns,
+        sum=asked.document(),
+        universe=plan.universe,
+        terms=plan.terms,
+        aborted=aborted or None,
+    )
+    fields: dict[str, Any] = {
+        **query_fields(
+            asked,
+            scope.unit,
+            scope.records,
+            every_record=scope.every_record and federation.of_table,
+        ),
+        "name": step.name,
+        "job": plan.job,
+        "registers": registers_of(federation.columns),
+        "layer": federation.layer.value,
+        "validity": None if federation.validity is None else federation.validity.value,
+        "noise_tail": None if federation.noise_tail is None else str(federation.noise_tail),
+        "sharing": federation.sharing,
+        "aggregators": federation.aggregators,
+        "threshold": federation.threshold,
+        "collusion": collusion(federation),
+        "min_participants": federation.min_participants,
+        "n_max": federation.n_max,
+        "deadline_s": federation.deadline,
+        "window": federation.covers.model_dump(mode="json"),
+    }
+    try:
+        return step, Query.model_validate_json(json.dumps(fields))
+    except ValidationError as error:
+        problem = invalid_from(error, fields)
+        assert isinstance(problem, Invalid)
+        errors = [_in_federation(item) for item in problem.errors]
+        raise Invalid(problem.detail, errors=errors) from None
+
+
+def _in_federation(item: FieldError) -> FieldError:
+    pointer = {"/deadline_s": "/deadline", "/blocks": "", "/resolution": ""}.get(
+        item.pointer, item.pointer
+    )
+    return FieldError(f"/federation{pointer}", item.message)
+
+
+def collusion(federation: Federation) -> dict[str, int]:
+    """As declared, or else all aggregators but those that must stay honest."""
+    if federation.collusion is not None:
+        return federation.collusion.model_dump()
+    openers = federation.threshold or federation.aggregators
+    return {"curators": 0, "aggregators": openers - 1}
+
+
+def one_debit(
+    rounds: FederatedRounds,
+    params: Any,
+    federation: Federation,
+    query: Query,
+    operators: Sequence[str] | None,
+) -> Fraction | None:
+    """What a job spends that is debited once; None where each of its rounds is debited.
+
+    It needs records that stay the same for the whole job and all count, and rounds that hold a
+    whole draw of noise which the colluders do not know. Spec: federated-counting, section 6.
+    """
+    scope = rounds.scope(params)
+    if rounds.budget is None or not (scope.every_record and federation.of_table):
+        return None
+    epsilon = rounds.budget(params)
+    cost = job_costs(query, epsilon, operators)[query.privacy_unit, Scenario.ASSUMED]
+    return None if cost.epsilon is None else epsilon
+
+
+def asking(query: Query, scope: PrivacyScope, federation: Federation) -> Asking:
+    """What a forecast has to know of the rounds of a query."""
+    return Asking(
+        noise_share(query, scope),
+        query.aggregators,
+        scheme(query).uniform,
+        query.n_max,
+        federation.deadline,
+        federation.n_hint,
+    )
+
+
+def noise_share(query: Query, scope: PrivacyScope) -> Fraction:
+    """The largest noise of a released sum, in units of one full discrete Laplace that hides as many
+    vectors as the scope names."""
+    share = Fraction(0)
+    assumed = query.collusion
+    if query.layer in (Layer.AGGREGATOR, Layer.BOTH):
+        honest = noisy_aggregators(query) - assumed.aggregators
+        share += Fraction(query.aggregators, honest)
+    if query.layer in (Layer.CURATOR, Layer.BOTH):
+        share += Fraction(query.n_max, query.min_participants - assumed.curators)
+    if query.privacy_unit is PrivacyUnit.RECORD:
+        share *= Fraction(1 if query.every_record else SWAP, scope.hidden) ** 2
+    return share
+
+
+# Validates a federated job, including its first query, and begins it.
+#
+# Spec: jobs, "Federated jobs". There is no dataset and no dataset ledger: each curator's own policy
+# and ledger decide, and the coordinator's limit when a round is opened.
 
 NO_ONE_DEBIT: Final = (
     "one debit for all rounds needs a whole draw of noise that the colluders do not know"
@@ -160,7 +313,7 @@ class FederatedAsking:
         await store.add(transaction, row)
         if asked.descriptor is not None:
             step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
-            await job_steps.add(transaction, step)
+            await federated_jobs.add_step(transaction, step)
         return row
 
 

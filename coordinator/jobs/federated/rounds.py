@@ -1,10 +1,7 @@
 """A federated job by rounds: one query and one round for each sum that the algorithm requests.
 
 Spec: jobs, "Federated jobs"; kmeans, section 6. Only the steps and their rounds are stored; the
-state of the algorithm is a function of the job's row and of the sums that were opened, and is
-recomputed from them when it is not in memory. Of a job that is debited once, a step whose round
-never froze, as enough aggregators signed, is asked again, `MOST_ATTEMPTS` times in total; every
-other abort is final (spec: federated-counting, section 7).
+state of the algorithm is computed again from them.
 """
 
 from __future__ import annotations
@@ -14,42 +11,143 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any, Final
 
+import numpy as np
 from sqlalchemy.exc import IntegrityError
 
+from algorithms import catalogue
+from algorithms.contract import FederatedRounds, PrivacyScope
 from common.store.database import exclusive
 from common.store.transactions import Transaction
+from coordinator import queries
 from coordinator.budget import charging
 from coordinator.errors import NotEnoughAggregators, RoundFailed
-from coordinator.jobs.federated import account, matters
+from coordinator.jobs.federated import lifecycle
 from coordinator.jobs.federated.lifecycle import Desk, Ending, JobEnded
-from coordinator.jobs.federated.matters import Asking, Matter
-from coordinator.jobs.federated.queries import asking, one_debit, step_of_sum
-from coordinator.jobs.federated.statements import completed, under_one_debit
-from coordinator.models.budget_events import Draft
+from coordinator.jobs.federated.preparation import (
+    JobPlan,
+    asking,
+    noise_share,
+    one_debit,
+    plan_from,
+    step_of_sum,
+)
+from coordinator.jobs.privacy_statements import completed, under_one_debit
+from coordinator.models.budget_ledger import Draft
 from coordinator.models.job import JobState
-from coordinator.queries import queries
 from coordinator.rounds import opening
 from coordinator.rounds.context import signed_descriptor
 from coordinator.rounds.opening import OpenRequest, Prepared
-from coordinator.store import job_steps, registry
+from coordinator.store import federated_jobs, registry
 from coordinator.store import jobs as store
 from coordinator.store import queries as query_store
 from coordinator.store import rounds as round_store
-from coordinator.store.job_steps import StepRow
+from coordinator.store.federated_jobs import StepRow
 from coordinator.store.jobs import JobRow
 from coordinator.store.queries import QueryRow
 from coordinator.store.rounds import RoundHead
-from tacit.accounting.credit import abort_credit
+from tacit.accounting.charges import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.encoders.count_sums import MOST_PARTS
-from tacit.encoders.sums import RecordSum
+from tacit.encoders.sums import RecordSum, length
+from tacit.encoders.sums import read as read_sum
 from tacit.errors import Conflict, DomainError
-from tacit.protocol.federation import MOST_ATTEMPTS, AbortedAttempt, FederatedStep, JobTerms
+from tacit.protocol.federation import (
+    MOST_ATTEMPTS,
+    AbortedAttempt,
+    FederatedStep,
+    Federation,
+    JobTerms,
+)
 from tacit.protocol.round.descriptor import AbortStatement, RoundState
+from tacit.query.functions import parts
+from tacit.query.query import Query
 from tacit.report.model import PrivacyReport
 from tacit.sets import Bits
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A sum to be asked; aborted: the attempts before."""
+
+    asked: RecordSum
+    aborted: tuple[AbortedAttempt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What does not change during a job."""
+
+    rounds: FederatedRounds
+    params: Any
+    scope: PrivacyScope
+    plan: JobPlan
+
+    @property
+    def federation(self) -> Federation:
+        """Which curators it asks, and under which assumptions."""
+        return self.plan.federation
+
+
+def matter_of(job: JobRow, steps: Sequence[StepRow]) -> Matter:
+    """terms are those of its first step, once there is one."""
+    algorithm = catalogue.find(job.algorithm)
+    assert algorithm.rounds is not None
+    assert job.federation is not None
+    params = algorithm.params.model_validate_json(job.params)
+    federation = Federation.model_validate_json(job.federation)
+    plan = plan_from(job.id, job.algorithm, job.stance, job.params, federation)
+    if algorithm.rounds.universe is not None:
+        plan = replace(plan, universe=algorithm.rounds.universe(params))
+    if steps:
+        plan = replace(plan, terms=FederatedStep.model_validate_json(steps[0].document).terms)
+    return Matter(algorithm.rounds, params, algorithm.rounds.scope(params), plan)
+
+
+def first_state(matter: Matter) -> Any:
+    """The first state, planned for the noise of this federation's rounds."""
+    names, rounds = matter.federation.names, matter.rounds
+    asked = rounds.next_sum(rounds.first(matter.params, names, Fraction(1)))
+    assert asked is not None
+    _, query = step_of_sum(matter.plan, 1, asked, matter.scope)
+    return rounds.first(matter.params, names, noise_share(query, matter.scope))
+
+
+def next_sums(matter: Matter, state: Any) -> Sequence[RecordSum]:
+    """What is asked next, in rounds that are open at once; none at the end."""
+    rounds = matter.rounds
+    if rounds.next_sums is not None:
+        return rounds.next_sums(state)
+    asked = rounds.next_sum(state)
+    return () if asked is None else (asked,)
+
+
+def asked_in(row: StepRow) -> RecordSum:
+    """What a step asks."""
+    step = FederatedStep.model_validate_json(row.document)
+    return read_sum(step.algorithm, step.sum)
+
+
+def absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str) -> Any:
+    """The state with a step's released sum."""
+    asked, found = asked_in(row), json.loads(result)
+    words: list[int] = []
+    for part in parts(query):
+        words += [int(Fraction(text) / part.value) for text in found[part.name]]
+    opened = np.array(words, np.int64)
+    assert len(opened) == length(asked)
+    return matter.rounds.absorb(state, asked, asked.restored(opened))
+
+
+# A federated job by rounds: one query and one round for each sum that the algorithm requests.
+#
+# Spec: jobs, "Federated jobs"; kmeans, section 6. Only the steps and their rounds are stored; the
+# state of the algorithm is a function of the job's row and of the sums that were opened, and is
+# recomputed from them when it is not in memory. Of a job that is debited once, a step whose round
+# never froze, as enough aggregators signed, is asked again, `MOST_ATTEMPTS` times in total; every
+# other abort is final (spec: federated-counting, section 7).
 
 CANCELLED: Final = "the job was cancelled"
 KEPT_STATES: Final = 16
@@ -91,7 +189,7 @@ class Rounds:
     async def drop(self, job: JobRow) -> None:
         """Abort the rounds in progress."""
         async with self._conduct.database.begin() as transaction:
-            steps = await job_steps.of_job(transaction, job.id)
+            steps = await federated_jobs.steps_of_job(transaction, job.id)
             open_ = [head.id for head in await _heads(transaction, steps) if not _over(head)]
             for round_id in open_:
                 await round_store.wish_end(transaction, round_id, CANCELLED)
@@ -101,8 +199,8 @@ class Rounds:
     async def carry(self, job: JobRow) -> bool:
         """Make the transition that is due; return whether there was one."""
         async with self._conduct.database.reading() as transaction:
-            steps = await job_steps.of_job(transaction, job.id)
-        matter = await asyncio.to_thread(matters.matter_of, job, steps)
+            steps = await federated_jobs.steps_of_job(transaction, job.id)
+        matter = await asyncio.to_thread(matter_of, job, steps)
         async with self._conduct.database.reading() as transaction:
             heads = await _heads(transaction, steps)
         if not all(map(_over, heads)):
@@ -112,7 +210,7 @@ class Rounds:
         failed = _failed(steps, heads)
         due: list[Asking] = []
         for row, head in failed:
-            asked = await asyncio.to_thread(matters.asked_in, row)
+            asked = await asyncio.to_thread(asked_in, row)
             if (attempts := await self._attempts(matter, row)) is None:
                 state = matter.rounds.aborted(state, asked)
                 if state is None:
@@ -121,7 +219,7 @@ class Rounds:
                 break
             due.append(Asking(asked, attempts))
         if not failed:
-            sums = await asyncio.to_thread(matters.next_sums, matter, state)
+            sums = await asyncio.to_thread(next_sums, matter, state)
             due = [Asking(asked) for asked in sums]
         if due:
             await self._ask(job, matter, steps, due)
@@ -159,7 +257,7 @@ class Rounds:
         cohort = None
         if steps and matter.plan.terms is not None:
             async with conduct.database.reading() as transaction:
-                cohort = await account.cohort(conduct, transaction, steps)
+                cohort = await lifecycle.cohort(conduct, transaction, steps)
         opened = [
             await self._prepared(job, matter, place, each, cohort)
             for place, each in enumerate(due, len(steps) + 1)
@@ -176,7 +274,7 @@ class Rounds:
                     await opening.add(conduct, transaction, each.prepared)
                     if each.debited is not None:
                         await conduct.ledger.append(transaction, [each.debited])
-                    await job_steps.add(transaction, each.step)
+                    await federated_jobs.add_step(transaction, each.step)
                 await store.change(transaction, job.id, (JobState.RUNNING,), charged=True)
         except IntegrityError:
             return  # another replica opens it
@@ -216,7 +314,7 @@ class Rounds:
         stored = StepRow(job.id, number, text, row.id, name, conduct.clock.now())
         debited = None
         if terms is not None and not paid:
-            debited = account.debited(job.id, terms, name)
+            debited = lifecycle.debited(job.id, terms, name)
         return PreparedStep(row, prepared, stored, debited)
 
     async def _with_terms(self, job: JobRow, matter: Matter, asked: RecordSum) -> Matter:
@@ -230,7 +328,7 @@ class Rounds:
         )
         if budget is None:
             return matter
-        state = await asyncio.to_thread(matters.first_state, matter)
+        state = await asyncio.to_thread(first_state, matter)
         terms = JobTerms.of(
             query,
             opened=job.started or job.created,
@@ -272,7 +370,7 @@ class Rounds:
         """The state after all released sums among these steps."""
         known = self._known.get(job.id)
         if known is None or known.steps > len(steps):
-            state, done = await asyncio.to_thread(matters.first_state, matter), 0
+            state, done = await asyncio.to_thread(first_state, matter), 0
         else:
             state, done = known.state, known.steps
         for row in steps[done:]:
@@ -282,7 +380,7 @@ class Rounds:
                 result = await round_store.document(transaction, row.round_id, "result")
                 query = (await queries.find(transaction, row.query_id)).query
             if result is not None:  # else it was aborted
-                state = await asyncio.to_thread(matters.absorbed, matter, state, row, query, result)
+                state = await asyncio.to_thread(absorbed, matter, state, row, query, result)
             done += 1
         self._known.pop(job.id, None)
         self._known[job.id] = Known(done, state)
@@ -332,7 +430,7 @@ class Rounds:
             participants=met,
             rounds_asked=rounds,
         )
-        await account.settle(self._conduct, job.id)
+        await lifecycle.settle(self._conduct, job.id)
         await self._desk.succeed(job, Ending(outcome, report))
         self._known.pop(job.id, None)
 

@@ -1,9 +1,6 @@
 """Where jobs run: processes, or a cluster, with heartbeats and limits.
 
-execution    one attempt, inside the worker
-heartbeat    its reports to the coordinator, and the orders in return
-link         the HTTP of both
+execution    one attempt, inside the worker, with its heartbeat and its blocks
+link         the worker's HTTP, and the outcome as one zip
 cluster      a Dask scheduler with workers
-blocks       work cut into blocks that several workers share
-packing      what an algorithm returns, as files
 """

@@ -10,19 +10,24 @@ from typing import Final
 
 import numpy as np
 
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.loss.laws import LARGEST_EXPONENT, Law
 from tacit.accounting.loss.rounding import (
     ONE,
     PRECISE,
     UNIT,
     UP,
     ZERO,
+    Draws,
     both_deltas,
     capped,
     precise,
 )
-from tacit.accounting.loss.whole import MAX_WHOLE_DRAWS, whole_delta, whole_law
+from tacit.accounting.loss.whole import (
+    LARGEST_EXPONENT,
+    MAX_WHOLE_DRAWS,
+    Law,
+    whole_delta,
+    whole_law,
+)
 
 Piece = tuple[Fraction, int, tuple[Draws, ...], int]
 """One part of a query: its epsilon, sensitivity, layers (whole draws) and dimension."""

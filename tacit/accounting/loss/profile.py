@@ -6,10 +6,8 @@ from decimal import Decimal
 from fractions import Fraction
 
 from tacit.accounting.loss.coins import mixture_delta
-from tacit.accounting.loss.draws import Certified, Draws
-from tacit.accounting.loss.fractional import log_concave_delta
-from tacit.accounting.loss.rounding import ONE, decimal_up
-from tacit.accounting.loss.share import share_delta, share_pure_epsilon
+from tacit.accounting.loss.fractional import log_concave_delta, share_delta, share_pure_epsilon
+from tacit.accounting.loss.rounding import ONE, Certified, Draws, decimal_up
 from tacit.accounting.loss.whole import whole_delta
 
 

@@ -1,7 +1,10 @@
-"""Decimals and deltas, rounded on purpose: every figure of this package is an upper bound."""
+"""Figures rounded upward on purpose, and noise that the adversary cannot subtract: every figure of
+this package is an upper bound.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Final
@@ -45,3 +48,33 @@ def capped(value: Decimal | float) -> Decimal:
     """A delta: within [0, 1], rounded up, and above 0 never below LEAST."""
     exact = value if isinstance(value, Decimal) else Decimal(value)
     return UP.plus(min(max(exact, LEAST), ONE)) if exact > 0 else ZERO
+
+
+# Noise that the adversary cannot subtract, and a figure that is rounded against us.
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """A figure rounded against us; `certified` tells whether it is a proven upper bound."""
+
+    value: Decimal
+    certified: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Noise of one scale that the adversary cannot subtract.
+
+    `parties` honest parties draw independently, each a share of this `weight` (1: one whole
+    discrete Laplace) with this `probability`, else nothing.
+    """
+
+    scale: Fraction
+    parties: int
+    weight: Fraction = Fraction(1)
+    probability: Fraction = Fraction(1)
+
+    @property
+    def total(self) -> Fraction:
+        """R, if all of them draw."""
+        return self.parties * self.weight

@@ -1,8 +1,12 @@
-"""Sums of whole discrete Laplaces (facts 4 and 5 of the package)."""
+"""Whole discrete Laplaces and their sums: symmetric laws on a window, delta of one and of several.
+
+Symmetric laws on a window, and delta of the log-concave ones (facts 3 and 7 of the package).
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -10,16 +14,137 @@ from typing import Final
 
 import numpy as np
 
-from tacit.accounting.loss.laplace import laplace_delta
-from tacit.accounting.loss.laws import (
-    LARGEST_EXPONENT,
-    AddedLaws,
-    Law,
-    half_line_delta,
-    reach_of,
-    tail_bound,
-)
 from tacit.accounting.loss.rounding import ONE, PRECISE, UNIT, ZERO, Floats, capped, precise
+
+_TAIL_TARGET: Final = 1e-22
+LARGEST_EXPONENT: Final = 600
+"""Beyond this epsilon e^epsilon is left alone: the closed form of one draw is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """P(-W..W) of a symmetric law, its cumulative sums, the mass beyond W, a relative error."""
+
+    mass: Floats
+    below: Floats
+    reach: int
+    tail: float
+    error: float
+
+
+def tail_bound(draws: float, scale: float, reach: float) -> float:
+    """Chernoff: P(|Z| > W) <= 2 M(theta) e^(-theta W), best of a few theta < 1/b."""
+    rate = 1 / scale
+    best = 1.0
+    for share in (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98):
+        theta = share * rate
+        growth = math.log(-math.expm1(theta - rate)) + math.log(-math.expm1(-theta - rate))
+        exponent = draws * (2 * math.log(-math.expm1(-rate)) - growth) - theta * reach
+        if exponent < 0:
+            best = min(best, 2 * math.exp(exponent) * 1.000001)
+    return best
+
+
+def reach_of(draws: float, scale: float) -> int:
+    """A window that leaves out at most 1e-22."""
+    reach = math.ceil(52 * scale) + 20
+    while tail_bound(draws, scale, reach) > _TAIL_TARGET:
+        reach = math.ceil(reach * 1.15)
+    return reach
+
+
+@dataclass(frozen=True, slots=True)
+class AddedLaws:
+    """Up to two independent symmetric laws added: masses and sums below, one point at a time."""
+
+    inner: Law | None
+    outer: Law
+
+    @property
+    def reach(self) -> int:
+        return self.outer.reach + (self.inner.reach if self.inner else 0)
+
+    @property
+    def tail(self) -> float:
+        return self.outer.tail + (self.inner.tail if self.inner else 0.0)
+
+    @property
+    def error(self) -> float:
+        if self.inner is None:
+            return self.outer.error
+        return self.outer.error + self.inner.error + self.inner.mass.size * UNIT
+
+    def mass(self, z: int) -> float:
+        return self._at(self.outer.mass, z, 0.0)
+
+    def below(self, z: int) -> float:
+        return self._at(self.outer.below, z, float(self.outer.below[-1]))
+
+    def _at(self, values: Floats, z: int, beyond: float) -> float:
+        """sum_x p(x) g(z - x), g = 0 before its window and `beyond` after it."""
+        last = values.size - 1
+        index = z + self.outer.reach
+        if self.inner is None:
+            return 0.0 if index < 0 else beyond if index > last else float(values[index])
+        inner = self.inner
+        # x runs over -w..w; g's index is index - x.
+        low, high = max(-inner.reach, index - last), min(inner.reach, index)
+        total = 0.0
+        if high >= low:
+            piece = inner.mass[low + inner.reach : high + inner.reach + 1]
+            total = float(piece @ values[index - high : index - low + 1][::-1])
+        if beyond and low > -inner.reach:  # x < low: everything of the outer law lies below z - x
+            total += beyond * float(inner.below[min(low - 1, inner.reach) + inner.reach])
+        return total
+
+
+def half_line_delta(law: AddedLaws, epsilon: Fraction, sensitivity: int) -> float:
+    """delta of a log-concave law (fact 3), raised by all errors, plus the truncated tail."""
+    growth = math.exp(epsilon)
+    error = law.error + (4 + float(epsilon)) * UNIT
+    # The last z that may belong to the half-line: never below the true one.
+    low, high = -law.reach - 1, sensitivity // 2 + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if law.mass(middle) * (1 + 8 * error) >= growth * law.mass(middle - sensitivity):
+            low = middle
+        else:
+            high = middle
+    above = law.below(low)
+    subtracted = growth * law.below(low - sensitivity)
+    return above * (1 + 14 * error) - subtracted * (1 - 2 * error) + law.tail
+
+
+# One whole discrete Laplace: delta in closed form (fact 1 of the package is where it is 0).
+
+
+@lru_cache(maxsize=4096)
+def laplace_delta(epsilon: Fraction, sensitivity: int, scale: Fraction) -> Decimal:
+    """delta of one discrete Laplace, in closed form: F(z) - e^epsilon F(z - Delta),
+    z = floor((Delta - epsilon b) / 2) >= 0 below the ratio; F(z) = 1 - a^(z+1) / (1 + a) there, and
+    F(z - Delta) = a^(Delta-z) / (1 + a).
+    """
+    if epsilon >= sensitivity / scale:
+        return ZERO
+    end = int((sensitivity - epsilon * scale) // 2)
+    # Methods of the context: an operator would round to the calling thread's own precision.
+    one_and_a = PRECISE.add(1, PRECISE.exp(precise(-1 / scale)))
+    below = PRECISE.divide(  # e^epsilon F(end - Delta), end - Delta < 0
+        PRECISE.exp(precise(epsilon + (end - sensitivity) / scale)), one_and_a
+    )
+    beyond = PRECISE.divide(PRECISE.exp(precise(Fraction(-end - 1) / scale)), one_and_a)
+    above = PRECISE.subtract(1, beyond)
+    difference = PRECISE.subtract(above, below)
+    slack = PRECISE.multiply(above, Decimal("1e-26"))  # 50 digits, arguments up to 1e14
+    return capped(PRECISE.add(difference, slack))
+
+
+def continuous_laplace_delta(epsilon: float, ratio: float) -> float:
+    """The limit of ever finer resolution: 1 - e^((epsilon - Delta/b) / 2), ratio = Delta/b."""
+    return max(0.0, -math.expm1((epsilon - ratio) / 2))
+
+
+# Sums of whole discrete Laplaces (facts 4 and 5 of the package).
 
 MAX_WHOLE_DRAWS: Final = 32
 """Whole draws beyond these are left out, which can only raise delta."""

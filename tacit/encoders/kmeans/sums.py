@@ -1,10 +1,9 @@
-"""The queries of k-means as sums over records: their blocks, their documents, one vector a record.
+"""The queries of k-means as sums over records, with the second histogram of start `two-level`.
 
-Spec: kmeans, sections 5.2 and 6.1. Coordinates are grouped by kind, so that a record touches each
-block by at most its bound: all offsets, then all counts, then all distances. Each cluster has its
-own noise scale (R_i / e_s): its offsets are multiplied by a public `weight`, floor(M / R_i), so
-that one bound M serves them all; the opened sums are divided by it. Without noise that is exact;
-with noise a cluster gets at most R_i / M more of it, and a rounding of half a step.
+Parts of the cells of a coarse grid that stand out: the second histogram of start `two-level`.
+
+Spec: kmeans, section 5.7. The list of cells and how finely each is cut are public: a function of
+the counts that the coarse histogram released.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,13 +23,117 @@ from tacit.encoders.kmeans.encoder import (
     Ints,
     Lift,
     Marginals,
+    NoiseBlock,
     Projection,
+    Steps,
     Zone,
 )
-from tacit.encoders.kmeans.fine_cells import FineCells
 from tacit.encoders.sums import SumBlock
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import format_exact, parse_exact
+
+MOST_COARSE: Final = 4_096
+MOST_PARTS: Final = 16
+"""On each side of a coarse cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class FineCells:
+    """How many records each part of the kept cells of a coarse grid holds.
+
+    kept (c,): places of coarse cells, rising; sides (c,): each is cut into sides^d parts.
+    Raises ValueError for a list that does not fit the grid or is longer than max_cells.
+    """
+
+    per_side: int
+    dimension: int
+    steps: int
+    kept: Ints
+    sides: Ints
+    epsilon: Fraction
+    max_cells: int
+
+    kind: Literal["fine"] = "fine"
+
+    def __post_init__(self) -> None:
+        cells = self.per_side**self.dimension if self.per_side <= MOST_COARSE else 0
+        if not 1 <= cells <= MOST_COARSE:
+            raise ValueError(f"a coarse grid has between 1 and {MOST_COARSE} cells")
+        if not (self.kept.size and self.kept.shape == self.sides.shape):
+            raise ValueError("every kept cell has a side")
+        if (np.diff(self.kept) <= 0).any() or self.kept[0] < 0 or self.kept[-1] >= cells:
+            raise ValueError("kept cells are different ones of the grid")
+        if self.sides.min() < 1 or self.sides.max() > MOST_PARTS:
+            raise ValueError(f"a cell is cut into 1 to {MOST_PARTS} on each side")
+        if self.sides.max() > 1 and self.length > self.max_cells:
+            raise ValueError("more parts than are allowed")
+
+    @cached_property
+    def starts(self) -> Ints:
+        """(c + 1,) where the parts of each kept cell begin."""
+        return np.concatenate(([0], np.cumsum(self.sides**self.dimension)))
+
+    @property
+    def length(self) -> int:
+        """All parts."""
+        return int(self.starts[-1])
+
+    @cached_property
+    def blocks(self) -> tuple[NoiseBlock, ...]:
+        """A record is in one part, or in none."""
+        return (NoiseBlock("cells", self.length, 1, self.epsilon),)
+
+    def sums(self, records: Steps) -> Ints:
+        """Counts (length,) of records (n, d) on the grid, cell by cell; a cell's last coordinate
+        runs fastest."""
+        places = self.places(records)
+        return np.bincount(places[places >= 0], minlength=self.length)
+
+    def places(self, records: Steps) -> Ints:
+        """(n,) the part of each record; -1 where its cell is not kept."""
+        slots = np.full(self.per_side**self.dimension, -1, np.int64)
+        slots[self.kept] = np.arange(self.kept.size)
+        raised = records.astype(np.int64) + self.steps
+        coarse = np.minimum(raised * self.per_side // (2 * self.steps), self.per_side - 1)
+        flat = np.zeros(len(records), np.int64)
+        for column in coarse.T:
+            flat *= self.per_side
+            flat += column
+        slot = slots[flat]
+        inside = np.flatnonzero(slot >= 0)
+        slot = slot[inside]
+        side = self.sides[slot]
+        places = np.zeros(inside.size, np.int64)
+        for column in range(self.dimension):
+            lines = self.per_side * side
+            part = np.minimum(raised[inside, column] * lines // (2 * self.steps), lines - 1)
+            places *= side
+            places += part - coarse[inside, column] * side
+        found = np.full(len(records), -1, np.int64)
+        found[inside] = self.starts[slot] + places
+        return found
+
+    def middles(self) -> tuple[Floats, Floats]:
+        """Middles (length, d) and half sides (length,) of all parts, in half sides of the box."""
+        owner = np.repeat(np.arange(self.kept.size), np.diff(self.starts))
+        side = self.sides[owner]
+        rest = np.arange(self.length) - self.starts[owner]
+        coarse = np.stack(np.unravel_index(self.kept, (self.per_side,) * self.dimension), axis=1)
+        found = np.empty((self.length, self.dimension))
+        for column in reversed(range(self.dimension)):
+            rest, part = np.divmod(rest, side)
+            lines = self.per_side * side
+            found[:, column] = (2 * (coarse[owner, column] * side + part) + 1) / lines - 1
+        return found, 1 / (self.per_side * side)
+
+
+# The queries of k-means as sums over records: their blocks, their documents, one vector a record.
+#
+# Spec: kmeans, sections 5.2 and 6.1. Coordinates are grouped by kind, so that a record touches each
+# block by at most its bound: all offsets, then all counts, then all distances. Each cluster has its
+# own noise scale (R_i / e_s): its offsets are multiplied by a public `weight`, floor(M / R_i), so
+# that one bound M serves them all; the opened sums are divided by it. Without noise that is exact;
+# with noise a cluster gets at most R_i / M more of it, and a rounding of half a step.
 
 Query: TypeAlias = Histogram | FineCells | Marginals | Lift | Zone
 

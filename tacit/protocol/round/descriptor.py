@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 from tacit import sets
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import PublicKey
-from tacit.protocol.sessions import SealKeyStatement
+from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
-from tacit.query.words import MAX_CURATORS, Identifier
+from tacit.query.terms import MAX_CURATORS, Identifier
 from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]

@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.errors import Conflict
-from tacit.protocol.round.agreement import check_consistent, is_proved
-from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.protocol.round.manifests import (
+from tacit.protocol.round.agreement import (
     ManifestRefused,
     are_contributors,
+    check_consistent,
     enough_noise,
+    is_proved,
     manifest_hash_of,
     quorum_size,
 )
-from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Reveal, Transcript
+from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.messages import COMMITMENT_LABEL, Commitment, Reveal, Transcript
 from tacit.protocol.trust import Trust
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import scheme

@@ -1,15 +1,25 @@
-"""Sealed pieces on their way to an aggregator, alone or several in one request, and the answers."""
+"""Sealed pieces in transit to an aggregator, and what is inside the seals of a declared
+contribution.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from dataclasses import dataclass
+from typing import Annotated, Final
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tacit.crypto.sharing import Ints, Scheme, Words
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.descriptor import RoundId
-from tacit.protocol.sessions import Session, SessionId
-from tacit.query.words import Identifier
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundId
+from tacit.protocol.sealing_sessions import Session, SessionId
+from tacit.query.functions import dimension
+from tacit.query.mechanisms import scheme
+from tacit.query.terms import Identifier
+from tacit.randomness import SEED_BYTES, NoiseSource
 from tacit.wire import Binary, WireModel, require
 
 
@@ -65,3 +75,71 @@ class ItemAnswer(WireModel):
     problem: str | None = None
     detail: str | None = None
     included: bool | None = None
+
+
+# What is inside the seals of a declared contribution: words, or a seed that stands for them.
+#
+# Aggregators whose pieces are uniform get seeds, the others words: what is inside follows from
+# descriptor, share index and kind of sender alone. A host's batch is one seed for all its curators,
+# so that its header is that of a part. A lone curator's piece of few words stays words: a seed
+# would hardly be shorter, and has to be expanded.
+#
+# Spec: federated-counting, section 9; aggregation, section 5.
+
+Seeds = NDArray[np.uint8]
+
+SHORT: Final = 128
+"""Words of the longest piece that a lone curator never sends as a seed: 1 KiB."""
+
+
+@dataclass(frozen=True)
+class DeclaredForm:
+    """The form of a round's contributions. `host_seeds`, `lone_seeds`: how many aggregators, from
+    the first on, get seeds of hosts and of lone curators."""
+
+    sharing: Scheme
+    dimension: int
+    host_seeds: int
+    lone_seeds: int
+
+    @classmethod
+    def of(cls, descriptor: RoundDescriptor) -> DeclaredForm:
+        """That of a round whose contributions are not proved."""
+        query = descriptor.query
+        sharing, d = scheme(query), dimension(query)
+        return cls(sharing, d, sharing.uniform, sharing.uniform if d > SHORT else 0)
+
+    def seeded(self, index: int, *, hosted: bool) -> bool:
+        """Whether an aggregator gets seeds; hosted: of hosts."""
+        return index < (self.host_seeds if hosted else self.lone_seeds)
+
+    def split(self, values: Ints, source: NoiseSource, *, hosted: bool) -> list[Words | Seeds]:
+        """What is sealed for each aggregator, of values (n, d).
+
+        Of lone curators a row for each: (n, d) words or (n, 32) bytes of seeds. Of a host (n, d)
+        words, or one seed (1, 32) that stands for all of them in order.
+        """
+        if not self.seeded(0, hosted=hosted):
+            return list(self.sharing.split(values, source))
+        count, rows = self.sharing.uniform, 1 if hosted else len(values)
+        drawn = source.bytes(count * rows * SEED_BYTES)
+        seeds = np.frombuffer(drawn, np.uint8).reshape(count, rows, SEED_BYTES)
+        uniform = (self._expanded(each, values.shape) for each in seeds)
+        return [*seeds, *self.sharing.rest(values, uniform)]
+
+    def content_bytes(self, index: int, count: int, *, hosted: bool) -> int:
+        """Bytes inside the seal of `count` curators' words, or of the seed in their place."""
+        return SEED_BYTES if self.seeded(index, hosted=hosted) else 8 * self.dimension * count
+
+    def opened(self, index: int, content: bytes, count: int, *, hosted: bool) -> Words:
+        """The words (count, d) of what was inside a seal, as long as `content_bytes` says."""
+        if self.seeded(index, hosted=hosted):
+            return self.sharing.expand(content, count * self.dimension).reshape(count, -1)
+        words = np.frombuffer(content, "<u8").astype(np.uint64, copy=False)
+        return words.reshape(count, self.dimension)
+
+    def _expanded(self, seeds: Seeds, shape: tuple[int, ...]) -> Words:
+        """The uniform piece of this shape that the seeds stand for, one for each share of rows."""
+        each = math.prod(shape) // len(seeds)
+        words = [self.sharing.expand(seed.tobytes(), each) for seed in seeds]
+        return np.concatenate(words).reshape(shape)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 
 from aggregator.app import create_app
-from aggregator.audit.noise_audit import (
+from aggregator.audit import (
     CHUNK,
     FAR_ALPHA,
     RECORD,
@@ -36,7 +36,7 @@ from aggregator.audit.noise_audit import (
 )
 from aggregator.context import Aggregator
 from common.runtime.clock import ManualClock
-from tacit.accounting.noise_audit import NoiseAudit, rounds_to_tell
+from tacit.accounting.screening import NoiseAudit, rounds_to_tell
 from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.query.fields import Window
 from tacit.query.query import Query

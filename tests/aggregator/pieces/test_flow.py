@@ -7,11 +7,11 @@ from datetime import timedelta
 import numpy as np
 
 from aggregator.app import MIGRATIONS
-from aggregator.pieces.flow import UploadCounts
+from aggregator.pieces.routes import UploadCounts
 from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.transactions import Database
-from tacit.protocol.flow import KEPT, Flow, told
+from tacit.protocol.aggregator_messages import KEPT, Flow, told
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_pieces import flipped

@@ -21,8 +21,8 @@ from aggregator.pieces.intake import (
     _Part,
     _refuse_overlap,
 )
-from aggregator.pieces.pieces import open_batch
-from aggregator.pieces.sessions import session_for
+from aggregator.pieces.routes import open_received
+from aggregator.pieces.sealing_sessions import session_for
 from aggregator.pieces.unsealing import (
     BatchItem,
     LonePiece,
@@ -266,7 +266,7 @@ async def test_batches_that_wait_together_meet_each_other(pair: Federation) -> N
         party = await service.directory.find(sender.tokens[0])
         (body,) = current.batches(sender, 0, sent, present, part)
         await current.announced(sender, 0)
-        return await open_batch(service.aggregator, context, party, body)
+        return await open_received(service.aggregator, context, party, body)
 
     items = [
         await item(host, words, early, 0),

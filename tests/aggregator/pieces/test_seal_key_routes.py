@@ -9,9 +9,9 @@ from uuid import uuid4
 import pytest
 
 from common.runtime.clock import ManualClock
-from tacit.crypto.seal_keys import SealKey, SealPublicKey, key_hash
+from tacit.crypto.sealing import SealKey, SealPublicKey, key_hash
 from tacit.crypto.signing import Signed, verify
-from tacit.protocol.sessions import SEAL_KEY_LABEL, SealKeyStatement
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, query

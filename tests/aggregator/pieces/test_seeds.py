@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.protocol.declared_pieces import SHORT
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round.pieces import SHORT
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import vector
 from tests.aggregator.pieces.test_pieces import problem

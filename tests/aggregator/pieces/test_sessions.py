@@ -12,14 +12,20 @@ from sqlalchemy import text
 
 from aggregator.context import Aggregator
 from aggregator.errors import SealBrokenHere
-from aggregator.pieces.sessions import Beginning, session_for
-from aggregator.sealing.sessions import HeldSession
+from aggregator.pieces.sealing_sessions import Beginning, session_for
+from aggregator.sealing.seal_keys import HeldSession
 from common.runtime.clock import ManualClock
 from tacit.crypto.sealing import Direction
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.party_identities import PartyChain, PartySuccession, succeed_party
 from tacit.protocol.round.pieces import Piece
-from tacit.protocol.sessions import SESSION_LABEL, OwnSession, Session, SessionEnds, begin_session
+from tacit.protocol.sealing_sessions import (
+    SESSION_LABEL,
+    OwnSession,
+    Session,
+    SessionEnds,
+    begin_session,
+)
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Round, Sender, query

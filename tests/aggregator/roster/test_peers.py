@@ -11,7 +11,7 @@ from sqlalchemy import text
 from aggregator.context import Aggregator
 from tacit.crypto.signing import Identity, Signed, fingerprint
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
-from tacit.protocol.sessions import SEAL_KEY_LABEL
+from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import DEPLOYMENT, Federation, Peer, query

@@ -13,7 +13,7 @@ from aggregator.pieces.intake import Intake
 from aggregator.rounds import state_machine
 from common.runtime.clock import ManualClock
 from tacit import sets
-from tacit.protocol.round.manifests import manifest_of
+from tacit.protocol.round.agreement import manifest_of
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tests.aggregator.conftest import Alliance

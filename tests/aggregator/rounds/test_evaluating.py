@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator.rounds import evaluating
+from aggregator.rounds import verifier_shares
 from tacit.crypto.sealing import Span
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.proved import keyed, proved
@@ -94,9 +94,9 @@ async def test_small_tables_and_blocks_give_the_same(
     alliance: Alliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Numbers come out of order, in rows of their own, and many passes read them."""
-    monkeypatch.setattr(evaluating, "TABLE_BYTES", 50)
-    monkeypatch.setattr(evaluating, "READ_BYTES", 300)
-    monkeypatch.setattr(evaluating, "AT_ONCE", 2)
+    monkeypatch.setattr(verifier_shares, "TABLE_BYTES", 50)
+    monkeypatch.setattr(verifier_shares, "READ_BYTES", 300)
+    monkeypatch.setattr(verifier_shares, "AT_ONCE", 2)
     async with alliance(2) as federation:
         lone = await federation.lone(9)
         current = await keyed(federation, proved(**TWO))
@@ -110,7 +110,7 @@ async def test_parts_of_as_many_curators_are_verified_together(
     alliance: Alliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three runs of equal parts, the first in two reads; a part that lies spoils no other."""
-    monkeypatch.setattr(evaluating, "AT_ONCE", 2)
+    monkeypatch.setattr(verifier_shares, "AT_ONCE", 2)
     async with alliance(2) as federation:
         sizes = (16, 16, 16, 8, 16, 16)
         hosts = [await federation.host(f"host-{n}", size) for n, size in enumerate(sizes)]
@@ -167,7 +167,7 @@ async def test_many_are_verified_by_compiled_arithmetic(
     alliance: Alliance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    monkeypatch.setattr(evaluating, "MANY", 1)
+    monkeypatch.setattr(verifier_shares, "MANY", 1)
     async with alliance(2) as federation:
         lone = await federation.lone(3)
         current = await keyed(federation, proved(**TWO))

@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 import pytest
 
-from common.store.serial_file import SerialFile
-from tacit.crypto.hybrid_signing import HybridIdentity
+from common.store.own_identities import SerialFile
+from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.identities import IdentityChain
 from tacit.wire import encode_binary, parse_binary
 from tests.aggregator.conftest import Alliance, settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.protocol.sessions import SealKeyStatement
+from tacit.protocol.sealing_sessions import SealKeyStatement
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Peer, query
 from tests.aggregator.pieces.test_seal_key_routes import current

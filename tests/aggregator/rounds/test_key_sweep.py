@@ -13,7 +13,7 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.errors import SealKeyGone
 from aggregator.pieces.intake import Intake
-from aggregator.rounds import key_sweep
+from aggregator.rounds import key_rotation
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState
 from common.runtime.clock import ManualClock
@@ -29,7 +29,7 @@ HOUR = 3600
 
 async def sweep(federation: Federation, index: int = 0) -> int:
     peer = federation.peers[index]
-    return await key_sweep.sweep(peer.part(Aggregator), peer.part(Intake))
+    return await key_rotation.sweep_keys(peer.part(Aggregator), peer.part(Intake))
 
 
 async def states(federation: Federation) -> dict[int, KeyState]:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aggregator.context import Aggregator
-from aggregator.pieces.verify_keys import verify_key
-from tacit.protocol.round.verdicts import RelayedKeyShares
+from aggregator.pieces.peer_seals import verify_key
+from tacit.protocol.round.messages import RelayedKeyShares
 from tests.aggregator.double import Federation, query
 from tests.aggregator.proved import announce, keyed, proved
 from tests.aggregator.rounds.test_state_machine import refused

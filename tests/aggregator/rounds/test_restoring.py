@@ -14,7 +14,7 @@ from aggregator.app import create_app
 from aggregator.context import Aggregator
 from aggregator.rounds.restoring import MARKER, REASON
 from common.runtime.clock import ManualClock
-from tacit.accounting.credit import abort_credit
+from tacit.accounting.charges import abort_credit
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import AbortStatement, Frozen
 from tests.aggregator.conftest import Running, settings

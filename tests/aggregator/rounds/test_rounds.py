@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from aggregator.rounds import key_sweep, state_machine
+from aggregator.rounds import key_rotation, state_machine
 from aggregator.rounds.state_machine import Awaited
 from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Signed, verify
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
-from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen
+from tacit.protocol.round.messages import AcceptedSet
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Round, parts_of, query
 from tests.aggregator.rounds.test_state_machine import refused
@@ -249,6 +249,6 @@ async def test_rounds_are_forgotten_with_the_keys_that_opened_their_pieces(
         clock.advance(timedelta(seconds=7300))
         with capture_logs() as logs:
             await state_machine.sweep(service.aggregator, service.intake)
-            await key_sweep.sweep(service.aggregator, service.intake)
+            await key_rotation.sweep_keys(service.aggregator, service.intake)
         assert (await service.aggregator.round(current.id)).own_key is None
         assert [entry for entry in logs if entry["event"] == "log_not_emptied"] == []

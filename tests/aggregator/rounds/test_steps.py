@@ -8,11 +8,16 @@ import httpx
 import numpy as np
 
 from tacit.crypto.signing import Signed
-from tacit.protocol.round.accepted import AcceptedSet, FreezeRequest
-from tacit.protocol.round.manifests import manifest_hash, manifest_of
+from tacit.protocol.aggregator_messages import Step, StepAnswer, StepAnswers, StepName, Steps
+from tacit.protocol.round.agreement import manifest_hash, manifest_of
+from tacit.protocol.round.messages import (
+    AcceptedSet,
+    Commitment,
+    FreezeRequest,
+    Reveal,
+    RevealRequest,
+)
 from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.transcript import Commitment, Reveal, RevealRequest
-from tacit.protocol.steps import Step, StepAnswer, StepAnswers, StepName, Steps
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import SALT, Federation, Peer, Round, manifest_request, query
 

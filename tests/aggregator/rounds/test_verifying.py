@@ -10,13 +10,19 @@ import pytest
 from sqlalchemy import text
 
 from aggregator.context import Aggregator
-from aggregator.rounds import verifying
-from aggregator.rounds.evaluating import Evaluation
-from aggregator.rounds.steps import RoundSteps
-from aggregator.store import share_chunks
+from aggregator.rounds import verification
+from aggregator.rounds.routes import RoundSteps
+from aggregator.rounds.verifier_shares import Evaluation
+from aggregator.store import rounds
 from tacit.protocol.round.descriptor import RoundState
-from tacit.protocol.round.transcript import ManifestRequest, RevealRequest
-from tacit.protocol.round.verdicts import ProofReason, VerdictRequest, VerificationRequest, Verified
+from tacit.protocol.round.messages import (
+    ManifestRequest,
+    ProofReason,
+    RevealRequest,
+    VerdictRequest,
+    VerificationRequest,
+    Verified,
+)
 from tacit.wire import encode_binary
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Sender, manifest_request
@@ -152,7 +158,7 @@ async def test_short_shares_come_with_the_verification_and_go_with_the_decision(
     aggregator = peer.part(Aggregator)
     context = await aggregator.round(current.id)
     async with aggregator.database.reading() as transaction:
-        assert await share_chunks.held(transaction, context.key) == {(0, 0)}
+        assert await rounds.held_chunks(transaction, context.key) == {(0, 0)}
 
 
 async def test_it_is_aborted_from_every_state_and_keeps_nothing(pair: Federation) -> None:
@@ -234,15 +240,15 @@ async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
     pair: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
-    evaluate = verifying.Verifying._evaluate
+    evaluate = verification.Verifying._evaluate
 
     async def slow(self: Any, context: Any, candidates: Any) -> Any:
         begun.set()
         await go.wait()
         return await evaluate(self, context, candidates)
 
-    monkeypatch.setattr(verifying, "HOLD_S", 0.05)
-    monkeypatch.setattr(verifying.Verifying, "_evaluate", slow)
+    monkeypatch.setattr(verification, "HOLD_S", 0.05)
+    monkeypatch.setattr(verification.Verifying, "_evaluate", slow)
     first, lone = await filled(pair)
     second = await keyed(pair, proved(**TWO))
     for sender in lone:
@@ -258,10 +264,10 @@ async def test_a_long_verification_is_asked_for_again_and_ends_with_an_abort(
             ended = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
             assert ended.status_code == 200
         go.set()
-        monkeypatch.setattr(verifying, "HOLD_S", 20.0)
+        monkeypatch.setattr(verification, "HOLD_S", 20.0)
         answer = await peer.coordinate("POST", path, body)
         assert answer.status_code == (200 if current is first else 410), answer.text
-        monkeypatch.setattr(verifying, "HOLD_S", 0.05)
+        monkeypatch.setattr(verification, "HOLD_S", 0.05)
         go.clear()
 
 
@@ -289,7 +295,7 @@ async def test_after_a_restart_a_long_evaluation_is_made_again_and_asked_for_aga
     peer, path = pair.peers[0], current.path(step)
     peer.part(RoundSteps).verifying.evaluations.drop(current.id)  # as after a restart
     with monkeypatch.context() as patched:
-        patched.setattr(verifying, "HOLD_S", 0.05)
+        patched.setattr(verification, "HOLD_S", 0.05)
         patched.setattr(Evaluation, "run", slow)
         for _ in range(2):
             refused(await peer.coordinate("POST", path, body), 503, "still_verifying")
@@ -298,7 +304,7 @@ async def test_after_a_restart_a_long_evaluation_is_made_again_and_asked_for_aga
             ended = await peer.coordinate("POST", current.path("abort"), {"reason": "enough"})
             assert ended.status_code == 200
         go.set()
-        patched.setattr(verifying, "HOLD_S", 20.0)
+        patched.setattr(verification, "HOLD_S", 20.0)
         if ends == "abort":
             refused(await peer.coordinate("POST", path, body), 410, "round_closed")
             return

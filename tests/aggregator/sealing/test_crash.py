@@ -16,11 +16,11 @@ import httpx
 import numpy as np
 import pytest
 
-from aggregator.sealing.sessions import Wrapping
-from tacit.crypto.seal_keys import SealKey
-from tacit.protocol.round.manifests import manifest_hash
+from aggregator.sealing.seal_keys import Wrapping
+from tacit.crypto.sealing import SealKey
+from tacit.protocol.round.agreement import manifest_hash
+from tacit.protocol.round.messages import Reveal, RevealRequest
 from tacit.protocol.round.opening import open_sum
-from tacit.protocol.round.transcript import Reveal, RevealRequest
 from tests.aggregator.double import Federation, Round, query
 from tests.aggregator.process import Process
 

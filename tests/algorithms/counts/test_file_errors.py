@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
-from algorithms.counts.file_errors import Cut, errors_of_counts
-from simulation.sequential_stand_in import bus, metro
-from tacit.records.sequences import Sequences
+from algorithms.counts.released_files import Cut, errors_of_counts
+from simulation.stand_in_data import bus, metro
+from tacit.records.items import Sequences
 
 NGRAMS, TREES = "sequential-ngram", "sequential-prefix-tree"
 STATED = {NGRAMS: "items", TREES: "first_items"}

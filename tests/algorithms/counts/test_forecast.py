@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from algorithms.counts.forecast import Asking, forecast, mean_absolute_error
+from algorithms.counts.rounds import Asking, forecast, mean_absolute_error
 from algorithms.sequential_ngram import Parameters, federated
 from algorithms.sequential_ngram.counts import ask
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters

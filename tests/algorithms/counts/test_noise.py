@@ -20,23 +20,26 @@ from algorithms.counts.rounds import Opened, sum_of
 from algorithms.sequential_ngram import Parameters as NgramParameters
 from algorithms.sequential_ngram import federated as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
-from algorithms.sequential_ngram.evaluation import pattern_figures, supports_of
-from algorithms.sequential_ngram.patterns import Text, frequent, released_patterns
+from algorithms.sequential_ngram.evaluation import (
+    Text,
+    frequent,
+    pattern_figures,
+    released_patterns,
+    supports_of,
+)
 from algorithms.sequential_ngram.publication import released
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters
 from algorithms.sequential_prefix_tree import counts as tree_counts
-from algorithms.sequential_prefix_tree.growth import grow
-from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.problems import TreeTooLarge
+from algorithms.sequential_prefix_tree.counts import grow
+from algorithms.sequential_prefix_tree.parameters import TreeTooLarge, resolved
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import evaluation as set_evaluation
 from algorithms.set_valued import federated as sets
+from algorithms.set_valued.counts import released_rows
 from algorithms.set_valued.parameters import Metrics as SetMetrics
-from algorithms.set_valued.partitioning import released_rows
-from algorithms.set_valued.records import itemsets
-from algorithms.set_valued.supports import deduplicated
+from algorithms.set_valued.records import deduplicated, itemsets
 from simulation.populations import shared_data
-from simulation.sequential_stand_in import metro
+from simulation.stand_in_data import metro
 from tacit.encoders import (
     sequential_ngram_counts,
     sequential_prefix_tree_counts,
@@ -45,9 +48,8 @@ from tacit.encoders import (
 from tacit.encoders.counts import Counter, Lists
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc
-from tacit.records.transactions import Transactions
+from tacit.records.item_files import read_msnbc
+from tacit.records.items import Sequences, Transactions
 
 NOBODY = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
 

@@ -13,19 +13,16 @@ import numpy as np
 import pytest
 
 from tacit.encoders import (
-    count_paths,
+    counts,
     sequential_ngram_counts,
     sequential_prefix_tree_counts,
     set_valued_counts,
 )
-from tacit.encoders.count_paths import Layer, NoSuchPaths, Paths, PathSpends
 from tacit.encoders.count_sums import CountSum
-from tacit.encoders.counts import Level, Lists
+from tacit.encoders.counts import Layer, Level, Lists, NoSuchPaths, Paths, PathSpends
 from tacit.encoders.sequential_ngram_counts import Successors
-from tacit.encoders.sequential_prefix_tree_counts import Below
-from tacit.encoders.sequential_prefix_tree_layout import Layout
-from tacit.encoders.set_valued_counts import Generation, Splits
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.encoders.sequential_prefix_tree_counts import Below, Layout
+from tacit.encoders.set_valued_counts import Generation, Splits, Taxonomy
 
 ITEMS, DEPTH = 3, 3
 Gram = tuple[int, ...]
@@ -166,7 +163,7 @@ def test_no_record_spends_more_than_its_path() -> None:
 
 
 def test_what_cannot_be_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_paths, "MOST_NODES", 3)
+    monkeypatch.setattr(counts, "MOST_NODES", 3)
     none = np.zeros(3, np.int64)
     paths = Paths("any", (Layer.of(none, np.arange(3)),), np.arange(3))
     rates = (Fraction(1, 2),)

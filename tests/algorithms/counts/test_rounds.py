@@ -19,7 +19,7 @@ from algorithms.contract import FederatedRounds, SequentialContext
 from algorithms.counts.contract import AdaptiveCounting, Answer, Question, drive
 from algorithms.counts.keeper import KeeperSource
 from algorithms.counts.rounds import Opened, sum_of
-from algorithms.problems import NotOverCurators
+from algorithms.parameters import NotOverCurators
 from algorithms.sequential_ngram import Parameters as NgramParameters
 from algorithms.sequential_ngram import federated as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
@@ -34,12 +34,11 @@ from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import federated as sets
 from algorithms.set_valued.counts import DiffPart
-from algorithms.set_valued.laws import SoundLaw
 from algorithms.set_valued.settings import Settings as SetSettings
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
-from simulation.sequential_stand_in import metro
-from simulation.set_valued_data import msnbc_like
-from tacit.accounting.spend_filter import Spent
+from algorithms.set_valued.settings import SoundLaw
+from coordinator.jobs.federated.preparation import JobPlan, noise_share, step_of_sum
+from simulation.stand_in_data import metro, msnbc_like
+from tacit.accounting.charges import Spent
 from tacit.encoders import (
     count_sums,
     sequential_ngram_counts,
@@ -47,12 +46,11 @@ from tacit.encoders import (
     set_valued_counts,
     sums,
 )
-from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.count_sums import CountSum
-from tacit.encoders.counts import Counter, Level, Lists
+from tacit.encoders.counts import Counter, Level, Lists, PathSpends
 from tacit.encoders.sequential_ngram_counts import Successors
 from tacit.encoders.sequential_prefix_tree_counts import Below
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Collusion
 from tacit.query.mechanisms import aggregator_plan

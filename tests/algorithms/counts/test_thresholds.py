@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from algorithms.counts.thresholds import tail, threshold
+from algorithms.counts.contract import tail, threshold
 from algorithms.sequential_ngram.settings import empty_threshold
-from algorithms.sequential_prefix_tree.laws import count_test, item_multiple
-from algorithms.set_valued.laws import integer_test
+from algorithms.sequential_prefix_tree.parameters import count_test, item_multiple
+from algorithms.set_valued.settings import integer_test
 
 DRAWS = (Fraction(1), Fraction(3, 2), Fraction(3))
 

@@ -10,8 +10,7 @@ import numpy as np
 from algorithms.contract import Stance
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.crowd_tasking.task import Task, resolve
-from algorithms.datasets.tables import UserSeries
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Texts, UserSeries
 
 HEART = {
     "name": "heart rate",

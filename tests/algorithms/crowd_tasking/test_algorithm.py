@@ -15,14 +15,13 @@ from pydantic import ValidationError
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.crowd_tasking.algorithm import BadRows, preview, run
 from algorithms.crowd_tasking.task import Task
-from algorithms.datasets.tables import UserSeries
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Texts, UserSeries
 from tacit.encoders.crowd_tasking.encoder import FARTHEST
 from tacit.encoders.crowd_tasking.reports import Encoding
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 from tests.algorithms.crowd_tasking.tasks import params, sensor, series, task
 
 SECRET = bytes(range(32))

@@ -15,23 +15,21 @@ from algorithms.crowd_tasking.aggregates import (
     noise_pairs,
     shares,
 )
-from algorithms.crowd_tasking.attacks import Prior, risk
-from algorithms.crowd_tasking.noise_law import (
-    autocovariance,
-    cumulative,
-    mean_absolute,
-    mean_of_rounds_variance,
-    mean_shift,
-    variance,
-)
-from algorithms.crowd_tasking.paper import perturb_floating
+from algorithms.crowd_tasking.algorithm import perturb_floating
+from algorithms.crowd_tasking.evaluation import Prior, risk
 from algorithms.crowd_tasking.prediction import (
+    autocovariance,
     average_bound,
     average_deviation,
     average_error,
+    cumulative,
     histogram_error,
+    mean_absolute,
+    mean_of_rounds_variance,
+    mean_shift,
     shift_bound,
     transition,
+    variance,
 )
 from tacit.encoders.crowd_tasking.encoder import Component
 from tacit.randomness import PublicRandom, SeededRandom

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.crowd_tasking.smoothing import smoothed, subset_shares
+from algorithms.crowd_tasking.prediction import smoothed, subset_shares
 from algorithms.simplex import on_simplex
 from tacit.encoders.crowd_tasking.bounded import Floats, Subset
 from tacit.randomness import SeededRandom

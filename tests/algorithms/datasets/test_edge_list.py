@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.datasets import edge_list_files
+from algorithms.datasets import edge_list
 from algorithms.datasets.declaration import DatasetDeclaration
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.datasets.kinds import KINDS, read, written
-from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from tacit.records.transactions_files import BadUniverse
+from tacit.records.item_files import BadUniverse
+from tacit.records.text_files import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
 
 
 def loaded(content: bytes, universe: Sequence[str] | None = None) -> EdgeList:
@@ -82,7 +81,7 @@ def test_any_blocks_give_what_a_plain_reader_gives(
     )
     universe = [*reversed(seen), "0x"] if declared else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(edge_list_files, "BLOCK_BYTES", size)
+        patch.setattr(edge_list, "BLOCK_BYTES", size)
         graph = loaded(content, universe)
     expected = universe if universe is not None else sorted(seen, key=int if canonical else str)
     texts = [str(each) for each in graph.vertices.tolist()]
@@ -117,7 +116,7 @@ def test_what_is_malformed_is_named_by_place(
 ) -> None:
     if len(content) > 10_000 and block == 4:
         block = 1 << 19
-    monkeypatch.setattr(edge_list_files, "BLOCK_BYTES", block)
+    monkeypatch.setattr(edge_list, "BLOCK_BYTES", block)
     with pytest.raises(MalformedRow) as wrong:
         loaded(content)
     assert (wrong.value.row, wrong.value.column) == (row, column)
@@ -137,16 +136,16 @@ def test_a_universe_names_every_vertex_once() -> None:
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_list_files, "MAX_VERTICES", 2)
+    monkeypatch.setattr(edge_list, "MAX_VERTICES", 2)
     for content in (b"1 2\n2 3\n", b"1 2\n1 900000000000\n", b"a b\nb c\n"):
         with pytest.raises(TooManyRows):
             loaded(content)
     with pytest.raises(TooManyRows):
         loaded(b"", ["1", "2", "3"])
-    monkeypatch.setattr(edge_list_files, "MAX_EDGES", 0)
+    monkeypatch.setattr(edge_list, "MAX_EDGES", 0)
     with pytest.raises(TooManyRows):
         loaded(b"1 2\n")
-    monkeypatch.setattr(edge_list_files, "MAX_LINES", 1)
+    monkeypatch.setattr(edge_list, "MAX_LINES", 1)
     with pytest.raises(TooManyRows):
         loaded(b"1 2\n2 1\n")
 

@@ -18,15 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from algorithms.datasets import columnar
+from algorithms.datasets import table_files
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
-from algorithms.datasets.kinds import BadRows, WrongKind, kind_of, read, written
-from algorithms.datasets.parts import joined, split
-from algorithms.datasets.table import Table
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.kinds import BadRows, WrongKind, joined, kind_of, read, split, written
+from algorithms.datasets.tables import Table, Texts
 from algorithms.datasets.universe import Universe
 from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
-from tacit.records.reading import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
+from tacit.records.text_files import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 from tests.property_examples import examples
 
 SIZES = st.floats(SMALLEST_NUMBER, LARGEST_NUMBER)
@@ -54,7 +52,7 @@ def test_numbers_come_back_exactly_whatever_the_blocks(
 ) -> None:
     text = "x,y\n" + "".join(f"{one!r},{other!r}\n" for one, other in rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "BLOCK_BYTES", block)
+        patch.setattr(table_files, "BLOCK_BYTES", block)
         found = loaded(text.encode())
     assert found.columns == ("x", "y")
     assert np.array_equal(found.values, np.array(rows).reshape(-1, 2))
@@ -89,7 +87,7 @@ def test_the_first_bad_line_is_the_one_that_a_plain_reader_finds(
         return None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columnar, "BLOCK_BYTES", block)
+        patch.setattr(table_files, "BLOCK_BYTES", block)
         expected = first_bad()
         if expected is None:
             assert loaded(content.encode()).rows == len(kept)
@@ -249,13 +247,13 @@ def test_what_a_kind_does_not_have() -> None:
 
 
 def test_limits_of_rows_and_columns() -> None:
-    from algorithms.datasets import numeric_table_files
+    from algorithms.datasets import table_files
 
     with pytest.raises(TooManyRows):
-        numeric_table_files.read_csv(io.BytesIO(b"x\n1\n2\n3\n"), max_rows=2)
+        table_files.read_numeric_csv(io.BytesIO(b"x\n1\n2\n3\n"), max_rows=2)
     with pytest.raises(TooManyRows):
-        numeric_table_files.read_parquet(io.BytesIO(packed({"x": [1, 2, 3]})), max_rows=2)
-    assert numeric_table_files.read_csv(io.BytesIO(b"x\n1\n2\n"), max_rows=2).rows == 2
+        table_files.read_numeric_parquet(io.BytesIO(packed({"x": [1, 2, 3]})), max_rows=2)
+    assert table_files.read_numeric_csv(io.BytesIO(b"x\n1\n2\n"), max_rows=2).rows == 2
 
 
 def test_parts_are_joined_and_split() -> None:

@@ -7,10 +7,15 @@ import json
 
 import pytest
 
-from algorithms.datasets import trajectories_files
-from algorithms.datasets.trajectories import ABSENT, Trajectories
-from algorithms.datasets.trajectories_files import TimesNotIncreasing, read_csv, read_ndjson
-from tacit.records.reading import MalformedRow, TooManyRows
+from algorithms.datasets import trajectories
+from algorithms.datasets.trajectories import (
+    ABSENT,
+    TimesNotIncreasing,
+    Trajectories,
+    read_csv,
+    read_ndjson,
+)
+from tacit.records.text_files import MalformedRow, TooManyRows
 
 
 def ndjson(*records: object) -> Trajectories:
@@ -137,7 +142,7 @@ def test_malformed_csv_is_named(points: str, sensitive: str | None, row: int, re
 
 
 def test_too_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trajectories_files, "MAX_RECORDS", 1)
+    monkeypatch.setattr(trajectories, "MAX_RECORDS", 1)
     with pytest.raises(TooManyRows):
         ndjson({"path": []}, {"path": []})
     with pytest.raises(TooManyRows):

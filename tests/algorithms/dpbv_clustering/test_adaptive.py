@@ -13,12 +13,11 @@ import pytest
 
 from algorithms.contract import FederatedRounds, SequentialContext
 from algorithms.datasets.tables import NumericTable
-from algorithms.dpbv_clustering.adaptive import is_adaptive, plan_of
+from algorithms.dpbv_clustering.algorithm import check, preview, run
 from algorithms.dpbv_clustering.federated import ROUNDS, AdaptiveState
-from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.run import check, preview, run
-from algorithms.kmeans.steps import absorb, first, next_query, release
+from algorithms.dpbv_clustering.grid import is_adaptive, plan_of
+from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
+from algorithms.kmeans.sound_run import absorb, first, next_query, release
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Grid, Zone
 from tacit.encoders.kmeans.sums import KmeansSum

@@ -14,33 +14,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from algorithms.dpbv_clustering.distances import Decoder
-from algorithms.dpbv_clustering.hamming import count, matrix, product
+from algorithms.dpbv_clustering.distances import Decoder, count, matrix, product
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.dpbv_clustering.cells import (
-    POINT_STEPS,
-    Cells,
-    noisy_points,
-    point_scale,
-    unary_reports,
-)
 from tacit.encoders.dpbv_clustering.encoder import (
     Box,
     Code,
     Flip,
     MalformedBits,
+    claimed_delta,
     encode,
     from_wire,
+    log10_complement,
     make_codes,
+    most_differing,
     pack,
+    ratio_test_error,
     to_wire,
     unpack,
 )
-from tacit.encoders.dpbv_clustering.loss import (
-    claimed_delta,
-    log10_complement,
-    most_differing,
-    ratio_test_error,
+from tacit.encoders.dpbv_clustering.sums import (
+    POINT_STEPS,
+    Cells,
+    noisy_points,
+    point_scale,
+    unary_reports,
 )
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples

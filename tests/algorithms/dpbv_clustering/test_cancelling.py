@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Cancelled
-from algorithms.dpbv_clustering import kcluster as module
+from algorithms.dpbv_clustering import clustering_methods as module
+from algorithms.dpbv_clustering.clustering_methods import (
+    BitDistances,
+    Distances,
+    MatrixDistances,
+    kcluster,
+)
 from algorithms.dpbv_clustering.distances import Combination, Decoder, distances
-from algorithms.dpbv_clustering.kcluster import BitDistances, Distances, MatrixDistances, kcluster
 from tacit.encoders.dpbv_clustering.encoder import Flip, encode, make_codes
 from tacit.randomness import SeededRandom
 

@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.tables import NumericTable
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import NumericTable, Texts
+from algorithms.dpbv_clustering.algorithm import preview, run
+from algorithms.dpbv_clustering.clustering_methods import (
+    BitDistances,
+    MatrixDistances,
+    dbscan,
+    dbscan_blocks,
+    from_records,
+    kcluster,
+)
 from algorithms.dpbv_clustering.distances import (
     Combination,
     decoded,
@@ -27,22 +35,12 @@ from algorithms.dpbv_clustering.distances import (
     distances,
     point_distances,
 )
-from algorithms.dpbv_clustering.grid import unary_counts
-from algorithms.dpbv_clustering.kcluster import (
-    BitDistances,
-    MatrixDistances,
-    from_records,
-    kcluster,
-)
+from algorithms.dpbv_clustering.grid import absorb, first, next_query, release_grid, unary_counts
 from algorithms.dpbv_clustering.paper import encode_blocks
-from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.dpbv_clustering.points import dbscan, dbscan_blocks
-from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.run import preview, run
-from algorithms.dpbv_clustering.steps import absorb, first, next_query, release
+from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
 from bench.audit import proven
-from tacit.encoders.dpbv_clustering.cells import unary_reports
 from tacit.encoders.dpbv_clustering.encoder import Flip, Ints, encode, make_codes
+from tacit.encoders.dpbv_clustering.sums import unary_reports
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
@@ -568,8 +566,8 @@ def test_curators_and_the_coordinator_share_the_steps() -> None:
     state = absorb(state, opened)
     assert next_query(state) is None
     central = run(table, params, "sound", SECRET).result
-    assert release(state).centres.tolist() == central["centres"]
-    for wrong in (lambda: absorb(state, opened[:-1]), lambda: release(first(params, 8))):
+    assert release_grid(state).centres.tolist() == central["centres"]
+    for wrong in (lambda: absorb(state, opened[:-1]), lambda: release_grid(first(params, 8))):
         with pytest.raises(ValueError, match="count"):
             wrong()
     assert first(params, 8, Fraction(4)).deviation == 2 * first(params, 8).deviation

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Collected, Outcome, SequentialContext, Stance
 from algorithms.datasets.tables import NumericTable
-from algorithms.dpbv_clustering.collected import aggregate, encoding, preview
-from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.dpbv_clustering.problems import BadParameter
-from algorithms.dpbv_clustering.run import run
-from tacit.encoders.dpbv_clustering.bit_reports import BitReports
+from algorithms.dpbv_clustering.algorithm import run
+from algorithms.dpbv_clustering.federated import aggregate, encoding, preview_reports
+from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
 from tacit.encoders.dpbv_clustering.encoder import Floats, unpack
-from tacit.encoders.dpbv_clustering.reports import CellReports
+from tacit.encoders.dpbv_clustering.reports import BitReports, CellReports
 from tacit.encoders.reports import Encoding, EncodingRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.protocol.federation import Report
@@ -137,7 +135,7 @@ def test_without_noise_both_forms_are_the_same_to_the_last_bit(form: str) -> Non
 def test_a_curator_works_out_what_the_report_says_it_is_charged(form: str) -> None:
     stance, given = FORMS[form]
     params = asked(**given)
-    found, report = made(params, stance), preview(params, stance)
+    found, report = made(params, stance), preview_reports(params, stance)
     charged, cost = report.charged, found.cost
     assert charged is not None
     assert (charged.ledger, charged.privacy_unit) == ("curators", "record")
@@ -161,7 +159,7 @@ def test_with_noise_the_groups_are_found_and_the_report_is_that_of_the_preview()
     found = federated(params, "sound", curators(60, 20), SeededRandom(3))
     near = np.abs(np.array(found.result["centres"])[:, None] - CENTRES).sum(axis=2).min(axis=0)
     assert near.max() < 6
-    assert found.report == preview(params, "sound")
+    assert found.report == preview_reports(params, "sound")
     assert found.evaluation is None
 
 
@@ -253,7 +251,7 @@ def test_all_rows_of_a_curator_cost_as_many_times_one(method: str) -> None:
 
 def test_near_pairs_get_the_budget_and_a_record_pays_for_all() -> None:
     params = asked(method="dpbv-exact", privacy_unit="radius", radius=[5, 5], s=500, epsilon="4")
-    cost, report = made(params, "sound").cost, preview(params, "sound")
+    cost, report = made(params, "sound").cost, preview_reports(params, "sound")
     assert cost is not None
     assert cost.epsilon > 4
     by_unit = {line.privacy_unit: line.epsilon for line in report.verified if line.delta != "0"}
@@ -301,7 +299,7 @@ BAD: list[tuple[Stance, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("stance", "given", "field"), BAD)
 def test_what_no_curator_could_answer(stance: Stance, given: dict[str, Any], field: str) -> None:
-    for ask in (encoding, preview):
+    for ask in (encoding, preview_reports):
         with pytest.raises(BadParameter) as found:
             ask(asked(**given), stance)
         assert found.value.field == field

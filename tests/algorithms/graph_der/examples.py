@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.geometry import Grid, Table
+from algorithms.graph_der.regions import Grid, Table
 
 G8 = EdgeList.of(
     [(1, 6), (1, 7), (1, 8), (2, 6), (2, 7), (2, 8), (3, 6), (3, 7), (3, 4), (4, 5)],

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import (
     Parameters,
     check,
@@ -23,9 +22,7 @@ from algorithms.graph_der import (
     run,
 )
 from algorithms.graph_der.algorithm import RESULT
-from algorithms.graph_der.numerics import slack_of
-from algorithms.graph_der.parameters import plan_of
-from algorithms.graph_der.problems import (
+from algorithms.graph_der.parameters import (
     BadDensity,
     BadEpsilon,
     BadGroup,
@@ -35,8 +32,10 @@ from algorithms.graph_der.problems import (
     BadVertices,
     GraphTooLarge,
     LabellingDependsOnEdges,
+    plan_of,
 )
 from algorithms.graph_der.publication import publish
+from algorithms.graph_der.report import slack_of
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 from tests.algorithms.graph_der.examples import G8, random_graph_of

@@ -14,19 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters, preview, run
 from algorithms.graph_der.block_graph import (
     publish_blocks,
     vertex_weights,
 )
 from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, measure, sides_of
-from algorithms.graph_der.parameters import BLOCK_SHARES, block_plan_of
-from algorithms.graph_der.problems import BadCells, BadShares
+from algorithms.graph_der.parameters import BLOCK_SHARES, BadCells, BadShares, block_plan_of
 from algorithms.simplex import on_simplex, on_simplices
-from simulation.graph_stand_in import blocks, power_law
 from simulation.populations import shared_data
+from simulation.stand_in_data import blocks, power_law
 from tacit.errors import Invalid
 from tests.property_examples import examples
 

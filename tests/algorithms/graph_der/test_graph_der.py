@@ -12,18 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_der.arrangement import Leaves, Space, arrange
-from algorithms.graph_der.budget import Budget, tree_height
-from algorithms.graph_der.geometry import Grid, children, counts
-from algorithms.graph_der.hypergeometric import CUT_MASS, draw, mode, support, weights, window
-from algorithms.graph_der.kernel import Matrix
-from algorithms.graph_der.metrics import (
-    Cuts,
-    cut,
-    degree_divergence,
-    degree_shares,
+from algorithms.graph_der.evaluation import Cuts, cut, degree_divergence, degree_shares
+from algorithms.graph_der.exploration import scores, splitting_points
+from algorithms.graph_der.parameters import Budget, tree_height
+from algorithms.graph_der.publication import (
+    CUT_MASS,
+    Leaves,
+    Space,
+    arrange,
+    draw,
+    mode,
+    support,
+    weights,
+    window,
 )
-from algorithms.graph_der.splitting import scores, splitting_points
+from algorithms.graph_der.regions import Grid, Matrix, children, counts
 from tacit.randomness import SeededRandom
 from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 

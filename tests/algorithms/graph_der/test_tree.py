@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der import Parameters, arrangement, splitting
-from algorithms.graph_der.consistency import consistent, nearest, rounded
-from algorithms.graph_der.exploration import Tree, explore, noisy_counts
-from algorithms.graph_der.geometry import Grid, children, counts, leaf_map
-from algorithms.graph_der.kernel import Matrix
-from algorithms.graph_der.labelling import labelled, neighbours_adjacent, order_of
-from algorithms.graph_der.parameters import Labelling, plan_of
-from algorithms.graph_der.publication import Release, publish
-from algorithms.graph_der.settings import Plan
-from algorithms.graph_der.splitting import PlainKernel, kernel, splitting_points
+from algorithms.graph_der import Parameters, exploration, publication
+from algorithms.graph_der.exploration import (
+    PlainKernel,
+    Tree,
+    consistent,
+    explore,
+    kernel,
+    nearest,
+    noisy_counts,
+    rounded,
+    splitting_points,
+)
+from algorithms.graph_der.parameters import Labelling, Plan, plan_of
+from algorithms.graph_der.publication import (
+    Release,
+    labelled,
+    neighbours_adjacent,
+    order_of,
+    publish,
+)
+from algorithms.graph_der.regions import Grid, Matrix, children, counts, leaf_map
 from tacit.randomness import SecureRandom, SeededRandom
 from tests.algorithms.graph_der.examples import G8, random_graph_of, table_of
 from tests.property_examples import examples
@@ -81,7 +92,7 @@ def test_sums_of_rows_do_not_depend_on_the_pieces(monkeypatch: pytest.MonkeyPatc
     regions = regions[grid.cells(regions) > 0]
     found = []
     for size in (1, 100, 1 << 21):
-        monkeypatch.setattr(splitting, "CHUNK_POINTS", size)
+        monkeypatch.setattr(exploration, "CHUNK_POINTS", size)
         source = SeededRandom(4)
         found.append(splitting_points(matrix, regions, np.full(len(regions), 9.0), 3.0, source))
     assert (found[0] == found[1]).all()
@@ -226,7 +237,7 @@ def test_at_a_large_epsilon_the_graph_comes_back() -> None:
 def test_blocks_change_nothing_but_their_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = random_graph_of(120, 0.1, 1)
     whole = released(graph, epsilon="5")
-    monkeypatch.setattr(arrangement, "BLOCK_EDGES", 50)
+    monkeypatch.setattr(publication, "BLOCK_EDGES", 50)
     again = released(graph, epsilon="5")
     assert again.counts.tolist() == whole.counts.tolist()
     assert again.edges == whole.edges
@@ -250,7 +261,7 @@ def test_labels() -> None:
 
 def test_cancelled_in_the_choice_of_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each look at the clock; and there is one for every piece of the points."""
-    monkeypatch.setattr(splitting, "CHUNK_POINTS", 500)
+    monkeypatch.setattr(exploration, "CHUNK_POINTS", 500)
     graph, plan = random_graph_of(80, 0.1, 1), plan_for(80)
 
     def looks(limit: int) -> int:

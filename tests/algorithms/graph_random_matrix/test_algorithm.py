@@ -15,25 +15,21 @@ from pydantic import ValidationError
 
 from algorithms.contract import Outcome, SequentialContext, Stance
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix import (
-    Parameters,
-    check,
-    pictures,
-    preview,
-    run,
-)
+from algorithms.graph_random_matrix import Parameters, check, preview, run
+from algorithms.graph_random_matrix import outcome as pictures
 from algorithms.graph_random_matrix.algorithm import RESULT
-from algorithms.graph_random_matrix.problems import (
+from algorithms.graph_random_matrix.parameters import (
     BadColumns,
     BadDelta,
     BadEigenvectors,
     BadEpsilon,
     BadSigma,
     GraphTooSmall,
+    privacy_of,
+    settings_of,
 )
-from algorithms.graph_random_matrix.settings import privacy_of, settings_of
-from algorithms.problems import MethodNeedsSound
-from simulation.graph_stand_in import blocks
+from algorithms.parameters import MethodNeedsSound
+from simulation.stand_in_data import blocks
 from tacit.accounting.gaussian import zcdp_delta
 from tacit.encoders.graph_random_matrix.projection import Projection, entries
 from tacit.errors import Invalid

@@ -18,11 +18,10 @@ from scipy.stats import chisquare
 
 from algorithms.contract import Collected, Outcome, SequentialContext
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.adjacency import adjacency
 from algorithms.graph_random_matrix.algorithm import ALGORITHM, check, run
-from algorithms.graph_random_matrix.collected import aggregate, encoding, preview
+from algorithms.graph_random_matrix.federated import aggregate, encoding, preview
 from algorithms.graph_random_matrix.parameters import Parameters
-from algorithms.graph_random_matrix.product import product
+from algorithms.graph_random_matrix.publication import adjacency, product
 from tacit.encoders import reports
 from tacit.encoders.graph_random_matrix.projection import entries
 from tacit.encoders.graph_random_matrix.reports import RowReports

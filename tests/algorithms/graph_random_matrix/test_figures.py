@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_random_matrix.forecast import squared_cosine
-from algorithms.graph_random_matrix.scores import cosines
-from algorithms.graph_random_matrix.spectrum import Spectrum
-from algorithms.graph_random_matrix.subspace import iterate
+from algorithms.graph_random_matrix.evaluation import cosines
+from algorithms.graph_random_matrix.linear_algebra import Spectrum
+from algorithms.graph_random_matrix.parameters import squared_cosine
+from algorithms.graph_random_matrix.publication import iterate
 from reproduction.graph_random_matrix_data import Network, facebook
 from simulation.populations import shared_data
 

@@ -16,18 +16,26 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.datasets.edge_list_files import read_snap
+from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_random_matrix import Parameters, check, preview, run
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.choice import chosen_estimator, eigenvalues_needed, flip_limit
-from algorithms.graph_random_matrix.flipped_spectrum import flipped_spectrum
-from algorithms.graph_random_matrix.flipping import PAIRS, Flip, flipped, packed, pairs_of
-from algorithms.graph_random_matrix.forecast import squared_cosine_of_flips
-from algorithms.graph_random_matrix.problems import GraphTooLarge
-from algorithms.graph_random_matrix.reference import eigenpairs
-from simulation.graph_stand_in import blocks, power_law
+from algorithms.graph_random_matrix.estimator_choice import (
+    chosen_estimator,
+    eigenvalues_needed,
+    flip_limit,
+)
+from algorithms.graph_random_matrix.evaluation import eigenpairs
+from algorithms.graph_random_matrix.flipping import (
+    PAIRS,
+    Flip,
+    flipped,
+    flipped_spectrum,
+    packed,
+    pairs_of,
+)
+from algorithms.graph_random_matrix.parameters import GraphTooLarge, squared_cosine_of_flips
+from algorithms.graph_random_matrix.publication import adjacency
 from simulation.populations import shared_data
+from simulation.stand_in_data import blocks, power_law
 from tacit.randomness import NoiseSource
 
 

@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.adjacency import adjacency
-from algorithms.graph_random_matrix.clustering import clusters
-from algorithms.graph_random_matrix.product import dense_product, product
-from algorithms.graph_random_matrix.publication import Release, publish
-from algorithms.graph_random_matrix.reference import dense, eigenpairs, reference_spectrum
-from algorithms.graph_random_matrix.rows import Adjacency
-from algorithms.graph_random_matrix.scores import (
+from algorithms.graph_random_matrix.evaluation import (
     cosines,
+    dense,
+    eigenpairs,
     normalised_mutual_information,
     overlap,
     ratios,
+    reference_spectrum,
     squared_distance,
     subspace_share,
 )
-from algorithms.graph_random_matrix.spectrum import (
+from algorithms.graph_random_matrix.findings import clusters
+from algorithms.graph_random_matrix.linear_algebra import (
+    Adjacency,
     centrality,
     from_gram,
     gram_of,
@@ -36,8 +35,17 @@ from algorithms.graph_random_matrix.spectrum import (
     orthonormal,
     singular_values,
 )
-from algorithms.graph_random_matrix.subspace import first_basis, iterate, on_grid
-from simulation.graph_stand_in import power_law
+from algorithms.graph_random_matrix.publication import (
+    Release,
+    adjacency,
+    dense_product,
+    first_basis,
+    iterate,
+    on_grid,
+    product,
+    publish,
+)
+from simulation.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix import projection as projections
 from tacit.encoders.graph_random_matrix.projection import (
     Entries,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kmeans.baselines import lloyd
+from algorithms.kmeans.evaluation import lloyd
 from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
 from algorithms.kmeans.weighted import lloyd as weighted_lloyd
-from tacit.encoders.kmeans.encoder import Floats
-from tacit.encoders.kmeans.nearest import nearest
+from tacit.encoders.kmeans.encoder import Floats, nearest
 
 
 def test_lloyd_counts_the_iteration_that_confirms() -> None:

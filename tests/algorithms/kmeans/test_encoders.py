@@ -17,13 +17,13 @@ from tacit.encoders.kmeans.encoder import (
     Ints,
     Lift,
     Marginals,
+    Nearest,
     Projection,
     Zone,
+    nearest,
     spent,
 )
-from tacit.encoders.kmeans.fine_cells import FineCells
-from tacit.encoders.kmeans.nearest import Nearest, nearest
-from tacit.encoders.kmeans.sums import Query
+from tacit.encoders.kmeans.sums import FineCells, Query
 from tests.property_examples import examples
 
 BOX = Grid((0.0, 0.0), (10.0, 10.0))

@@ -12,31 +12,28 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
-from algorithms.kmeans.baselines import cost
+from algorithms.kmeans.evaluation import cost
 from algorithms.kmeans.paper import (
     Settings,
     Strategy,
-    cluster_means,
-    drawn_start,
-    normalised,
-)
-from algorithms.kmeans.paper import run as run_paper
-from algorithms.kmeans.parameters import DataShape
-from algorithms.kmeans.zones import (
     Zones,
     angles,
+    cluster_means,
     draw,
+    drawn_start,
+    normalised,
     orthogonal,
     posterior_controllers,
     prior_controllers,
     score,
     shares,
 )
-from algorithms.kmeans.zones import _zone_value as zone_value
+from algorithms.kmeans.paper import _zone_value as zone_value
+from algorithms.kmeans.paper import run as run_paper
+from algorithms.kmeans.parameters import DataShape
 from reproduction.kmeans_data import s1_like
-from tacit.encoders.kmeans.encoder import Floats
-from tacit.encoders.kmeans.nearest import nearest
-from tacit.report.words import plain_words
+from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.report.text import plain_words
 
 SQUARE = np.array([(0.0, 0.0), (0.0, 2.0), (4.0, 0.0), (4.0, 2.0)])
 OLD = np.array([(0.0, 0.0), (4.0, 0.0)])

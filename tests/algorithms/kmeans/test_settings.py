@@ -18,8 +18,8 @@ from algorithms.kmeans.parameters import (
     SizeHintMissing,
     grid_and_plan,
 )
+from algorithms.kmeans.plan import PlanImpossible, cells_per_side, make_plan
 from algorithms.kmeans.report import planned_split
-from algorithms.kmeans.settings import PlanImpossible, cells_per_side, make_plan
 from tacit.noise import SCALE_LIMIT
 from tacit.wire import parse_exact
 from tests.property_examples import examples

@@ -12,33 +12,36 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Cancelled, SequentialContext
-from algorithms.datasets.tables import NumericTable
-from algorithms.datasets.texts import Texts
-from algorithms.kmeans import Parameters, central, preview, publish, run
-from algorithms.kmeans.central import (
+from algorithms.datasets.tables import NumericTable, Texts
+from algorithms.kmeans import Parameters, preview, publish, run, sound_run
+from algorithms.kmeans.parameters import DataShape, UnitMismatch, grid_and_plan
+from algorithms.kmeans.plan import Plan, make_plan
+from algorithms.kmeans.report import sound_report
+from algorithms.kmeans.sound_run import (
     BLOCK_ROWS,
     Rows,
+    State,
+    absorb,
     chosen_records,
+    combined,
+    estimate,
     exact_sums,
+    first,
+    next_query,
     noise,
+    release,
     run_central,
 )
-from algorithms.kmeans.parameters import DataShape, UnitMismatch, grid_and_plan
-from algorithms.kmeans.report import sound_report
-from algorithms.kmeans.settings import Plan, make_plan
 from algorithms.kmeans.starts import LEAST_RADIUS, packing
-from algorithms.kmeans.steps import State, absorb, first, next_query, release
-from algorithms.kmeans.zone_round import combined, estimate
 from bench.audit import proven
 from reproduction.kmeans_data import s1_like
 from tacit.crypto.sharing import Additive
-from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone
-from tacit.encoders.kmeans.nearest import nearest
+from tacit.encoders.kmeans.encoder import GRID, Floats, Grid, Ints, Zone, nearest
 from tacit.encoders.kmeans.sums import Query
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 
 SHARES = (Fraction(3, 4), Fraction(3, 20), Fraction(1, 10))
 UNIT = Grid((0.0, 0.0), (1.0, 1.0))
@@ -190,7 +193,7 @@ def test_federated_and_central_are_equal_bit_by_bit_without_noise(
     def silence(query: Query, *_rest: object) -> Ints:
         return np.zeros(query.length, np.int64)
 
-    monkeypatch.setattr(central, "noise", silence)
+    monkeypatch.setattr(sound_run, "noise", silence)
     grid = Grid((0.0,) * dimension, (1.0,) * dimension, plan.steps)
     state = run_central(Rows(points), grid, plan, 7, SequentialContext())
     there = federated(points, plan, 7, 500, 3, noisy=False)
@@ -265,7 +268,7 @@ def test_a_result_is_a_function_of_the_opened_sums(monkeypatch: pytest.MonkeyPat
         opened.append(sums.copy())
         return absorb(state, query, sums, *rest)
 
-    monkeypatch.setattr(central, "absorb", listening)
+    monkeypatch.setattr(sound_run, "absorb", listening)
     table = NumericTable(("x", "y"), S1)
     whole = run(table, params, "sound", SequentialContext())
     grid, plan = grid_and_plan(params)
@@ -432,7 +435,7 @@ def test_blocks_do_not_change_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert query is not None
     whole = exact_sums(Rows(S1), UNIT, query, plan, 0, SequentialContext())
     assert whole.sum() == len(S1) < BLOCK_ROWS
-    monkeypatch.setattr(central, "BLOCK_ROWS", 333)
+    monkeypatch.setattr(sound_run, "BLOCK_ROWS", 333)
     assert np.array_equal(exact_sums(Rows(S1), UNIT, query, plan, 0, SequentialContext()), whole)
     kept = np.arange(0, 5000, 7)
     some = exact_sums(Rows(S1, kept), UNIT, query, plan, 0, SequentialContext())

@@ -18,16 +18,13 @@ from hypothesis import strategies as st
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, federated, preview, run
-from algorithms.kmeans.baselines import cost
-from algorithms.kmeans.central import Rows, run_central
+from algorithms.kmeans.evaluation import cost
 from algorithms.kmeans.federated import start as federated_start
 from algorithms.kmeans.parameters import grid_and_plan
-from algorithms.kmeans.settings import make_plan
-from algorithms.kmeans.steps import absorb, first, next_query, release
-from algorithms.kmeans.two_level import TwoLevel, occupied_parts
+from algorithms.kmeans.plan import TwoLevel, make_plan, occupied_parts
+from algorithms.kmeans.sound_run import Rows, absorb, first, next_query, release, run_central
 from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram
-from tacit.encoders.kmeans.fine_cells import FineCells
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans.sums import FineCells, KmeansSum
 from tacit.encoders.sums import SumRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom

@@ -7,11 +7,11 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from algorithms.path_publishing.relations import Node, Relations, drawn_relations
+from algorithms.path_publishing.levelled_graph import Relations, VertexCopy, drawn_relations
 from reproduction.path_publishing_networks import random_network
-from tacit.paths.levelled import merged_pairs
 from tacit.paths.network import NetworkPath
 from tacit.paths.published import LevelledGraph
+from tacit.paths.recovery import merged_pairs
 from tacit.randomness import SeededRandom
 
 Edges = set[tuple[str, str]]
@@ -95,6 +95,6 @@ def random_case(size: int, generator: np.random.Generator, extra_visits: int) ->
             continue
 
 
-def nodes_of(shown: Relations, network: NetworkPath) -> list[Node]:
+def nodes_of(shown: Relations, network: NetworkPath) -> list[VertexCopy]:
     """The insertion order by ids (whole numbers)."""
     return [(int(network.network.vertices[base]), copy) for base, copy in shown.order]

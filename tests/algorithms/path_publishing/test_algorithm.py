@@ -19,8 +19,8 @@ from algorithms.path_publishing import (
     run,
 )
 from algorithms.path_publishing.algorithm import RESULT
-from algorithms.path_publishing.insertion import arranged
-from algorithms.path_publishing.problems import (
+from algorithms.path_publishing.levelled_graph import arranged, drawn_relations
+from algorithms.path_publishing.parameters import (
     BadRecipientKey,
     CyclicPathNotSupported,
     EpsilonOutOfRange,
@@ -29,11 +29,10 @@ from algorithms.path_publishing.problems import (
     NetworkTooLarge,
     PathNotSpanning,
 )
-from algorithms.path_publishing.relations import drawn_relations
 from coordinator.errors import UnitNotProtected
 from coordinator.jobs.prices import price_of
 from reproduction.path_publishing_networks import random_network
-from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealKey
 from tacit.errors import DomainError
 from tacit.paths.network import NetworkPath
 from tacit.paths.recovery import recover
@@ -275,7 +274,7 @@ def test_cancelling_ends_a_search() -> None:
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_publication() -> None:
-    from algorithms.path_publishing.complement import layout_of, off_path
+    from algorithms.path_publishing.sound_modes import layout_of, off_path
     from tacit.paths.published import read
 
     drawn = pictures.pictures(off_path(SIX), layout_of(off_path(SIX)))

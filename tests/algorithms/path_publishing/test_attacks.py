@@ -10,8 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from algorithms.path_publishing.assembly import graph_path
-from algorithms.path_publishing.attacks import (
+from algorithms.path_publishing.evaluation import (
     Candidate,
     Replay,
     candidates,
@@ -20,11 +19,8 @@ from algorithms.path_publishing.attacks import (
     replay,
     single_steps,
 )
-from algorithms.path_publishing.complement import off_path
-from algorithms.path_publishing.relations import (
-    drawn_copies,
-    drawn_relations,
-)
+from algorithms.path_publishing.levelled_graph import drawn_copies, drawn_relations, graph_path
+from algorithms.path_publishing.sound_modes import off_path
 from reproduction.path_publishing_networks import random_network
 from tacit.paths.network import NetworkMap, NetworkPath
 from tacit.paths.published import LevelledGraph, RandomizedLabels, written

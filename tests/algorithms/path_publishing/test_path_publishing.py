@@ -10,27 +10,31 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from algorithms.path_publishing.assembly import canonical_layout, graph_path
 from algorithms.path_publishing.coins import WORD, drawn_direction, epsilon_of, wrong_threshold
-from algorithms.path_publishing.complement import off_path
-from algorithms.path_publishing.evaluation import score
-from algorithms.path_publishing.insertion import arranged
-from algorithms.path_publishing.orientation import orientable
-from algorithms.path_publishing.problems import NoGraphPath
-from algorithms.path_publishing.randomized import ABSENT, LINK, STEP, drawn_labels, statuses
-from algorithms.path_publishing.relations import (
+from algorithms.path_publishing.evaluation import orientable, score
+from algorithms.path_publishing.levelled_graph import (
     Relations,
+    arranged,
+    canonical_layout,
     copy_probabilities,
     drawn_copies,
     drawn_relations,
     fake_probability,
+    graph_path,
+)
+from algorithms.path_publishing.parameters import NoGraphPath
+from algorithms.path_publishing.sound_modes import (
+    ABSENT,
+    LINK,
+    STEP,
+    drawn_labels,
+    off_path,
+    statuses,
 )
 from reproduction.path_publishing_networks import random_network
-from tacit.paths.levelled import path_of
-from tacit.paths.network import NetworkMap, NetworkPath
-from tacit.paths.problems import NotAPath
+from tacit.paths.network import NetworkMap, NetworkPath, NotAPath
 from tacit.paths.published import RandomizedLabels
-from tacit.paths.recovery import recover
+from tacit.paths.recovery import path_of, recover
 from tacit.randomness import SeededRandom
 from tests.algorithms.path_publishing.examples import (
     RINGS,

@@ -12,19 +12,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.table import Table
-from algorithms.datasets.texts import Texts
+from algorithms.datasets.tables import Table, Texts
+from algorithms.parameters import ValueUnknown
 from algorithms.privacy_check import ALGORITHM
-from algorithms.privacy_check.closeness import closeness, ordered, transport
-from algorithms.privacy_check.groups import counted, grouped
-from algorithms.privacy_check.parameters import Parameters
-from algorithms.privacy_check.problems import (
+from algorithms.privacy_check.groups import closeness, counted, grouped, ordered, transport
+from algorithms.privacy_check.parameters import (
     BadDistance,
     EmptyTable,
+    Parameters,
     QidSensitiveOverlap,
     UnknownColumn,
 )
-from algorithms.problems import ValueUnknown
 from reproduction.privacy_check_data import (
     FAMILIES,
     TABLE_21,
@@ -34,7 +32,7 @@ from reproduction.privacy_check_data import (
     similar,
     table_of,
 )
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 from tests.property_examples import examples
 
 JSQ = '"qid": ["Job", "Sex", "Age"], "sensitive": ["Disease"]'

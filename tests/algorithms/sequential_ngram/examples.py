@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.keeper import Add, no_noise
-from algorithms.sequential_ngram.counts import first
-from algorithms.sequential_ngram.growth import grow
+from algorithms.sequential_ngram.counts import Tree, first, grow
 from algorithms.sequential_ngram.settings import Settings
-from algorithms.sequential_ngram.tree import Tree
 from tacit.encoders.counts import Level
 from tacit.encoders.sequential_ngram_counts import COUNTER, Successors
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 
 TABLE_6_2 = Sequences.of("123", ["231", "231", "23", "32", "32", "321", "23123", "3123"])
 Gram = tuple[int, ...]

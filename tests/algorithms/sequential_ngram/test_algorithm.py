@@ -15,7 +15,7 @@ import pytest
 
 from algorithms.contract import Cancelled, SequentialContext, Stance
 from algorithms.counts.keeper import adder
-from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.sequential_ngram import (
     ALGORITHM,
     Parameters,
@@ -25,14 +25,13 @@ from algorithms.sequential_ngram import (
     run,
 )
 from algorithms.sequential_ngram.algorithm import RESULT
-from algorithms.sequential_ngram.forecast import expected_pairs
-from algorithms.sequential_ngram.parameters import settings_of
-from algorithms.sequential_ngram.problems import BadLength, TooManyPairs, TreeTooLarge
+from algorithms.sequential_ngram.parameters import expected_pairs, settings_of
 from algorithms.sequential_ngram.publication import publish
+from algorithms.sequential_ngram.settings import BadLength, TooManyPairs, TreeTooLarge
 from tacit.errors import DomainError
 from tacit.randomness import SeededRandom
-from tacit.records.reading import UnknownItem
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
+from tacit.records.text_files import UnknownItem
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 

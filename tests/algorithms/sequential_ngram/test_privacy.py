@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
+from algorithms.sequential_ngram.counts import Tree
 from algorithms.sequential_ngram.publication import Transcript
 from algorithms.sequential_ngram.settings import (
     empty_threshold,
     least_budget,
 )
-from algorithms.sequential_ngram.tree import Tree
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     budgets_of,
     exact_tree,

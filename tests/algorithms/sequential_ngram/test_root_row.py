@@ -14,12 +14,11 @@ import pytest
 
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.sequential_ngram import Parameters, run
-from algorithms.sequential_ngram.grams import Grams, extended
-from algorithms.sequential_ngram.root_row import spread, with_clear_root
-from algorithms.sequential_ngram.tree import planted, root
+from algorithms.sequential_ngram.counts import planted, root
+from algorithms.sequential_ngram.publication import Grams, extended, spread, with_clear_root
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.algorithms.sequential_ngram.examples import settings
 
 

@@ -12,22 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.counts.keeper import adder
-from algorithms.sequential_ngram import generation, growth, patterns
-from algorithms.sequential_ngram.consistency import adjusted
-from algorithms.sequential_ngram.counts import covering
+from algorithms.sequential_ngram import counts as growth
+from algorithms.sequential_ngram import evaluation, publication
+from algorithms.sequential_ngram.counts import covering, grown, next_expansion, planted, root
 from algorithms.sequential_ngram.evaluation import (
+    Text,
+    answers,
+    frequent,
     pattern_figures,
+    released_patterns,
     supports_of,
     workload,
 )
-from algorithms.sequential_ngram.generation import copies
-from algorithms.sequential_ngram.grams import Grams, extended, released_grams
-from algorithms.sequential_ngram.patterns import Text, answers, frequent, released_patterns
-from algorithms.sequential_ngram.problems import TreeTooLarge
-from algorithms.sequential_ngram.settings import Generation, empty_threshold
-from algorithms.sequential_ngram.tree import grown, next_expansion, planted, root
+from algorithms.sequential_ngram.publication import (
+    Grams,
+    adjusted,
+    copies,
+    extended,
+    released_grams,
+)
+from algorithms.sequential_ngram.settings import Generation, TreeTooLarge, empty_threshold
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.algorithms.sequential_ngram.examples import (
     TABLE_6_2,
     budgets_of,
@@ -174,7 +180,7 @@ def test_examples_6_4_4_and_6_4_5() -> None:
     longer = extended(Grams.of(EXAMPLE), 20, 1000)
     assert listed(longer, longer.counts) == EXAMPLE | {(1, 2, 0, 0): 1, (1, 2, 0, 1): 2}
     place = np.array([longer.size - 1])
-    inside, _ = generation.occurrences(longer, place, 4)
+    inside, _ = publication.occurrences(longer, place, 4)
     names = list(listed(longer, longer.counts))
     assert Counter(names[each] for each in inside.tolist()) == {
         (0,): 1, (1,): 2, (2,): 1, (0, 1): 1, (1, 2): 1, (2, 0): 1,
@@ -205,7 +211,7 @@ def test_extension_and_generation_against_the_words(
     }
     table = Grams.of(known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation, "OCCURRENCES", 40 * pairs)
+        patch.setattr(publication, "OCCURRENCES", 40 * pairs)
         longer = extended(table, 6, 100_000)
         given_ = {rule: listed(longer, copies(longer, rule)) for rule in RULES}
     assert listed(longer, longer.counts) == extended_by_hand(known, 6)
@@ -305,7 +311,7 @@ def test_occurrences_and_frequent_patterns(
         for run in substrings(tuple(row)):
             true[run] += weight
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patterns, "_DENSE", dense)
+        patch.setattr(evaluation, "_DENSE", dense)
         weighted = [
             (np.array(row, np.int32), weight) for row, weight in zip(rows, weights, strict=False)
         ]

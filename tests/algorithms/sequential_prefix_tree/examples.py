@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
+from algorithms.sequential_prefix_tree.counts import Level, Tree
+from algorithms.sequential_prefix_tree.parameters import Settings
 from algorithms.sequential_prefix_tree.publication import Release, publish
-from algorithms.sequential_prefix_tree.settings import Settings
-from algorithms.sequential_prefix_tree.tree import Level, Tree
-from tacit.encoders.sequential_prefix_tree_layout import Layout
+from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.randomness import NoiseSource
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 
 TABLE_6_1 = Sequences.of("1234", ["123", "12", "321", "124", "123", "32", "1241", "31"])
 Prefix = tuple[int, ...]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
     Parameters,
     check,
@@ -21,22 +21,22 @@ from algorithms.sequential_prefix_tree import (
     run,
 )
 from algorithms.sequential_prefix_tree.algorithm import RESULT
-from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.patterns import frequent
-from algorithms.sequential_prefix_tree.problems import (
+from algorithms.sequential_prefix_tree.evaluation import frequent
+from algorithms.sequential_prefix_tree.parameters import (
     BadHeight,
     BadSplit,
     BadTaxonomy,
     BadThreshold,
     DegenerateFanOut,
     TreeTooLarge,
+    resolved,
 )
 from algorithms.sequential_prefix_tree.publication import publish
-from simulation.sequential_stand_in import metro
+from simulation.stand_in_data import metro
 from tacit.errors import Invalid
-from tacit.records.reading import MalformedRow, UnknownItem
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_text
+from tacit.records.item_files import read_text_sequences
+from tacit.records.items import Sequences
+from tacit.records.text_files import MalformedRow, UnknownItem
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
@@ -170,7 +170,9 @@ def test_a_release() -> None:
     assert len(rows) == outcome.result["rows"]
     assert sum(count for _, count in rows) == outcome.result["sequences"]
     assert rows == sorted(rows, key=lambda row: (len(row[0]), row[0]))
-    again = read_text(io.BytesIO(files["synthetic.txt"].encode()), SAMPLE.dataset.universe)
+    again = read_text_sequences(
+        io.BytesIO(files["synthetic.txt"].encode()), SAMPLE.dataset.universe
+    )
     assert again.count == outcome.result["sequences"]
     tree = list(csv.DictReader(io.StringIO(files["tree.csv"])))
     assert len(tree) == outcome.result["nodes"] == sum(outcome.result["nodes_by_level"])

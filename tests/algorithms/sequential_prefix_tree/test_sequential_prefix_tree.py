@@ -13,22 +13,26 @@ from scipy.optimize import isotonic_regression
 from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
 from algorithms.contract import SequentialContext
-from algorithms.counts.empties import heads, without
-from algorithms.sequential_prefix_tree.consistency import (
+from algorithms.counts.keeper import heads, without
+from algorithms.sequential_prefix_tree.counts import grow
+from algorithms.sequential_prefix_tree.parameters import (
+    TreeTooLarge,
+    count_test,
+    group_multiple,
+    item_multiple,
+)
+from algorithms.sequential_prefix_tree.publication import (
     consistent,
     consolidated,
     isotonic,
     projected,
     shifted,
 )
-from algorithms.sequential_prefix_tree.growth import grow
-from algorithms.sequential_prefix_tree.laws import count_test, group_multiple, item_multiple
-from algorithms.sequential_prefix_tree.problems import TreeTooLarge
 from tacit.encoders.counts import Counts, occupied, places_among, together
-from tacit.encoders.sequential_prefix_tree_layout import Layout
+from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import NoiseSource, SecureRandom, SeededRandom
-from tacit.records.sequences import Sequences
+from tacit.records.items import Sequences
 from tests.algorithms.sequential_prefix_tree.examples import (
     TABLE_6_1,
     NoNoise,
@@ -117,7 +121,7 @@ def test_counts_are_those_of_a_plain_count(
 
 def test_blocks_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = by_prefix(grow(TABLE_6_1, settings(), SequentialContext()).tree)
-    monkeypatch.setattr("algorithms.sequential_prefix_tree.growth.BLOCK_SEQUENCES", 3)
+    monkeypatch.setattr("algorithms.sequential_prefix_tree.counts.BLOCK_SEQUENCES", 3)
     assert by_prefix(grow(TABLE_6_1, settings(), SequentialContext()).tree) == whole
 
 

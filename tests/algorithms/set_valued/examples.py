@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import CountTest
-from algorithms.set_valued.partitioning import Run, publish
+from algorithms.set_valued.counts import Run, publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import Settings
-from tacit.encoders.set_valued_taxonomy import Taxonomy
+from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.randomness import NoiseSource
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 
 ITEMS = ("I1", "I2", "I3", "I4")
 TABLE_4_1 = Transactions.of(

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from algorithms.contract import SequentialContext, Stance
-from algorithms.problems import BadEpsilon, BadUniverse
+from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.set_valued import (
     Parameters,
     check,
@@ -22,10 +22,10 @@ from algorithms.set_valued import (
     run,
 )
 from algorithms.set_valued.algorithm import RESULT
-from algorithms.set_valued.problems import BadEta, BadFanout, PartitionCap, RowCap
-from simulation.set_valued_data import msnbc_like
+from algorithms.set_valued.settings import BadEta, BadFanout, PartitionCap, RowCap
+from simulation.stand_in_data import msnbc_like
 from tacit.errors import Invalid
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1

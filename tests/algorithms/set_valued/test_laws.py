@@ -11,13 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.set_valued.histogram import (
-    clipped,
-    noisy_histogram,
-    rows_of,
-    superset_sums,
-)
-from algorithms.set_valued.laws import PaperLaw, SoundLaw, floating_test, integer_test
+from algorithms.set_valued.records import clipped, noisy_histogram, rows_of, superset_sums
+from algorithms.set_valued.settings import PaperLaw, SoundLaw, floating_test, integer_test
 from tacit.randomness import SecureRandom, SeededRandom
 from tests.property_examples import examples
 

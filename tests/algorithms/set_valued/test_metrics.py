@@ -19,11 +19,15 @@ from algorithms.set_valued.evaluation import (
     relative_errors,
     workload,
 )
-from algorithms.set_valued.records import Itemsets, itemsets
-from algorithms.set_valued.supports import Supports, Weighted, deduplicated, most_frequent
-from simulation.set_valued_data import (
-    msnbc_like,
+from algorithms.set_valued.records import (
+    Itemsets,
+    Supports,
+    Weighted,
+    deduplicated,
+    itemsets,
+    most_frequent,
 )
+from simulation.stand_in_data import msnbc_like
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1
 from tests.property_examples import examples
 

@@ -15,20 +15,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
-from algorithms.counts.empties import tossed
-from algorithms.counts.keeper import KeeperSource
-from algorithms.set_valued.counts import DiffPart, State
-from algorithms.set_valued.cuts import Cut, Split, child_cut, itemset, root_cut, split_of
-from algorithms.set_valued.laws import SoundLaw, integer_test
-from algorithms.set_valued.problems import RowCap
+from algorithms.counts.keeper import KeeperSource, tossed
+from algorithms.set_valued.counts import (
+    Cut,
+    DiffPart,
+    Split,
+    State,
+    child_cut,
+    itemset,
+    root_cut,
+    split_of,
+)
 from algorithms.set_valued.records import record_masks
-from algorithms.set_valued.settings import Settings, anywhere, leftmost
-from simulation.set_valued_data import msnbc_like
+from algorithms.set_valued.settings import (
+    RowCap,
+    Settings,
+    SoundLaw,
+    anywhere,
+    integer_test,
+    leftmost,
+)
+from simulation.stand_in_data import msnbc_like
 from tacit.encoders.counts import Counter as Counting
-from tacit.encoders.set_valued_counts import Generation, Splits
-from tacit.encoders.set_valued_taxonomy import Node, Taxonomy
+from tacit.encoders.set_valued_counts import Generation, Node, Splits, Taxonomy
 from tacit.randomness import SeededRandom
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 from tests.algorithms.set_valued.examples import ITEMS, TABLE_4_1, SilentLaw, released, rightmost
 from tests.property_examples import examples
 

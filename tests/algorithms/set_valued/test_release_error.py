@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from algorithms.contract import Outcome, SequentialContext
 from algorithms.datasets.declaration import DatasetReference
 from algorithms.set_valued import Parameters, run
-from algorithms.set_valued.release_error import errors_of_items
-from algorithms.set_valued.rest import Margins, Measured
-from tacit.records.transactions import Transactions
+from algorithms.set_valued.remainder import Margins, Measured, errors_of_items
+from tacit.records.items import Transactions
 
 _SOMEWHERE = DatasetReference(dataset="01890a5d-ac96-774b-bcce-b302099a8057")
 

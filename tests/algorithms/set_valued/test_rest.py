@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.problems import MethodNeedsSound
+from algorithms.parameters import MethodNeedsSound
 from algorithms.set_valued import Parameters, preview, run
-from algorithms.set_valued.problems import RowCap
 from algorithms.set_valued.records import Itemsets, itemsets
-from algorithms.set_valued.rest import (
+from algorithms.set_valued.remainder import (
     DIFFPART_SHARE,
     ITEMS_SHARE,
     LENGTHS_SHARE,
@@ -34,9 +33,10 @@ from algorithms.set_valued.rest import (
     rest_rows,
     told_from_noise,
 )
+from algorithms.set_valued.settings import RowCap
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom
-from tacit.records.transactions import Transactions
+from tacit.records.items import Transactions
 
 ITEMS = tuple(f"i{number:02}" for number in range(40))
 

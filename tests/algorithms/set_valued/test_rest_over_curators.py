@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.problems import NotOverCurators
+from algorithms.parameters import NotOverCurators
 from algorithms.set_valued import Parameters, federated
 from algorithms.set_valued.federated import ROUNDS, WithRest, method_of, planned_questions
-from algorithms.set_valued.rest import items_kept, told_from_noise
-from simulation.set_valued_data import msnbc_like
+from algorithms.set_valued.remainder import items_kept, told_from_noise
+from simulation.stand_in_data import msnbc_like
 from tacit.encoders import set_valued_counts, sums
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists, sorted_sets
-from tacit.encoders.set_valued_margins import MOST_LENGTH, KeptItems, Lengths
+from tacit.encoders.set_valued_counts import MOST_LENGTH, KeptItems, Lengths
 from tests.algorithms.counts.test_rounds import DRAWS, Curators, lists_of, over_curators, split
 
 ITEMS = 30

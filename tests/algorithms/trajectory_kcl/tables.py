@@ -10,8 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
-from algorithms.datasets.trajectories import Trajectories
-from algorithms.datasets.trajectories_files import read_ndjson
+from algorithms.datasets.trajectories import Trajectories, read_ndjson
 from algorithms.trajectory_kcl.parameters import Model
 from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl import TABLE_51

@@ -11,17 +11,15 @@ import pytest
 from pydantic import ValidationError
 
 from algorithms.contract import Outcome, SequentialContext
-from algorithms.datasets.trajectories import Trajectories
-from algorithms.datasets.trajectories_files import read_ndjson
-from algorithms.problems import ValueUnknown
+from algorithms.datasets.trajectories import Trajectories, read_ndjson
+from algorithms.parameters import ValueUnknown
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.parameters import Model, Parameters
-from algorithms.trajectory_kcl.problems import BadGrid, MissingSensitive
+from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters
 from algorithms.trajectory_kcl.table import code
 from reproduction.trajectory_kcl import SENSITIVE
 from tacit.errors import Invalid
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 from tests.algorithms.trajectory_kcl.tables import (
     B3,
     MODEL_51,
@@ -237,7 +235,7 @@ def test_the_report_of_a_table_that_breaks_the_model() -> None:
 def test_all_records_are_shuffled_alike() -> None:
     """Where the first of 8 records lands: chi-squared with 7 degrees of freedom; 42.0 is passed by
     chance once in 2 * 10^6."""
-    from algorithms.trajectory_kcl.publication import shuffled
+    from algorithms.trajectory_kcl.algorithm import shuffled
 
     places = np.zeros(8)
     for seed in range(2000):

@@ -11,10 +11,8 @@ import pytest
 
 from algorithms import catalogue
 from algorithms.contract import SequentialContext, Stance
-from algorithms.datasets.trajectories import Trajectories
-from algorithms.datasets.trajectories_files import read_ndjson
-from algorithms.trajectory_kcl.parameters import Model, Parameters
-from algorithms.trajectory_kcl.problems import TooManySequences
+from algorithms.datasets.trajectories import Trajectories, read_ndjson
+from algorithms.trajectory_kcl.parameters import Model, Parameters, TooManySequences
 
 KCL = catalogue.find("trajectory-kcl")
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from algorithms.contract import SequentialContext
-from algorithms.datasets.trajectories_files import read_ndjson
+from algorithms.datasets.trajectories import read_ndjson
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.parameters import Parameters
 from algorithms.trajectory_kcl.pictures import (

@@ -10,17 +10,14 @@ import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.trajectory_kcl import mining
+from algorithms.trajectory_kcl.algorithm import anonymise
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.evaluation import frequent_losses
-from algorithms.trajectory_kcl.frequent import Frequent, maximal_frequent
 from algorithms.trajectory_kcl.incidence import Incidence, alive, build
-from algorithms.trajectory_kcl.mining import mine
+from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Model, Utility
-from algorithms.trajectory_kcl.problems import TooManySequences
-from algorithms.trajectory_kcl.run import anonymise
-from algorithms.trajectory_kcl.scoring import PlainKernel
-from algorithms.trajectory_kcl.suppression import Greedy, Operation
+from algorithms.trajectory_kcl.parameters import Method, Model, TooManySequences, Utility
+from algorithms.trajectory_kcl.suppression import Greedy, Operation, PlainKernel
 from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl import table_51
 from reproduction.trajectory_kcl_data import city, routes_like

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from common.runtime import background
-from common.runtime.background import Pauses, Repeating, finish
+from common.runtime import tasks as background
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Pauses, Repeating, finish
 
 
 async def test_a_wake_before_the_pause_is_not_lost() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from common.runtime.notice import Notice
+from common.runtime.tasks import Notice
 
 
 class Store:

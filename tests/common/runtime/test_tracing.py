@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from common.runtime.settings import ServiceSettings
-from common.runtime.tracing import Otlp, Untraced, tracer_of
+from common.runtime.telemetry import Otlp, Untraced, tracer_of
 from common.web import app as service_app
 from common.web.app import build_app
 

@@ -27,7 +27,7 @@ from common.store.identities import (
     replace,
 )
 from common.store.transactions import Database
-from tacit.crypto.hybrid_signing import HybridIdentity
+from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.identities import (
     KeyChangeUnconfirmed,
     Pin,

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, InvalidRequestError, StatementError
 
-from common.store import prepared as module
+from common.store import sqlite as module
 from common.store.columns import Instant
 from common.store.sqlite import SqliteDatabase, SqliteTransaction, open_sqlite
 from common.store.transactions import Parameters

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from common.store.serial_file import IdentityPutBack, SerialFile
+from common.store.own_identities import IdentityPutBack, SerialFile
 
 
 def test_the_number_only_rises(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from common.store.database import open_database
-from common.store.together import ITEMS, Together
+from common.store.group_commit import ITEMS, Together
 from common.store.transactions import Transaction
 
 

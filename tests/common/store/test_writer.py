@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
 
+from common.store.group_commit import BatchingWriter, QueueFull, WriteFailed, WriterStopped
 from common.store.transactions import Database, Transaction
-from common.store.writer import BatchingWriter, QueueFull, WriteFailed, WriterStopped
 from tacit.errors import Conflict
 from tests.property_examples import examples
 

@@ -15,8 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from common.runtime.settings import ServiceSettings
 from common.web.app import build_app
-from common.web.connections import Register
-from common.web.serve import Server, make_server
+from common.web.server import Register, Server, make_server
 
 
 @asynccontextmanager

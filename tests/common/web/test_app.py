@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from common.runtime.logs import configure_logging, denied, get_logger, redact
-from common.runtime.metrics import ServiceMetrics
 from common.runtime.settings import ServiceSettings
+from common.runtime.telemetry import ServiceMetrics
 from common.runtime.tls import post_quantum
-from common.web.access import ResponseAborted
 from common.web.app import add_readiness, build_app
+from common.web.middleware import ResponseAborted
 from common.web.problems import problem_response
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]

@@ -17,8 +17,8 @@ from common.runtime.logs import configure_logging
 from common.runtime.settings import ServiceSettings
 from common.web.app import build_app
 from common.web.client import retry_after, service_client, with_retries
-from common.web.serve import make_server
-from tacit.pauses import backoff
+from common.web.server import make_server
+from tacit.backoff import backoff
 
 
 class Times:

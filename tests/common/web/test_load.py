@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from common.runtime.metrics import ServiceMetrics
-from common.web.load import STREAM_BYTES, Load, waits
+from common.runtime.telemetry import ServiceMetrics
+from common.web.limits import STREAM_BYTES, Load, waits
 from tests.common.web.serving import Serving, rest, serving, upload
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from fastapi import Depends, FastAPI
 
-from common.web.parts import part, part_of, provide
+from common.web.dependencies import part, part_of, provide
 
 
 class Store:

@@ -9,8 +9,9 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.renewals import Holder, RenewalRefused, renew, renew_by_identity
 from common.web.tokens import (
+    Holder,
+    RenewalRefused,
     Scope,
     end_renewable,
     end_tokens,
@@ -19,6 +20,8 @@ from common.web.tokens import (
     insert_token,
     mint,
     new_token,
+    renew,
+    renew_by_identity,
     revoke_subject,
 )
 from tacit.crypto.signing import Identity

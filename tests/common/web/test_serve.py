@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from common.web import serve
+from common.web import server
 from tests.common.web.serving import serving
 
 PROGRAM = """
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from common.runtime.settings import ServiceSettings
 from common.web.app import build_app
-from common.web.serve import make_server
+from common.web.server import make_server
 from tests.common.web.serving import nothing
 settings = ServiceSettings(data_dir=Path(sys.argv[1]), port=0)
 server = make_server(build_app("probe", settings, nothing, version="1"), settings)
@@ -46,7 +46,7 @@ def test_a_signal_ends_it(tmp_path: Path) -> None:
 async def test_another_thread_ends_it_before_the_next_tick(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve, "DATE_S", 3600.0)
+    monkeypatch.setattr(server, "DATE_S", 3600.0)
     async with asyncio.timeout(60), serving(tmp_path) as it:
         ending = threading.Thread(target=setattr, args=(it.server, "should_exit", True))
         ending.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from common.web import body_limit
+from common.web import limits
 from common.web.problems import BodyTooSlow
 from tests.common.web.serving import serving, upload
 
@@ -25,14 +25,14 @@ async def test_each_piece_of_a_body_buys_time_and_the_services_own_counts_for_no
 ) -> None:
     """Thirty pieces, 4 s each, under a grace of 10 s and a least rate of 1000 bytes a second."""
     now = [0.0]
-    monkeypatch.setattr(body_limit.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
 
     async def receive() -> dict[str, Any]:
         await asyncio.sleep(0)
         now[0] += 4
         return {"type": "http.request", "body": bytes(size), "more_body": True}
 
-    body = body_limit._Body(receive, 10**9, None, 10, 1000)
+    body = limits._Body(receive, 10**9, None, 10, 1000)
     with pytest.raises(BodyTooSlow) if slow else nullcontext():
         for _ in range(30):
             await body.receive()

@@ -15,9 +15,9 @@ from functools import partial
 import httpx
 import pytest
 
-from cli.deployment import free_ports
+from cli.services.deployment import free_ports
 from common.runtime.tls import trust
-from common.web import transport
+from common.web import client as transport
 from common.web.client import distrusted, service_client
 
 _PART_BYTES = 1 << 16

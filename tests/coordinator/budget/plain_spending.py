@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 
 from coordinator.budget.limits import Limit, Limits, Planned, Shortage, _shortage
-from coordinator.budget.round_charges import SCENARIOS, UNITS, Price, RoundCharge
+from coordinator.budget.round_charges import (
+    SCENARIOS,
+    UNITS,
+    ByCurator,
+    Price,
+    RoundCharge,
+    Spent,
+    Totals,
+)
 from coordinator.budget.spending import Figure, worst_of
-from coordinator.budget.totals import ByCurator, Spent, Totals
-from coordinator.models.budget_events import MemberSet
+from coordinator.models.budget_ledger import MemberSet
+from tacit.accounting.composition import Ints, covering, covering_within, sums_at, worst_instant
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.sweep import Ints, covering, covering_within, sums_at, worst_instant
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
 
 ZERO = Figure(0, 0)

@@ -22,9 +22,9 @@ from tacit import sets
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import Identity
-from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.query.words import PrivacyUnit
+from tacit.protocol.round.messages import ACCEPTED_LABEL, AcceptedSet
+from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, limit, planned, price, who
 from tests.curator.double import FakeWorld
 from tests.tacit.examples import query

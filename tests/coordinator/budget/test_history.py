@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.budget import instants as instants_module
+from coordinator.budget import spending as instants_module
 from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limits, Planned, shortages
 from coordinator.budget.round_charges import Price
 from coordinator.budget.spending import Spending, worst_of_one
-from coordinator.models.budget_events import MemberSet
+from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import FEMTO, Amount
 from tacit.accounting.scenarios import Scenario
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.plain_spending import (
     PlainSpending,
     plain_shortages,

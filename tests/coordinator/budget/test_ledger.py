@@ -22,8 +22,17 @@ from coordinator.app import MIGRATIONS
 from coordinator.budget import ledger as ledger_module
 from coordinator.budget.ledger import Ledger, Watch
 from coordinator.errors import LedgerBroken
-from coordinator.models.budget_events import Draft, Event, Kind, MemberSet, chain
-from coordinator.models.ledger_checkpoint import VERSION, Checkpoint, packed, unpacked
+from coordinator.models.budget_ledger import (
+    VERSION,
+    Checkpoint,
+    Draft,
+    Event,
+    Kind,
+    MemberSet,
+    chain,
+    packed,
+    unpacked,
+)
 from coordinator.store import ledger as store
 from coordinator.store.tables import ledger_checkpoints, ledger_events
 from tacit.crypto.signing import Identity

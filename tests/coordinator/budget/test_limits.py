@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from coordinator.budget.limits import YEAR_S, Limit, Limits, Planned, shortages
 from tacit.accounting.amounts import FEMTO, MICRO, Amount
 from tacit.accounting.scenarios import Scenario
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, limit, planned, price, spending, who
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from coordinator.budget.roster import Roster, Status
-from coordinator.models.budget_figures import Scaled, ScaledDisclosure
+from coordinator.models.budget_ledger import Scaled, ScaledDisclosure
 from tacit.accounting.amounts import MICRO
 
 DECLARED = Scaled(5, 7, 11)

@@ -14,7 +14,7 @@ from sqlalchemy import delete, update
 
 from cli.budget import _print_limits
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.rounds.context import Conduct
 from coordinator.store.tables import ledger_checkpoints, ledger_events

@@ -15,7 +15,7 @@ import pytest
 from coordinator.budget.round_charges import Price, RoundCharge
 from coordinator.budget.screening import attendance
 from coordinator.budget.spending import Spending
-from coordinator.models.budget_events import MemberSet
+from coordinator.models.budget_ledger import MemberSet
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query
 

@@ -13,11 +13,11 @@ from coordinator.budget import spending as spending_module
 from coordinator.budget.limits import Limit, Limits, Planned, shortages
 from coordinator.budget.round_charges import Price
 from coordinator.budget.spending import Figure, Spending, worst_of_one
-from coordinator.models.budget_events import MemberSet
+from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import FEMTO, MICRO, Amount
+from tacit.accounting.composition import Ints
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.sweep import Ints
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
 
 ASSUMED, EVERYONE = Scenario.ASSUMED, Scenario.EVERYONE

@@ -12,22 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.budget.maxima import Maxima
-from coordinator.budget.roster import Status
+from coordinator.budget.roster import Maxima, Status
 from coordinator.budget.round_charges import Price
 from coordinator.budget.state import CURATOR_KINDS, LedgerState
-from coordinator.models.budget_events import Draft, Kind, MemberSet, chain, first_break
-from coordinator.models.budget_figures import (
+from coordinator.models.budget_ledger import (
     Declaration,
     Disclosure,
+    Draft,
+    Kind,
+    MemberSet,
     Scaled,
     ScaledDisclosure,
+    chain,
     exact_figures,
+    first_break,
 )
 from tacit.accounting.amounts import Amount
 from tacit.accounting.bounds import CuratorFigures, aggregate
 from tacit.accounting.scenarios import Scenario
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 

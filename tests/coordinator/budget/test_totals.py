@@ -7,9 +7,9 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from coordinator.budget import totals
-from coordinator.budget.roster_columns import PAGE, Rows
-from coordinator.budget.totals import BLOCK, ByCurator, Spent, Totals
+from coordinator.budget import round_charges
+from coordinator.budget.roster import PAGE, Rows
+from coordinator.budget.round_charges import BLOCK, ByCurator, Spent, Totals
 
 
 def everyone(by_curator: ByCurator) -> list[list[int]]:
@@ -18,13 +18,13 @@ def everyone(by_curator: ByCurator) -> list[list[int]]:
     return [column.tolist() for column in (spent.epsilon, spent.delta, spent.unverified)]
 
 
-@pytest.mark.parametrize("word", [totals._ODD, np.uint64(0)], ids=["words", "equal words"])
+@pytest.mark.parametrize("word", [round_charges._ODD, np.uint64(0)], ids=["words", "equal words"])
 @pytest.mark.parametrize("seed", range(10))
 def test_totals_are_those_of_plain_arrays(
     monkeypatch: pytest.MonkeyPatch, seed: int, word: np.uint64
 ) -> None:
     """Also where different sums are sorted by one and the same word."""
-    monkeypatch.setattr(totals, "_ODD", word)
+    monkeypatch.setattr(round_charges, "_ODD", word)
     chance = np.random.default_rng(seed)
     sums, plain = Totals(2), np.zeros((3, 2, 0), np.int64)
     for _ in range(60):
@@ -84,11 +84,11 @@ def test_a_place_takes_as_many_bytes_as_the_sums_need(different: int, kind: type
     assert everyone(by_curator)[0] == [n if n < different else 0 for n in range(300)]
 
 
-@pytest.mark.parametrize("word", [totals._ODD, np.uint64(0)], ids=["words", "equal words"])
+@pytest.mark.parametrize("word", [round_charges._ODD, np.uint64(0)], ids=["words", "equal words"])
 def test_nothing_is_the_first_sum_also_where_another_is_below_it(
     monkeypatch: pytest.MonkeyPatch, word: np.uint64
 ) -> None:
-    monkeypatch.setattr(totals, "_ODD", word)
+    monkeypatch.setattr(round_charges, "_ODD", word)
     sums = Totals(1, 4)
     assert sums.column(0).table.epsilon.tolist() == [0]
     for number, amount in ((1, -5), (2, -3), (3, 7)):

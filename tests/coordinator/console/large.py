@@ -11,10 +11,10 @@ from sqlalchemy import insert, select
 from common.runtime.clock import ManualClock, uuid7
 from common.store.database import exclusive
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.budget.ledger import LOCK, Ledger
-from coordinator.models.budget_events import Draft, Kind
+from coordinator.models.budget_ledger import Draft, Kind
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store

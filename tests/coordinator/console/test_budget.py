@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from common.runtime.clock import ManualClock
-from common.web.console import words
-from coordinator.budget.updates import Update
+from common.web.console import formatting
+from coordinator.budget.curator_events import Update
 from coordinator.console.budget import EPSILONS, together
 from coordinator.console.ledger import KINDS
 from tacit.wire import format_exact, format_instant
@@ -40,10 +40,10 @@ async def test_the_page_tells_what_the_api_tells(house: Houses) -> None:
         [limit] = outlook["limits"]
         assert limit["left"] == "19"
         assert "19 of 20 epsilon left" in text
-        assert words.fingerprint(overview["ledger"]["head"][:16]) in text
+        assert formatting.fingerprint(overview["ledger"]["head"][:16]) in text
         for unit in ("curator", "record"):
             for line in overview["released"][unit]:
-                assert words.group(line["key"]) in text
+                assert formatting.group(line["key"]) in text
                 if line["epsilon"] != "inf":
                     assert f"{together(line['epsilon'], line['delta'])} of 100" in text
                     assert line["tight"]["epsilon"] in text
@@ -120,8 +120,8 @@ async def test_each_stop_is_the_answer_of_the_api(house: Houses) -> None:
         for row, stop in zip(rows, preview.json()["stops"], strict=True):
             half_width = stop["error"]["parts"][0]["interval"]["half_width"]
             shown = html.unescape(re.sub(r"<[^>]+>", " ", row))
-            assert f"± {words.with_error('0', half_width)[1]} kWh" in shown
-            assert f"{words.hundred(stop['guess'])} of 100" in shown
+            assert f"± {formatting.with_error('0', half_width)[1]} kWh" in shown
+            assert f"{formatting.hundred(stop['guess'])} of 100" in shown
             one = {"query": {**asked, "epsilon": stop["epsilon"]}, "period_s": 86_400}
             outlook = await it.ask("POST", "/v1/budget/outlook", {"queries": [one]})
             until = outlook.json()["limits"][0]["exhausted"]

@@ -17,7 +17,7 @@ import pytest
 from algorithms import catalogue
 from common.runtime.clock import uuid7
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.console.datasets import declared
 from coordinator.console.job_form import PARAM, fields, request_of

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.tokens import Scope
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console import large

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from common.runtime.clock import ManualClock
-from common.web.console import words
-from coordinator.console.overview import begin
-from tacit.report.operators import is_loopback
+from common.web.console import formatting
+from coordinator.console.monitoring import begin
+from tacit.report.statements import is_loopback
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
 from tests.coordinator.console.test_budget import SCHEDULE, limited
@@ -36,7 +36,7 @@ async def test_the_first_page_tells_the_last_result_and_what_needs_an_operator(
         text = browser.words()
         found = await it.result(opened)
         [part] = found["report"]["error"]["parts"]
-        shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+        shown = formatting.with_error(found["result"]["sum"], part["interval"]["half_width"])
         assert f"{shown[0]} ± {shown[1]} kWh" in text
         assert "First steps" not in text
         assert "Nothing: no limit of this coordinator is used up within 30 days" in text
@@ -94,8 +94,8 @@ def test_a_price_is_told_by_the_day_of_a_curator() -> None:
         ("0.3", "0.00001", "it refuses this"),
         ("inf", "1", "refuse what has no bound"),
     ):
-        assert said in words.of_a_day(epsilon, delta)
-    assert words.of_a_day("0", "0") == ""
+        assert said in formatting.of_a_day(epsilon, delta)
+    assert formatting.of_a_day("0", "0") == ""
 
 
 def test_an_address_of_this_machine_alone() -> None:

@@ -7,8 +7,8 @@ import json
 import re
 
 from common.runtime.clock import ManualClock
-from common.web.console import words
-from coordinator.console import question
+from common.web.console import formatting
+from coordinator.console import query_wizard
 from tacit.query.query import Query
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
@@ -72,10 +72,12 @@ async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> 
         preview = (await it.ask("POST", "/v1/queries/preview", expected)).json()
         for part in preview["error"]["parts"]:
             half_width = part["interval"]["half_width"]
-            assert f"± {words.with_error('0', half_width)[1]} kWh of noise in 95 of 100" in text
+            assert (
+                f"± {formatting.with_error('0', half_width)[1]} kWh of noise in 95 of 100" in text
+            )
         for line in preview["verified"]:
             if line["guess"] != "1" and line["key"] != "e":
-                assert f"at most {words.hundred(line['guess'])} of 100 times" in text
+                assert f"at most {formatting.hundred(line['guess'])} of 100 times" in text
         assert "each curator that is in it pays epsilon 0.5" in text
         told = re.search(r"<pre><code>(\{.*?\})</code>", browser.page.text, re.DOTALL)
         assert told is not None
@@ -91,7 +93,7 @@ async def test_five_steps_to_a_query_and_its_price_on_the_way(house: Houses) -> 
         await browser.get(made[0].headers["location"])
         assert "The query is made" in browser.words()
         await browser.get(f"{WIZARD}?like={stored['id']}")
-        assert question.query(question.read(fields_of(browser), {})) == told_query
+        assert query_wizard.query(query_wizard.read(fields_of(browser), {})) == told_query
 
 
 FAULTS = (
@@ -169,12 +171,12 @@ async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
         [stored] = (await it.ask("GET", "/v1/queries")).json()["queries"]
         assert (stored["rounds"], stored["last"]) == (1, opened.id)
         promised = next(line for line in stored["preview"]["verified"] if line["key"] == "e")
-        assert f"{words.hundred(promised['guess'])} of 100" in browser.words()
+        assert f"{formatting.hundred(promised['guess'])} of 100" in browser.words()
         page = await browser.get(f"/console/queries/{stored['id']}")
         assert not re.search(r"\sstyle=|\son\w+=|javascript:", page.text)
         found = await it.result(opened)
         [part] = found["report"]["error"]["parts"]
-        shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+        shown = formatting.with_error(found["result"]["sum"], part["interval"]["half_width"])
         assert f"{shown[0]} ± {shown[1]} kWh" in browser.words()
         assert 'class="chart dots"' in page.text
         assert 'class="chart bars"' not in page.text
@@ -189,7 +191,7 @@ async def test_the_list_and_the_page_of_a_query(house: Houses) -> None:
         for each in (opened, again):
             value = (await it.result(each))["result"]["sum"]
             assert (
-                f"{words.with_error(value, part['interval']['half_width'])[0]} ±"
+                f"{formatting.with_error(value, part['interval']['half_width'])[0]} ±"
                 in (browser.words().partition("The newest first")[2])
             )
 

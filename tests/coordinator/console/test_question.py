@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.console import question
+from coordinator.console import query_wizard
 from tacit.errors import Invalid
 from tacit.query.fields import QueryFields
 from tacit.query.query import Query
-from tacit.query.words import Function, Mechanism
+from tacit.query.terms import Function, Mechanism
 from tests.coordinator.double import query
 
 
@@ -38,7 +38,7 @@ def test_every_query_of_the_form_survives_it(changes: dict[str, Any]) -> None:
     epsilon = {names.get(changes.get("mechanism", ""), "epsilon"): "1.25"}
     told = query(**{"mechanism": "distributed", "n_max": 1000, **epsilon, **changes})
     asked = Query.model_validate_json(json.dumps(told))
-    assert question.query(question.read({}, question.fields_of(asked))) == asked
+    assert query_wizard.query(query_wizard.read({}, query_wizard.fields_of(asked))) == asked
 
 
 def test_the_form_has_every_field_of_a_query() -> None:
@@ -46,9 +46,9 @@ def test_the_form_has_every_field_of_a_query() -> None:
     names = {info.alias or name for name, info in QueryFields.model_fields.items()}
     apart = {"bounds", "window", "schedule", "collusion", "epsilon_s", "epsilon_i"}
     never = {"blocks", "job", "every_record", "registers"}  # of federated jobs alone
-    assert names - apart - never <= set(question.STEP_OF)
-    assert set(question.FUNCTIONS) == set(Function)
-    assert set(question.MECHANISMS) == set(Mechanism) - {Mechanism.EXACT}
+    assert names - apart - never <= set(query_wizard.STEP_OF)
+    assert set(query_wizard.FUNCTIONS) == set(Function)
+    assert set(query_wizard.MECHANISMS) == set(Mechanism) - {Mechanism.EXACT}
 
 
 FAULTS: tuple[tuple[dict[str, str], str, int], ...] = (
@@ -66,19 +66,19 @@ FAULTS: tuple[tuple[dict[str, str], str, int], ...] = (
 
 def test_a_fault_stands_at_its_field() -> None:
     for changes, field, step in FAULTS:
-        fields = question.read({"name": "evening", "upper": "5", **changes}, {})
+        fields = query_wizard.read({"name": "evening", "upper": "5", **changes}, {})
         with pytest.raises(Invalid) as caught:
-            question.query(fields)
-        found = question.faults(caught.value)
+            query_wizard.query(fields)
+        found = query_wizard.faults(caught.value)
         assert (field, step) in [(each.field, each.step) for each in found]
-        assert question.until(found, step - 1) == [each for each in found if each.step < step]
+        assert query_wizard.until(found, step - 1) == [each for each in found if each.step < step]
 
 
 def test_fields_of_another_choice_are_left_out() -> None:
-    fields = question.read(
+    fields = query_wizard.read(
         {"name": "evening", "upper": "5", "edges": "1 2", "layer": "curator", "threshold": "2"}, {}
     )
     local = {**fields, "mechanism": "local"}
-    assert question.query(fields).edges is None
-    assert question.query(local).sharing.value == "none"
-    assert question.query(local).layer is None
+    assert query_wizard.query(fields).edges is None
+    assert query_wizard.query(local).sharing.value == "none"
+    assert query_wizard.query(local).layer is None

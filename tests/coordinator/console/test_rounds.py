@@ -14,10 +14,10 @@ from starlette.requests import Request
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.auth import Principal
-from common.web.console import words
+from common.web.console import formatting
+from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages
-from common.web.console.sessions import Visitor
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.tokens import Scope
 from coordinator.rounds import views
 from coordinator.store.tables import console
@@ -70,18 +70,18 @@ async def test_a_released_round(house: Houses) -> None:
 async def list_and_page(browser: Browser, name: str, found: dict[str, Any]) -> None:
     """They tell what the API tells."""
     [part] = found["report"]["error"]["parts"]
-    shown = words.with_error(found["result"]["sum"], part["interval"]["half_width"])
+    shown = formatting.with_error(found["result"]["sum"], part["interval"]["half_width"])
     promised = next(line for line in found["report"]["verified"] if line["key"] == "e")
     await browser.get("/console/rounds")
     assert f"{shown[0]} ± {shown[1]} kWh" in browser.words()
-    assert f"{words.hundred(promised['guess'])} of 100" in browser.words()
+    assert f"{formatting.hundred(promised['guess'])} of 100" in browser.words()
     await browser.get(f"/console/rounds/{name}")
     text = browser.words()
     for told in (f"{shown[0]} kWh ± {shown[1]}", "20 curators", "1 Opened", "8 Released"):
         assert told in text
     for line in found["report"]["verified"]:
         if line["guess"] != "1" and line["key"] != "e":
-            assert f"at most {words.hundred(line['guess'])} of 100 times" in text
+            assert f"at most {formatting.hundred(line['guess'])} of 100 times" in text
     for group in ("not_protected", "voided_by", "assumptions", "caveats"):
         for sentence in found["report"][group]:
             assert re.sub(r"\s+", " ", sentence) in text

@@ -9,8 +9,8 @@ from sqlalchemy import select
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
-from common.web.console.origin import FAILURES
-from common.web.parts import part_of
+from common.web.console.browser_sessions import FAILURES
+from common.web.dependencies import part_of
 from coordinator.store.tables import console
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import ORIGIN, Browser

@@ -15,11 +15,11 @@ from sqlalchemy import Executable, delete, update
 
 from algorithms.datasets.declaration import DatasetBudget
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.datasets import ledger
-from coordinator.datasets.accounts import fold
+from coordinator.datasets.ledger import fold
 from coordinator.errors import BudgetExceeded, BudgetMissing, LedgerBroken, UnknownDataset
-from coordinator.models.budget_events import Break
+from coordinator.models.budget_ledger import Break
 from coordinator.models.dataset_events import (
     DatasetEvent,
     EventKind,

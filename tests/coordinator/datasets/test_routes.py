@@ -14,8 +14,8 @@ from fastapi import FastAPI, Response
 from algorithms.datasets.kinds import read
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.parts import part_of
-from coordinator.datasets.holding import Datasets
+from common.web.dependencies import part_of
+from coordinator.datasets.datasets import Datasets
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import CSV, hand_in
 from tests.coordinator.double import House, pointers, problem

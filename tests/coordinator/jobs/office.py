@@ -18,8 +18,8 @@ from pydantic import SecretStr
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from cli.deployment import free_ports
-from common.web.serve import Server, make_server
+from cli.services.deployment import free_ports
+from common.web.server import Server, make_server
 from coordinator.app import create_app
 from coordinator.settings import CoordinatorSettings
 from tacit.randomness import SeededRandom

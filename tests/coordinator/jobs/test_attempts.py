@@ -14,25 +14,22 @@ from algorithms.datasets.declaration import DatasetRequest
 from common.runtime.clock import ManualClock, uuid7
 from common.store.database import migrate
 from common.store.identities import OwnIdentity
-from common.store.own_identities import OwnIdentities
-from common.store.serial_file import SerialFile
+from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
 from coordinator.datasets import ledger
-from coordinator.datasets.holding import Datasets
+from coordinator.datasets.datasets import Datasets
 from coordinator.errors import AttemptOver, AttemptRefused, LeaseUsed
 from coordinator.jobs.attempts import Attempts, digest
 from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
-from coordinator.registry.identities import Identities
+from coordinator.registry.aggregators import Identities, SealKeyMirror
 from coordinator.registry.peers import Peers
-from coordinator.registry.seal_keys import SealKeyMirror
 from coordinator.rounds.context import Conduct
-from coordinator.sealed.key import KeySource, StorageKey
-from coordinator.sealed.keys import StorageKeys
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_keys import KeySource, StorageKey, StorageKeys
 from coordinator.store import jobs as store
 from coordinator.store import tables
 from coordinator.store.jobs import AttemptRow, JobRow

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.crypto.seal_keys import SealKey
+from tacit.crypto.sealing import SealKey
 from tacit.paths.network import NetworkMap
 from tacit.paths.recovery import recover
 from tacit.wire import encode_binary

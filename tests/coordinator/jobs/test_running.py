@@ -20,10 +20,10 @@ from dask.utils import parse_timedelta
 from distributed.deploy import spec
 
 from algorithms import catalogue
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.jobs import submission
-from coordinator.jobs.parts import Jobs
+from coordinator.jobs.wiring import Jobs
 from tacit.report.model import PrivacyReport
 from tests.coordinator.jobs.office import (
     BOX,

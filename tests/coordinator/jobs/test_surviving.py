@@ -16,9 +16,8 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.deployment import free_ports
-from coordinator.sealed.key import KeySource
-from coordinator.sealed.keys import StorageKeys, seed_purpose
+from cli.services.deployment import free_ports
+from coordinator.storage_keys import KeySource, StorageKeys, seed_purpose
 from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.models.budget_events import (
+from coordinator.models.budget_ledger import (
     GENESIS,
     Draft,
     Event,

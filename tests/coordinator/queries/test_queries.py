@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator import queries
 from coordinator.errors import QueryRefused
-from coordinator.queries import periods
-from coordinator.queries.queries import check_query
+from coordinator.queries import check_query
 from coordinator.settings import CoordinatorSettings
 from tacit.query.fields import Schedule
 from tacit.query.query import Query
@@ -244,19 +244,19 @@ HOURLY = Schedule(period_s=3600, first_start=START)
     ("after_s", "count"), [(-7200, 0), (-1, 0), (0, 0), (3599, 0), (3600, 1), (7199, 1), (7200, 2)]
 )
 def test_a_period_is_over_with_its_last_moment(after_s: int, count: int) -> None:
-    assert periods.over(HOURLY, START + timedelta(seconds=after_s)) == count
+    assert queries.periods_over(HOURLY, START + timedelta(seconds=after_s)) == count
 
 
 @given(st.integers(60, 366 * 86_400), st.integers(0, 100), st.integers(0, 10**8))
 def test_periods_follow_one_another(period_s: int, number: int, now_s: int) -> None:
     schedule = Schedule(period_s=period_s, first_start=START)
-    window = periods.window(schedule, number)
-    assert window.end == periods.window(schedule, number + 1).start
+    window = queries.period_window(schedule, number)
+    assert window.end == queries.period_window(schedule, number + 1).start
     now = START + timedelta(seconds=now_s)
-    assert (periods.over(schedule, now) > number) == (window.end <= now)
+    assert (queries.periods_over(schedule, now) > number) == (window.end <= now)
 
 
 def test_nothing_ends_beyond_the_years_of_an_instant() -> None:
     late = Schedule(period_s=3600, first_start=datetime(9899, 12, 31, 23, 30, tzinfo=UTC))
     with pytest.raises(ValueError, match="9899"):
-        periods.window(late, 0)
+        queries.period_window(late, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.queries.stops import at_epsilon
+from coordinator.queries import at_epsilon
 from tacit.query.query import Query
 from tacit.wire import canonical_json
 from tests.coordinator.conftest import Houses

@@ -12,7 +12,7 @@ from common.store.erasure import Erasure
 from coordinator.__main__ import run
 from coordinator.budget.ledger import Ledger
 from coordinator.registry import own_identity
-from coordinator.registry.identities import Identities
+from coordinator.registry.aggregators import Identities
 
 
 def dies(*_: Any, **__: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.registry import groups
 from coordinator.registry.groups import GroupRequest
 from tests.aggregator.double import Round, Sender

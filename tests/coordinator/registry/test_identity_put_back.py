@@ -7,16 +7,15 @@ from itertools import pairwise
 import pytest
 
 from common.runtime.clock import SystemClock
-from common.store.identities import identities
-from common.store.restored_identity import continue_by
-from common.store.serial_file import SerialFile
+from common.store.identities import continue_by, identities
+from common.store.own_identities import SerialFile
 from common.store.transactions import Database
 from common.web.app import StartFailed
+from common.web.dependencies import part_of
 from common.web.own_identity import shown
-from common.web.parts import part_of
-from coordinator.registry.registry import Registry
+from coordinator.registry.members import Registry
 from coordinator.store.tables import identities as table
-from tacit.crypto.hybrid_signing import HybridIdentity
+from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.identities import IdentityChain, KeyNotAnchored, SuccessionRefused
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses

@@ -17,8 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tacit.crypto.hybrid_signing import HybridIdentity
-from tacit.crypto.signing import fingerprint
+from tacit.crypto.signing import HybridIdentity, fingerprint
 from tacit.protocol.identities import IdentityChain
 from tacit.wire import encode_binary
 from tests.coordinator.jobs.test_surviving import Process

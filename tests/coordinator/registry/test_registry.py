@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.rounds.context import Conduct
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import ENROLMENT_LABEL

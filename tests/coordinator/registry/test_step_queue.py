@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from coordinator.errors import AggregatorUnreachable
-from coordinator.registry import step_queue
-from coordinator.registry.step_queue import AT_ONCE, MOST_BYTES, StepQueue
-from tacit.protocol.steps import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
+from coordinator.registry import peer_requests
+from coordinator.registry.peer_requests import AT_ONCE, MOST_BYTES, StepQueue
+from tacit.protocol.aggregator_messages import MOST_STEPS, Step, StepAnswer, StepAnswers, StepName
 
 
 def step(number: int, body: str = "") -> Step:
@@ -78,7 +78,7 @@ async def test_what_is_asked_as_an_answer_comes_does_not_wait_for_ever() -> None
 async def test_others_wait_for_a_slow_request_no_longer_than_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(step_queue, "SLOW_S", 0.01)
+    monkeypatch.setattr(peer_requests, "SLOW_S", 0.01)
     queue, slow, quick = StepQueue(), Aggregator(), Aggregator()
     quick.gate.set()
     large = [asyncio.create_task(queue.ask(step(number), slow.post)) for number in range(3)]

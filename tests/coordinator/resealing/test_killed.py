@@ -20,10 +20,9 @@ import pytest
 
 from common.store.database import open_store
 from coordinator.errors import StorageKeyUnavailable, StorageKeyWrong
-from coordinator.sealed.files import file_generation, open_sealed
-from coordinator.sealed.key import KeySource
-from coordinator.sealed.keys import StorageKeys, open_storage_keys, seed_purpose
+from coordinator.sealed_files import file_generation, open_sealed
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_keys import KeySource, StorageKeys, open_storage_keys, seed_purpose
 from tacit.wire import encode_binary
 from tests.coordinator.jobs.office import TOKEN
 from tests.coordinator.jobs.test_surviving import Process

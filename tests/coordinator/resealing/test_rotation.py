@@ -13,16 +13,14 @@ from sqlalchemy import update
 
 from common.store.transactions import Database
 from common.web.app import StartFailed
-from common.web.parts import part_of
-from coordinator.datasets.holding import Datasets
+from common.web.dependencies import part_of
+from coordinator import storage_keys
+from coordinator.datasets.datasets import Datasets
 from coordinator.errors import StorageKeyUnavailable, StorageKeyWrong
 from coordinator.jobs.results import Results
-from coordinator.resealing.passes import Resealing
-from coordinator.sealed import rotation
-from coordinator.sealed.files import file_generation, open_sealed
-from coordinator.sealed.key import KeySource, StorageKey
-from coordinator.sealed.keys import StorageKeys, seed_purpose
-from coordinator.sealed.resealing import SUFFIX, reseal_file
+from coordinator.key_rotation import Resealing
+from coordinator.sealed_files import SUFFIX, file_generation, open_sealed, reseal_file
+from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
 from coordinator.store import storage_key as key_store
@@ -260,12 +258,12 @@ async def test_a_content_that_arrives_across_a_whole_rotation_is_refused(house: 
         await rotate(it)
         async with datasets.database.begin() as transaction:
             await keys.admit(transaction, 1)  # it would be sealed anew
-        await rotation.clean(datasets.database, 2)
+        await storage_keys.clean_rotation(datasets.database, 2)
         async with datasets.database.begin() as transaction:
             with pytest.raises(StorageKeyUnavailable, match="send it again"):
                 await keys.admit(transaction, 1)
             await keys.admit(transaction, 2)
-        await rotation.finish(datasets.database, keys, 2)
+        await storage_keys.finish_rotation(datasets.database, keys, 2)
         assert (await ended(it))["generation"] == 2
 
 
@@ -275,7 +273,7 @@ async def test_a_look_at_the_store_of_before_takes_no_generation_back(house: Hou
         keys, database = part_of(it.app, StorageKeys), part_of(it.app, Database)
         async with database.reading() as before:
             assert (await key_store.state(before)).generation == 1
-            await rotation.begin(database, keys, StorageKey(NEW))
+            await storage_keys.begin_rotation(database, keys, StorageKey(NEW))
             assert (await keys.refresh(before)).generation == 1
             assert keys.generation == 2
         assert (await ended(it))["generation"] == 2

@@ -10,17 +10,17 @@ from prometheus_client import generate_latest
 from sqlalchemy import func, insert, select, update
 
 from common.runtime.clock import ManualClock
-from common.runtime.metrics import ServiceMetrics
-from common.store.texts import packs
+from common.runtime.telemetry import ServiceMetrics
+from common.store.compressed_texts import packs
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.budget.ledger import Ledger
 from coordinator.models.job import JobState
-from coordinator.rounds import expiry
-from coordinator.rounds.expiry import Expiry
-from coordinator.store import expiry as store
+from coordinator.rounds import scheduling
+from coordinator.rounds.scheduling import Expiry
+from coordinator.store import round_details as store
 from coordinator.store import rounds as round_store
-from coordinator.store.frozen_sets import FROZEN
+from coordinator.store.round_details import FROZEN
 from coordinator.store.tables import (
     frozen_sets,
     job_steps,
@@ -258,8 +258,8 @@ def _job(name: str, state: JobState) -> dict[str, Any]:
 async def test_the_service_expires_in_steps_what_is_older_than_its_setting(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "HEADS_LOOKED_AT", 1)
-    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    monkeypatch.setattr(scheduling, "HEADS_LOOKED_AT", 1)
+    monkeypatch.setattr(scheduling, "AT_ONCE", 2)
     async with house(3) as it:
         names = await copies(it, 6)
         database, now = part_of(it.app, Database), datetime.now(UTC)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from aggregator.pieces.flow import UploadCounts
+from aggregator.pieces.routes import UploadCounts
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.registry import answers
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.test_rounds import released, signed_in

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.store import rounds as store
 from tacit.protocol.round.descriptor import RoundState
 from tests.coordinator.conftest import Houses

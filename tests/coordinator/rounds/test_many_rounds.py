@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
-from coordinator.registry.step_queue import StepQueue
+from common.web.dependencies import part_of
+from coordinator.registry.peer_requests import StepQueue
 from coordinator.rounds.conductor import FEW, MOST_PACE_S, pace_s
 from coordinator.store import rounds as store
-from tacit.protocol.steps import Step, StepName
+from tacit.protocol.aggregator_messages import Step, StepName
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, integers, query
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.rounds.quorum import _best, _common, quorum_size
+from coordinator.rounds.state_machine import _best, _common, quorum_size
 from tacit import sets
-from tacit.protocol.round.accepted import AcceptedSet
+from tacit.protocol.round.messages import AcceptedSet
 from tacit.query.query import Query
 from tests.coordinator.double import query
 

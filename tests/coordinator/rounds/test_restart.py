@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.rounds.context import Conduct
 from coordinator.store import rounds as store
 from coordinator.store.tables import frozen_sets, rounds

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from common.runtime.clock import ManualClock
+from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.round.transcript import Transcript
 from tacit.wire import parse_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import WINDOW, House, integers, pointers, problem, query

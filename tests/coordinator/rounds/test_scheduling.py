@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Scheduler
 from tests.coordinator.conftest import Houses

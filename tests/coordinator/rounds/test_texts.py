@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import select
 
-from common.store.texts import packs
+from common.store.compressed_texts import packs
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.store import rounds as store
 from coordinator.store.tables import queries, rounds
 from tests.coordinator.conftest import Houses

@@ -10,12 +10,12 @@ import pytest
 
 from aggregator.context import RoundContext
 from aggregator.errors import StillVerifying
-from aggregator.rounds import exchanging
-from aggregator.rounds.verifying import Verifying
+from aggregator.rounds import verifier_shares
+from aggregator.rounds.verification import Verifying
 from coordinator.rounds.conductor import Conductor
 from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.messages import Transcript
 from tacit.protocol.round.opening import check_transcript
-from tacit.protocol.round.transcript import Transcript
 from tacit.wire import parse_binary
 from tests.aggregator.double import Sender
 from tests.aggregator.proved import ProvedRound
@@ -159,7 +159,7 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(
     house: Houses, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     if step == "verification/0":  # these shares are relayed alone
-        monkeypatch.setattr(exchanging, "SHORT_SHARES", 0)
+        monkeypatch.setattr(verifier_shares, "SHORT_SHARES", 0)
     async with house(3, patience_s=60.0) as it:
         senders = await lone(it, 4)
         current = await opened(it, proved())

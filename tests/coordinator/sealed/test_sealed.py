@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from coordinator.errors import StorageKeyWrong
-from coordinator.sealed.files import CHUNK_BYTES, SealedWriter, open_sealed
-from coordinator.sealed.key import KeySource, StorageKey
-from coordinator.sealed.keys import StorageKeys
+from coordinator.sealed_files import CHUNK_BYTES, SealedWriter, open_sealed
 from coordinator.settings import CoordinatorSettings
+from coordinator.storage_keys import KeySource, StorageKey, StorageKeys
 from tests.property_examples import examples
 
 KEY = StorageKey(bytes(range(32)))

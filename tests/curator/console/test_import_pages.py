@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from curator.console.imports import fields
+from curator.console.readings import fields
 from tests.coordinator.console.browser import OWN, Browser
 from tests.curator.conftest import OPERATOR, OpenSite, Site
 from tests.curator.console.test_pages import owner

@@ -7,7 +7,7 @@ import html
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tacit.report.guessing import guess
+from tacit.report.model import guess
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import HOUR, NOISY, OPEN, OPERATOR, START, OpenSite, Site, query
 

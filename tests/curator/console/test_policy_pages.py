@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from tacit.report.guessing import guess
+from tacit.report.model import guess
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import OPEN, OPERATOR, OpenSite, Site
 from tests.curator.console.test_pages import HOSTILE, given, owner

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.files.espi_types import series
-from curator.files.green_button import MAX_DEPTH, FeedReader
+from curator.files.green_button import MAX_DEPTH, FeedReader, series
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.files.green_button_files import FeedFile, Meter

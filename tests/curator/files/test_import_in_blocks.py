@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from tests.curator.conftest import OPEN, PLAIN, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.files.test_csv_import import LONG, upload

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadItem
-from curator.files.localtime import LocalTimes, Twice, moments, zone_named
+from curator.files.units_and_local_time import LocalTimes, Twice, moments, zone_named
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.stored import rows
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from curator.files.column_map import ColumnMap
+from curator.files.csv_columns import ColumnMap
 from curator.files.green_button_import import FeedMap
-from curator.files.options import ImportOptions
+from curator.files.routes import ImportOptions
 from tacit.errors import Invalid
 
 

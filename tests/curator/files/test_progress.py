@@ -6,7 +6,7 @@ import pytest
 
 from common.runtime.clock import ManualClock
 from curator.errors import UnknownImport
-from curator.files.progress import KEPT_IMPORTS, Imports
+from curator.files.upload import KEPT_IMPORTS, Imports
 
 
 def test_an_import_is_found_by_its_name() -> None:

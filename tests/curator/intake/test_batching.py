@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from common.store.writer import QueueFull
+from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from common.web.tokens import Scope
 from curator.intake import batching

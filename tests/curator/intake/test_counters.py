@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from common.store.transactions import Transaction
-from curator.intake.counters import ACCEPTED, CONFLICT, DUPLICATE, Sent, difference, merge, take
-from curator.store.counters import Total
+from curator.intake.intake import (
+    ACCEPTED,
+    CONFLICT,
+    DUPLICATE,
+    Sent,
+    difference,
+    merge_totals,
+    take_totals,
+)
+from curator.store.bulk_insert import Total
 
 SENT = st.builds(
     Sent,
@@ -33,7 +41,7 @@ def one_by_one(sent: list[Sent]) -> tuple[list[str], dict[int, int], list[Total]
         before = max((t for t in totals if t < each.time), default=None)
         after = min((t for t in totals if t > each.time), default=None)
         near = [t for t in (before, each.time, after) if t in totals]
-        merged = merge([(t, *totals[t]) for t in near if t is not None], [each])
+        merged = merge_totals([(t, *totals[t]) for t in near if t is not None], [each])
         statuses += merged.statuses
         totals |= {time: (total, rollover) for time, total, rollover in merged.totals}
         deltas |= dict(merged.deltas)
@@ -43,8 +51,8 @@ def one_by_one(sent: list[Sent]) -> tuple[list[str], dict[int, int], list[Total]
 @given(sent=st.lists(SENT, max_size=30), cut=st.integers(0, 30))
 def test_together_or_one_by_one(sent: list[Sent], cut: int) -> None:
     statuses, deltas, totals = one_by_one(sent)
-    first = merge([], sent[:cut])
-    second = merge(first.totals, sent[cut:])
+    first = merge_totals([], sent[:cut])
+    second = merge_totals(first.totals, sent[cut:])
     assert list(first.statuses + second.statuses) == statuses
     assert dict(first.deltas) | dict(second.deltas) == deltas
     assert deltas == {
@@ -57,7 +65,7 @@ def test_a_counter_that_only_grows_gives_back_what_it_counted(totals: dict[int, 
     times = sorted(totals)
     grown = dict(zip(times, sorted(totals.values()), strict=True))
     sent = [Sent(time, grown[time], None, 0) for time in totals]
-    merged = merge([], sent)
+    merged = merge_totals([], sent)
     assert sum(delta for _, delta in merged.deltas) == grown[times[-1]] - grown[times[0]]
     assert [time for time, _ in merged.deltas] == times[:-1]
 
@@ -91,14 +99,14 @@ def test_a_time_that_is_known_keeps_its_total_unless_it_is_corrected() -> None:
         Sent(5, 10, None, 4),
         Sent(7, 12, 99, 5, correction=True),
     ]
-    merged = merge(known, sent)
+    merged = merge_totals(known, sent)
     assert merged.statuses == (DUPLICATE, CONFLICT, ACCEPTED, CONFLICT, DUPLICATE)
     assert merged.totals == ((5, 11, 99),)
     assert merged.deltas == ((5, 1),)
 
 
 def test_what_is_sent_and_what_follows_cannot_be_changed() -> None:
-    for item, name in ((Sent(0, 0, None, 0), "total"), (merge([], []), "deltas")):
+    for item, name in ((Sent(0, 0, None, 0), "total"), (merge_totals([], []), "deltas")):
         with pytest.raises(FrozenInstanceError):
             setattr(item, name, None)
 
@@ -116,9 +124,9 @@ async def test_a_delta_has_the_place_of_its_own_reading_or_a_spare_one(
         )
         return [tuple(row) for row in found]
 
-    first = await take(transaction, {meter: [Sent(0, 100, None, 8)]}, curators)
+    first = await take_totals(transaction, {meter: [Sent(0, 100, None, 8)]}, curators)
     assert (first, await rows()) == ({meter: (ACCEPTED,)}, [])
-    second = await take(
+    second = await take_totals(
         transaction,
         {
             other: [Sent(5, 1, None, 90), Sent(6, 4, None, 91)],

@@ -8,7 +8,7 @@ from common.runtime.clock import ManualClock
 from common.store.database import migrate, open_database
 from common.store.transactions import Database
 from curator.app import MIGRATIONS
-from curator.intake.hosted import Device, Hosted
+from curator.intake.hosted_names import Device, Hosted
 from curator.store import parties
 from curator.store import readings as store
 from curator.store.parties import PartyRow

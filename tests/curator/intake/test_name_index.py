@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.intake.name_index import ABSENT, Names
+from curator.intake.hosted_names import ABSENT, Names
 from tests.property_examples import examples
 
 WORDS = st.text(max_size=3)

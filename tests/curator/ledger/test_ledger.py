@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
-from curator.ledger import run_lengths
+from common.web.dependencies import part_of
+from curator import ledger
 from curator.participation.loop import Participation
 from tests.curator.conftest import HOUR, NOISY, OPEN, PLAIN, START, OpenSite, query
 from tests.curator.double import FakeWorld
@@ -24,7 +24,7 @@ LIMITED: dict[str, Any] = {"curator": {"period": {"epsilon": "2.5"}}}
 @given(st.lists(st.integers(-(2**62), 2**62)))
 def test_runs_give_back_what_they_took(values: list[int]) -> None:
     array = np.array(values, np.int64)
-    assert np.array_equal(run_lengths.unpack(run_lengths.pack(array)), array)
+    assert np.array_equal(ledger.unpack_run_lengths(ledger.pack_run_lengths(array)), array)
 
 
 async def spent(s: Any, curator: str, unit: str = "curator") -> dict[str, Any]:

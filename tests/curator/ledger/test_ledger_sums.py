@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curator.ledger.ledger import (
+from curator.ledger import (
     BEGINNING,
     FOREVER,
     INFINITE,
@@ -32,10 +32,9 @@ from curator.ledger.ledger import (
     worst_instant,
 )
 from curator.policy import Limit, Limits
-from tacit.accounting.amounts import FEMTO, MICRO
-from tacit.accounting.costs import Cost
+from tacit.accounting.amounts import FEMTO, MICRO, Cost
 from tacit.query.fields import Window
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.curator.conftest import NOISY, query
 from tests.property_examples import examples
 

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from pydantic import SecretStr
 
-from cli.dev_authority import Authority
+from cli.services.config import Authority
 from tests.curator.conftest import OpenSite
 from tests.curator.mqtt.broker import EXECUTABLE, WHY, Broker
 from tests.curator.mqtt.conftest import connected, metric, stored

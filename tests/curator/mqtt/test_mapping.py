@@ -12,7 +12,7 @@ import pytest
 from pydantic_core import to_json
 
 from curator.errors import BadMapping
-from curator.files.localtime import zone_named
+from curator.files.units_and_local_time import zone_named
 from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
 from curator.mqtt.messages import Message, raw_items

@@ -187,7 +187,7 @@ async def test_dead_letters_are_sent_through_a_flood(listening: Listening, broke
 async def test_without_the_extra_it_says_so(
     site: OpenSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("curator.mqtt.start", "curator.mqtt.connection"):
+    for name in ("curator.mqtt.connection", "curator.mqtt.connection"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "aiomqtt", None)
     with pytest.raises(StartFailed, match="extra `mqtt`"):

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curator.errors import PolicyRefused
-from curator.owner.stricter import wider
-from curator.owner.tried import answered
+from curator.owner.policies import wider
+from curator.owner.policy_trial import answered
 from curator.policy import Limit, Limits, Policy, check_policy
 from tacit.query.fields import Collusion
-from tacit.query.words import Mechanism, Stance, Validity
+from tacit.query.terms import Mechanism, Stance, Validity
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import FakeWorld
 from tests.curator.test_policy import LOCAL, opened

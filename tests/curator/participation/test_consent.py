@@ -16,7 +16,7 @@ from sqlalchemy import insert
 from common.store.transactions import Transaction
 from curator.engine import Terms
 from curator.errors import DeadlinePassed, NotInRound, OpenedBeforeRestore
-from curator.ledger.ledger import INFINITE, Bits, Charge
+from curator.ledger import INFINITE, Bits, Charge
 from curator.owner.policies import holding
 from curator.participation import consent as module
 from curator.participation.consent import (
@@ -36,7 +36,7 @@ from tacit import sets
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Window
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.curator.conftest import NOISY, query
 from tests.curator.double import FakeWorld
 from tests.curator.store.test_accounts import (

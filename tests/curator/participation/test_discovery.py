@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from common.web.problems import ProblemReceived
 from curator.errors import PeerUnavailable
 from curator.participation.discovery import Discovery
-from curator.parties.coordinators import Coordinators
+from curator.parties.identities import Coordinators
 from curator.parties.peers import Listing
 from curator.store.parties import Coordinator as Known
 from tests.curator.conftest import COORDINATOR, OpenSite

@@ -10,10 +10,10 @@ from sqlalchemy import Table, func, select
 
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.parts import part_of
-from curator.participation import expiry
-from curator.participation.expiry import Expiry
+from common.web.dependencies import part_of
+from curator.participation import settlement
 from curator.participation.loop import Participation
+from curator.participation.settlement import Expiry
 from curator.store.tables import debits, outbox, refusals, rounds
 from tests.curator.conftest import HOUR, NOISY, START, OpenSite, Site, query
 from tests.curator.double import FakeWorld, problem
@@ -53,7 +53,7 @@ async def setting_up(s: Site) -> None:
 async def test_what_was_refused_and_delivered_goes_and_the_ledger_stays(
     site: OpenSite, world: FakeWorld, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "AT_ONCE", 2)
+    monkeypatch.setattr(settlement, "AT_ONCE", 2)
     async with site(retention_s=KEPT_S) as s:
         await setting_up(s)
         for number in range(3):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from curator.participation import windows
 from curator.participation.contribution import Lot
-from curator.participation.grouping import (
+from curator.participation.preparation import (
     LOT_PORTIONS,
     LOT_WORDS,
     Portion,
@@ -25,7 +25,7 @@ from curator.participation.grouping import (
     portions,
     runs,
 )
-from curator.records.questions import RecordSource, RecordWindow
+from curator.records.records import RecordSource, RecordWindow
 from curator.store import readings
 from curator.store.outbox import ContributionRow, State
 from curator.store.parties import PartyRow

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curator.participation import grouping
+from curator.participation import preparation
 from tacit import sets
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, query
 from tests.curator.double import FakeWorld
@@ -66,7 +66,7 @@ async def test_portions_that_follow_each_other_are_charged_where_the_group_is(
 ) -> None:
     """Four segments of a host in one lot, decided on and charged together: of one of them nobody is
     asked, of others some are."""
-    monkeypatch.setattr(grouping, "LOT_WORDS", 1 << 20)
+    monkeypatch.setattr(preparation, "LOT_WORDS", 1 << 20)
     names = [f"g-{place}" for place in range(250)]
     wide = {"function": "vector_sum", "dimension": 2049, "coordinates": "values", "l1_bound": "1"}
     invited = [*range(10, 64), *range(128, 200), 249]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
-from curator.participation import preparing
+from common.web.dependencies import part_of
+from curator.participation import preparation
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, query
@@ -79,7 +79,7 @@ async def test_an_error_in_one_round_leaves_the_others_prepared(
 ) -> None:
     """The transaction that they share fails: each is prepared alone, and no budget is lost."""
     bad: list[RoundDescriptor] = []
-    honest = preparing.prepare
+    honest = preparation.prepare
 
     def broken(terms: Any, *rest: Any) -> Any:
         if terms.descriptor.round == bad[0].round:

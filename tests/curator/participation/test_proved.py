@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from common.web.parts import part_of
-from curator.participation import preparing, windows
+from common.web.dependencies import part_of
+from curator.participation import preparation, windows
 from curator.participation.loop import Participation
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.proofs import proof_plan
@@ -215,7 +215,7 @@ async def test_a_part_too_large_to_be_read_at_once_is_read_in_blocks(
     """One curator at a time: the same total, each counted once."""
     changes, expected = EXPECTED["slots"]
     monkeypatch.setattr(windows, "TOGETHER", 1)
-    monkeypatch.setattr(preparing, "LOT_WORDS", 1)
+    monkeypatch.setattr(preparation, "LOT_WORDS", 1)
     loaded: list[tuple[int, int]] = []
     honest = windows.ReadingSource.load
 

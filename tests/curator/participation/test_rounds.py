@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation import contribution
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity

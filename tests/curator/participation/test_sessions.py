@@ -10,10 +10,10 @@ import cbor2
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from curator.store import outbox
-from tacit.crypto.seal_keys import SealKey, key_hash
+from tacit.crypto.sealing import SealKey, key_hash
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tests.curator.conftest import NOISY, OPEN, PLAIN, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld, problem

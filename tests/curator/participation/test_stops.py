@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tests.curator.conftest import HOUR, OPEN, START, OpenSite, Site, query
 from tests.curator.double import COORDINATOR, FakeWorld

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.windows import Windows
 from curator.store import parties
 from tests.curator.conftest import HOUR, OPEN, PLAIN, START, OpenSite, Site, query

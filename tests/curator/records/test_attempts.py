@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.participation.loop import Participation
 from tests.curator.conftest import Site
 from tests.curator.records.test_job_debit import asked, debits, give, opened, settled, spent

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from common.store.transactions import Database
-from common.web.parts import part_of
-from curator.store import item_tables
+from common.web.dependencies import part_of
+from curator.store import records
 from tests.curator.conftest import START, OpenSite, Site
 
 VISITS = "home news sports\nnews home\n\nnews news\n"
@@ -37,7 +37,7 @@ async def stored(
     it: Site, kind: str = "sequences", name: str = "records", until: datetime = NOW
 ) -> list[list[str]]:
     async with part_of(it.app, Database).reading() as transaction:
-        found = await item_tables.tables(transaction, (kind, name), (0, 10), until)
+        found = await records.item_tables_of(transaction, (kind, name), (0, 10), until)
     return [
         [table.universe[item] for item in table.lists.items[low:high]]
         for table in found

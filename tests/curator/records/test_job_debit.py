@@ -20,10 +20,10 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from common.store.transactions import Database
-from common.web.parts import part_of
-from curator.participation import job_paths
-from curator.participation.expiry import Expiry
+from common.web.dependencies import part_of
+from curator.participation import federated_steps
 from curator.participation.loop import Participation
+from curator.participation.settlement import Expiry
 from curator.store.tables import job_spends
 from tacit.encoders import count_sums
 from tacit.encoders.count_sums import MOST_SEQUENCES, CountSum
@@ -78,7 +78,7 @@ def asked(
 def filter_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the public check of paths, which refuses most lies before the filter meets them:
     privacy does not rest on it."""
-    monkeypatch.setattr(job_paths, "after_sum", lambda spends, _asked: spends)
+    monkeypatch.setattr(federated_steps, "after_sum", lambda spends, _asked: spends)
 
 
 def opened(it: Site) -> list[int]:

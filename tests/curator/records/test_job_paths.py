@@ -14,12 +14,11 @@ import pytest
 from sqlalchemy import select
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.store.tables import job_paths
 from tacit.encoders import count_sums
-from tacit.encoders.count_paths import PathSpends
 from tacit.encoders.count_sums import CountSum
-from tacit.encoders.counts import Level
+from tacit.encoders.counts import Level, PathSpends
 from tacit.encoders.sequential_ngram_counts import COUNTER, Lengths, Successors
 from tacit.protocol.round.descriptor import RefusalGround
 from tests.curator.conftest import OpenSite, Site
@@ -150,7 +149,7 @@ async def test_what_is_noted_and_not_answered_counts_once_after_a_restart(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr("curator.records.questions.ItemQuestion.load", dies)
+        patched.setattr("curator.records.records.ItemQuestion.load", dies)
         with suppress(RuntimeError):
             await ask(it, *made)
     assert await whole(it) == 2 * THIRD

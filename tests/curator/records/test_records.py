@@ -15,10 +15,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from curator.errors import BadRecords, MalformedRow
-from curator.records.questions import RecordWindow, RowQuestion
-from curator.records.records import MOST_ROWS, load_rows, read_csv
+from curator.records.records import MOST_ROWS, RecordWindow, RowQuestion, load_rows, read_csv
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Grid, Histogram
 from tacit.encoders.kmeans.sums import KmeansSum

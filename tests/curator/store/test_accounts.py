@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from common.store.transactions import Transaction
-from curator.ledger import run_lengths
-from curator.ledger.ledger import INFINITE, LIFETIME, Bits, Charge, Totals
+from curator import ledger
+from curator.ledger import INFINITE, LIFETIME, Bits, Charge, Totals
 from curator.store import tables
 from curator.store.accounts import (
     CHUNK,
@@ -29,7 +29,7 @@ from curator.store.accounts import (
 )
 from tacit import sets
 from tacit.query.fields import Window
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -199,7 +199,7 @@ async def test_a_chunk_holds_16384_curators_and_the_last_one_the_rest(
         account = tables.accounts.c
         query = select(account.chunk, account.epsilon).where(account.party == party)
         found = (await transaction.execute(query)).one()
-        assert (found.chunk, run_lengths.unpack(found.epsilon).size) == (chunk, size)
+        assert (found.chunk, ledger.unpack_run_lengths(found.epsilon).size) == (chunk, size)
 
 
 async def test_a_total_changes_with_a_debit_in_its_period_and_no_other(

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from common.store.database import migrate, open_database
 from common.store.transactions import Database, Transaction
 from curator.app import MIGRATIONS
-from curator.store import blocks, bulk, counters, flow
+from curator.store import blocks, bulk_insert, intake_counts
 from curator.store import readings as store
 from curator.store.tables import metadata
 from tests.property_examples import examples
@@ -55,7 +55,7 @@ def sizes(least: int, most: int = 5) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(blocks, "LEAST", least)
         patched.setattr(blocks, "MOST", most)
-        patched.setattr(bulk, "_DEVICES", 3)
+        patched.setattr(bulk_insert, "_DEVICES", 3)
         patched.setattr(blocks, "_TOGETHER", 2)
         yield
 
@@ -80,13 +80,13 @@ async def perform(
         rows.sort(key=lambda row: row[:3])
         columns = zip(*(row[1:6] for row in rows), strict=True)
         times, devices, owners, values, randoms = (np.array(each, np.int64) for each in columns)
-        found = await bulk.insert_columns(
+        found = await bulk_insert.insert_columns(
             transaction, register, blocks.Columns(times, devices, owners, values, randoms)
         )
         return list(zip(found.stored.tolist(), found.same.tolist(), strict=True))
     if step.kind == "derive":
         latest = {row[:3]: row for row in rows}
-        await counters.put_readings(transaction, list(latest.values()))
+        await bulk_insert.put_readings(transaction, list(latest.values()))
         return []
     taken = dict(await store.insert_readings(transaction, rows))
     if step.kind == "correct":
@@ -112,7 +112,7 @@ async def answers(transaction: Transaction, register: int) -> list[Any]:
         for curator in range(CURATORS):
             found.append(await store.lengths(transaction, register, curator, *span))
         for who in (None, 3):
-            found.append(await flow.present(transaction, register, 2, span, who))
+            found.append(await intake_counts.present(transaction, register, 2, span, who))
         found.append(
             await store.count_rows(transaction, register, *span)
             + await blocks.count(transaction, register, *span)
@@ -219,7 +219,7 @@ async def test_large_values_are_exact(database: Database) -> None:
     )
     async with database.begin() as transaction:
         with sizes(1):
-            found = await bulk.insert_columns(transaction, 0, columns)
+            found = await bulk_insert.insert_columns(transaction, 0, columns)
         assert found.stored.all()
     async with database.reading() as transaction:
         pages = await store.window_pages(transaction, 0, 1 << 50, (1 << 50) + 1)

@@ -8,13 +8,14 @@ import pytest
 
 from tacit.accounting.amounts import (
     FEMTO,
+    UNVERIFIED,
     Amount,
+    Cost,
     format_amount,
     format_femto,
     format_micro,
     scaled,
 )
-from tacit.accounting.costs import UNVERIFIED, Cost
 
 
 def test_a_cost_is_rounded_up_to_the_unit() -> None:

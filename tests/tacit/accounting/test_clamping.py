@@ -14,17 +14,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.accounting.clamping import NEGLIGIBLE, clamp_delta, counts_clamping, with_clamping
+from tacit.accounting.admission import debit, headroom_problem, sound_refusal
+from tacit.accounting.charges import unit_cost, unit_costs
 from tacit.accounting.composition import round_loss
-from tacit.accounting.debits import debit, sound_refusal
-from tacit.accounting.guarantees import verified_line, verified_lines
-from tacit.accounting.headroom import headroom_problem
+from tacit.accounting.guarantees import (
+    NEGLIGIBLE,
+    clamp_delta,
+    counts_clamping,
+    verified_line,
+    verified_lines,
+    with_clamping,
+)
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import unit_cost, unit_costs
 from tacit.query.mechanisms import curator_plan
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.examples import query
 
 SHARES = {"mechanism": "distributed", "epsilon": "1", "layer": "curator"}

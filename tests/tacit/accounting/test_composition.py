@@ -8,14 +8,14 @@ from fractions import Fraction
 
 import pytest
 
+from tacit.accounting.amounts import UNVERIFIED, Cost
 from tacit.accounting.composition import (
     RoundLoss,
     basic,
     laplace_round,
     tight,
 )
-from tacit.accounting.costs import UNVERIFIED, Cost
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 
 MILLIONTH = Fraction(1, 10**6)
 RECORD, CURATOR = PrivacyUnit.RECORD, PrivacyUnit.CURATOR

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
 
+from tacit.accounting.amounts import UNVERIFIED, Cost
 from tacit.accounting.composition import (
     RoundLoss,
     _atoms,
@@ -24,9 +25,8 @@ from tacit.accounting.composition import (
     tight,
     tight_at_worst_instant,
 )
-from tacit.accounting.costs import UNVERIFIED, Cost
 from tacit.accounting.scenarios import Scenario
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import distributed, two_layer
 from tests.tacit.examples import query
 

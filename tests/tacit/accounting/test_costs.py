@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.costs import SMALLEST_DELTA, debited_delta, format_delta
+from tacit.accounting.amounts import SMALLEST_DELTA, debited_delta, format_delta
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.credit import abort_credit, statements_needed
+from tacit.accounting.charges import abort_credit, statements_needed
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,

@@ -7,12 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.error import (
-    Draws,
-    forecast,
-    mean_absolute,
-)
-from tacit.accounting.useful_groups import smallest_useful_group
+from tacit.accounting.expected_error import Draws, forecast, mean_absolute, smallest_useful_group
 from tests.tacit.examples import query
 
 CURATORS, AGGREGATORS = 10_000, 5

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.error import standard_deviation
-from tacit.accounting.error_law import absolute_quantiles
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.expected_error import absolute_quantiles, standard_deviation
+from tacit.accounting.loss.rounding import Draws
 from tacit.noise import DiscreteLaplace, PolyaShare
 from tacit.randomness import SeededRandom
 

@@ -10,25 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.accounting.averages import averages
-from tacit.accounting.error import (
+from tacit.accounting.expected_error import (
     all_draws,
+    averages,
     forecast,
     laplace_mean_absolute,
     mean_absolute,
-    standard_deviation,
-)
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.rounding import roundings
-from tacit.accounting.useful_groups import (
     relative_error,
+    roundings,
     smallest_useful_group,
+    standard_deviation,
     typical_contribution,
 )
+from tacit.accounting.loss.rounding import Draws
+from tacit.query.encoding import Linear
 from tacit.query.functions import Readings, decode, encode, parts, reading_rule
 from tacit.query.mechanisms import aggregator_plan, draw
-from tacit.query.sensitivity import Linear
-from tacit.query.words import MAX_CURATORS
+from tacit.query.terms import MAX_CURATORS
 from tacit.randomness import SeededRandom
 from tacit.units import NANO
 from tests.tacit.accounting.examples import distributed, local, two_layer

@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.costs import UNVERIFIED, Cost
-from tacit.accounting.forecast_runs import forecast_runs
+from tacit.accounting.amounts import UNVERIFIED, Cost
+from tacit.accounting.forecast import forecast_runs
 
 QUARTER = Fraction(1, 4)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from tacit.accounting.costs import UNVERIFIED, Cost
-from tacit.accounting.forecast_schedule import Forecast, ForecastRow, forecast_schedule
+from tacit.accounting.amounts import UNVERIFIED, Cost
+from tacit.accounting.forecast import Forecast, ForecastRow, forecast_schedule
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.examples import query
 
 RECORD, CURATOR = PrivacyUnit.RECORD, PrivacyUnit.CURATOR

@@ -11,9 +11,9 @@ import pytest
 # The forecast imports it where it is used; here it is imported once for all tests.
 from dp_accounting.pld import pld_pmf  # noqa: F401
 
+from tacit.accounting.amounts import UNVERIFIED, Cost
 from tacit.accounting.composition import basic, round_loss, tight
-from tacit.accounting.costs import UNVERIFIED, Cost
-from tacit.accounting.forecast_schedule import (
+from tacit.accounting.forecast import (
     DAY_S,
     DAYS,
     MAX_ROUNDS,
@@ -24,7 +24,7 @@ from tacit.accounting.forecast_schedule import (
 )
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import local
 from tests.tacit.examples import query
 
@@ -150,5 +150,5 @@ def test_a_century_of_rounds_is_the_most(monkeypatch: pytest.MonkeyPatch) -> Non
     assert MAX_ROUNDS == 2_000_000
     with pytest.raises(ValueError, match="more than 2000000 rounds"):
         forecast_schedule(query(), None, 3126, 135)
-    monkeypatch.setattr("tacit.accounting.forecast_schedule.MAX_ROUNDS", 24)
+    monkeypatch.setattr("tacit.accounting.forecast.MAX_ROUNDS", 24)
     assert forecast_schedule(query(), None, 1, 3600).rows[-1].rounds == 24

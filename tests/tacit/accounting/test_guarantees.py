@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.debits import debit, sound_refusal
+from tacit.accounting.admission import debit, sound_refusal
 from tacit.accounting.guarantees import (
     HonestNoise,
     composed_delta,
@@ -18,10 +18,10 @@ from tacit.accounting.guarantees import (
     verified_lines,
     what_if,
 )
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.loss.rounding import Draws
 from tacit.accounting.scenarios import Honest, Scenario
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import LETTERS, distributed, local, rows, two_layer
 from tests.tacit.examples import query
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.headroom import headroom_problem, noise_tail
-from tacit.accounting.loss.draws import Draws
+from tacit.accounting.admission import headroom_problem, noise_tail
+from tacit.accounting.loss.rounding import Draws
 from tests.tacit.examples import query
 
 

@@ -16,13 +16,18 @@ from tacit.accounting.loss.coins import (
     mixture_delta,
     revealed_delta,
 )
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.loss.fractional import polya_law
-from tacit.accounting.loss.laplace import laplace_delta
-from tacit.accounting.loss.laws import AddedLaws, Law, half_line_delta
+from tacit.accounting.loss.fractional import polya_law, share_delta, share_pure_epsilon
 from tacit.accounting.loss.profile import delta_at, pure_epsilon
-from tacit.accounting.loss.share import share_delta, share_pure_epsilon
-from tacit.accounting.loss.whole import whole_delta, whole_law, whole_masses
+from tacit.accounting.loss.rounding import Draws
+from tacit.accounting.loss.whole import (
+    AddedLaws,
+    Law,
+    half_line_delta,
+    laplace_delta,
+    whole_delta,
+    whole_law,
+    whole_masses,
+)
 from tests.property_examples import examples
 
 ONE_SHARE = {

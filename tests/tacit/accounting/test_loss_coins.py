@@ -18,10 +18,8 @@ from tacit.accounting.loss.coins import (
     mixture_delta,
     revealed_delta,
 )
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.loss.laws import reach_of
-from tacit.accounting.loss.rounding import capped, decimal_up
-from tacit.accounting.loss.whole import whole_delta, whole_law
+from tacit.accounting.loss.rounding import Draws, capped, decimal_up
+from tacit.accounting.loss.whole import reach_of, whole_delta, whole_law
 
 UNIT = 2.0**-53
 HALF, THIRD, ONE, TWO = Fraction(1, 2), Fraction(1, 3), Fraction(1), Fraction(2)

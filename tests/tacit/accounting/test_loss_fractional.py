@@ -10,9 +10,14 @@ from functools import cache
 import pytest
 
 from tacit.accounting.loss.fractional import _fractional_law, log_concave_delta, polya_law
-from tacit.accounting.loss.laws import AddedLaws, half_line_delta, reach_of, tail_bound
 from tacit.accounting.loss.rounding import capped
-from tacit.accounting.loss.whole import whole_delta
+from tacit.accounting.loss.whole import (
+    AddedLaws,
+    half_line_delta,
+    reach_of,
+    tail_bound,
+    whole_delta,
+)
 
 EXACT = Context(prec=80)
 UNIT = 2.0**-53

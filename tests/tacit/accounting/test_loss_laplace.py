@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.loss.laplace import continuous_laplace_delta, laplace_delta
+from tacit.accounting.loss.whole import continuous_laplace_delta, laplace_delta
 
 EXACT = Context(prec=60)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.accounting.loss.laws import (
+from tacit.accounting.loss.whole import (
     LARGEST_EXPONENT,
     AddedLaws,
     Law,

@@ -6,8 +6,7 @@ from decimal import Context, localcontext
 from fractions import Fraction
 
 from tacit.accounting.loss.fractional import polya_law
-from tacit.accounting.loss.laplace import laplace_delta
-from tacit.accounting.loss.whole import whole_masses
+from tacit.accounting.loss.whole import laplace_delta, whole_masses
 
 
 def test_the_precision_of_the_thread_does_not_matter() -> None:

@@ -8,11 +8,9 @@ from fractions import Fraction
 import pytest
 
 from tacit.accounting.loss.coins import mixture_delta
-from tacit.accounting.loss.draws import Draws
-from tacit.accounting.loss.fractional import log_concave_delta
+from tacit.accounting.loss.fractional import log_concave_delta, share_delta, share_pure_epsilon
 from tacit.accounting.loss.profile import delta_at, pure_epsilon
-from tacit.accounting.loss.rounding import decimal_up
-from tacit.accounting.loss.share import share_delta, share_pure_epsilon
+from tacit.accounting.loss.rounding import Draws, decimal_up
 from tacit.accounting.loss.whole import whole_delta
 
 TEN, FIVE = Fraction(10), Fraction(5)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
-from tacit.accounting.loss.draws import Certified, Draws
 from tacit.accounting.loss.rounding import (
     ONE,
     UNIT,
     ZERO,
+    Certified,
+    Draws,
     both_deltas,
     capped,
     decimal_up,

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tacit.accounting.loss import share as module
-from tacit.accounting.loss.share import Share, _last_true, share_delta, share_pure_epsilon
+from tacit.accounting.loss import fractional as module
+from tacit.accounting.loss.fractional import Share, _last_true, share_delta, share_pure_epsilon
 
 HALF, TENTH, MOST = Fraction(1, 2), Fraction(1, 10), Fraction(99, 100)
 ONE, TWO = Fraction(1), Fraction(2)

@@ -10,12 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tacit.accounting.loss.laplace import laplace_delta
-from tacit.accounting.loss.laws import AddedLaws, half_line_delta, reach_of, tail_bound
 from tacit.accounting.loss.rounding import capped
 from tacit.accounting.loss.whole import (
     MAX_WHOLE_DRAWS,
+    AddedLaws,
     _coarse,
+    half_line_delta,
+    laplace_delta,
+    reach_of,
+    tail_bound,
     whole_delta,
     whole_law,
     whole_masses,

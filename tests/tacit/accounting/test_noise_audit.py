@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.noise_audit import NoiseAudit, rounds_to_tell, threshold
+from tacit.accounting.screening import NoiseAudit, rounds_to_tell, threshold
 from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.randomness import SeededRandom
 from tests.property_examples import examples

@@ -8,12 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.accounting.noise_audit import (
-    NoiseAudit,
-    characteristic,
-    rounds_to_tell,
-    threshold,
-)
+from tacit.accounting.screening import NoiseAudit, characteristic, rounds_to_tell, threshold
 
 
 def ints(*values: int) -> np.ndarray:

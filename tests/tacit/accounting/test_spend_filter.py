@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tacit.accounting.spend_filter import MOST_BITS, Spent
+from tacit.accounting.charges import MOST_BITS, Spent
 
 ONE = Fraction(1)
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.composition import basic
-from tacit.accounting.costs import Cost
-from tacit.accounting.scenarios import Scenario
-from tacit.accounting.sweep import (
+from tacit.accounting.amounts import Cost
+from tacit.accounting.charges import unit_cost
+from tacit.accounting.composition import (
     Worst,
+    basic,
     covering,
     covering_within,
     sums_at,
     worst_instant,
     worst_move,
 )
-from tacit.accounting.unit_costs import unit_cost
-from tacit.query.words import PrivacyUnit
+from tacit.accounting.scenarios import Scenario
+from tacit.query.terms import PrivacyUnit
 from tests.property_examples import examples
 from tests.tacit.examples import query
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.accounting.costs import UNVERIFIED, Cost, debited_delta
-from tacit.accounting.debits import debit
+from tacit.accounting.admission import debit
+from tacit.accounting.amounts import UNVERIFIED, Cost, debited_delta
+from tacit.accounting.charges import unit_costs
 from tacit.accounting.guarantees import verified_line
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import unit_costs
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import MECHANISMS
 from tests.tacit.examples import VARIANTS, query
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from tacit.accounting.costs import UNVERIFIED
-from tacit.accounting.loss.laplace import continuous_laplace_delta
+from tacit.accounting.amounts import UNVERIFIED
+from tacit.accounting.charges import unit_cost, unit_costs
+from tacit.accounting.loss.whole import continuous_laplace_delta
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.unit_costs import unit_cost, unit_costs
 from tacit.query.functions import parts
 from tacit.query.query import Query
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import MECHANISMS
 from tests.tacit.examples import VARIANTS, query
 

@@ -12,9 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from tacit.client.client import AsyncClient, Calls, Client
-from tacit.client.exchange import Request
-from tacit.client.operation import operation, stream
-from tacit.client.readings import Kind
+from tacit.client.curator import Kind
+from tacit.client.exchange import Request, operation, stream
 
 PLACE = "place-holder"
 # Spoken between services, by devices without a client, or by machines that watch a service.

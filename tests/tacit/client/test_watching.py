@@ -7,8 +7,7 @@ import time
 import httpx
 import pytest
 
-from tacit.client.exchange import Item, Pause, Request, Steps, Stream
-from tacit.client.watching import POLL_S, last, watch
+from tacit.client.exchange import POLL_S, Item, Pause, Request, Steps, Stream, last, watch
 
 
 def state(name: str, tag: str = "") -> httpx.Response:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.crypto.hybrid_signing import (
+from tacit.crypto.signing import (
     SECRET_BYTES,
     SIGNATURE_BYTES,
     HybridIdentity,
     HybridPublicKey,
     SignatureStripped,
+    Signed,
     verify_hybrid,
 )
-from tacit.crypto.signing import Signed
 from tacit.wire import WireModel
 from tests.property_examples import examples
 

@@ -12,15 +12,15 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519Pr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.crypto.seal_keys import (
+from tacit.crypto.sealing import (
     ENCAPSULATION_BYTES,
     PUBLIC_KEY_BYTES,
+    SealBroken,
     SealKey,
     SealKeyMalformed,
     SealPublicKey,
     key_hash,
 )
-from tacit.crypto.sealing import SealBroken
 from tests.property_examples import examples
 
 VECTOR = Path(__file__).parents[4] / "shared" / "data" / "keys" / "hpke_pq_xwing.json"

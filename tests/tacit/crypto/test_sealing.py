@@ -34,7 +34,7 @@ from tacit.crypto.sealing import (
     span_within,
     spans,
 )
-from tacit.protocol.sessions import piece_context
+from tacit.protocol.sealing_sessions import piece_context
 
 KEY = bytes(range(32))
 PLACE = (b"d" * 32, "meter-1", "north", 0, 3)

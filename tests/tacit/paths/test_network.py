@@ -16,7 +16,6 @@ from algorithms.datasets.kinds import KINDS, read
 from simulation.samples import path_publishing
 from tacit.compression import MalformedContent
 from tacit.errors import Invalid
-from tacit.paths.files import read_json, read_map
 from tacit.paths.network import (
     DuplicateEdge,
     DuplicateVertex,
@@ -30,6 +29,8 @@ from tacit.paths.network import (
     SelfLoop,
     TooFewEdges,
     UnknownVertex,
+    read_json,
+    read_map,
 )
 
 SQUARE: dict[str, Any] = {

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.crypto.seal_keys import SealKey
-from tacit.paths import sealed as sealing
-from tacit.paths.decoding import NO_EDGE, best_paths
-from tacit.paths.network import NetworkMap
-from tacit.paths.problems import (
+from tacit.crypto.sealing import SealKey
+from tacit.paths import published as sealing
+from tacit.paths.network import (
     MalformedPublication,
     MapMismatch,
     MapTooLarge,
+    NetworkMap,
     NotAPath,
     NotARecipient,
+    walked,
 )
 from tacit.paths.published import (
     ComplementEdges,
@@ -31,13 +31,14 @@ from tacit.paths.published import (
     LevelledGraph,
     Node,
     RandomizedLabels,
+    check_recipient,
     document,
+    opened,
     read,
+    sealed,
     written,
 )
-from tacit.paths.recovery import recover
-from tacit.paths.sealed import check_recipient, opened, sealed
-from tacit.paths.walking import walked
+from tacit.paths.recovery import NO_EDGE, best_paths, recover
 
 
 def square(*more: str) -> NetworkMap:

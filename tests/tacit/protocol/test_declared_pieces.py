@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.crypto.sharing import Additive, Shamir
-from tacit.protocol.declared_pieces import SHORT, DeclaredForm
+from tacit.protocol.round.pieces import SHORT, DeclaredForm
 from tacit.randomness import SEED_BYTES, SecureRandom
 
 

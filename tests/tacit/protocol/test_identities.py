@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tacit.crypto.hybrid_signing import HybridIdentity, SignatureStripped
-from tacit.crypto.signing import fingerprint
+from tacit.crypto.signing import HybridIdentity, SignatureStripped, fingerprint
 from tacit.errors import DomainError
 from tacit.protocol.identities import (
     IDENTITY_LABEL,

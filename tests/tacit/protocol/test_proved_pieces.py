@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
-from tacit.protocol import sessions
+from tacit.protocol import sealing_sessions
 from tacit.protocol.proved_pieces import (
     Shares,
     WrongShareLength,
@@ -121,7 +121,7 @@ def test_a_readdressed_piece_does_not_open(field, value):
 
 def test_neighbouring_fields_cannot_flow_together_nor_a_declared_piece_pass_for_a_proved_one():
     assert piece_context(b"", "a", "bc", 1, 23) != piece_context(b"", "ab", "c", 12, 3)
-    assert piece_context(*PLACE) != sessions.piece_context(*PLACE)
+    assert piece_context(*PLACE) != sealing_sessions.piece_context(*PLACE)
 
 
 @pytest.mark.parametrize("drawn", [None, [7, -7, 3, -100]])

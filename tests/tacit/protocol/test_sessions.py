@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.crypto.seal_keys import SealKey
-from tacit.crypto.sealing import Direction
+from tacit.crypto.sealing import Direction, SealKey
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.sessions import (
+from tacit.protocol.sealing_sessions import (
     SESSION_LABEL,
     Session,
     SessionEnds,

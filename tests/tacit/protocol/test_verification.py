@@ -13,49 +13,55 @@ import pytest
 from tacit import sets
 from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.candidates import CandidateList, Candidates, candidates_of
 from tacit.protocol.proved_pieces import proof_context
-from tacit.protocol.round.accepted import ACCEPTED_LABEL, PROVED_SET_LABEL, AcceptedSet, ProvedPart
-from tacit.protocol.round.agreement import DescriptorRefused, check_consistent
-from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
-from tacit.protocol.round.manifests import (
+from tacit.protocol.round.agreement import (
+    DescriptorRefused,
     ManifestRefused,
     TooFewParticipants,
+    check_consistent,
     manifest_hash,
     manifest_of,
 )
-from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
-from tacit.protocol.round.transcript import COMMITMENT_LABEL, Commitment, Manifest
-from tacit.protocol.round.verdicts import (
+from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, AggregatorEntry, RoundDescriptor
+from tacit.protocol.round.messages import (
+    ACCEPTED_LABEL,
+    COMMITMENT_LABEL,
+    PROVED_SET_LABEL,
     VERDICT_LABEL,
     VERIFICATION_LABEL,
+    AcceptedSet,
+    Commitment,
+    Manifest,
     ProofReason,
+    ProvedPart,
     Verdict,
     Verification,
 )
+from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
 from tacit.protocol.verification import (
-    VerificationRefused,
-    check_verdicts,
-    check_verifications,
-    contradictions,
-    offset_of,
-    proved_manifest_of,
-    refused_curators,
-    verdict_of,
-)
-from tacit.protocol.verifier_shares import (
     CHUNK_BYTES,
     SECRET_BYTES,
+    CandidateList,
+    Candidates,
     ChunkPlace,
+    VerificationRefused,
+    candidates_of,
+    check_verdicts,
+    check_verifications,
     chunk_key,
     chunk_slices,
+    contradictions,
     key_check_of,
     key_share,
     key_share_context,
+    offset_of,
     open_chunk,
+    proved_manifest_of,
+    refused_curators,
     seal_chunk,
     share_lengths,
     stands_at,
+    verdict_of,
     verify_key_of,
 )
 from tacit.query.fields import Window

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from tacit.accounting.unit_costs import unit_costs
+from tacit.accounting.charges import unit_costs
 from tacit.query.functions import PRESENCE, decode, encode, local_sensitivities, parts
 from tacit.query.mechanisms import aggregator_plan
 from tacit.report.model import Subject

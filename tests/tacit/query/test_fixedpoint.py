@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.query.fixedpoint import clamp, headroom, quantise, round_half_even, truncate_to_l1
-from tacit.query.sensitivity import Bounds
+from tacit.query.encoding import Bounds, clamp, headroom, quantise, round_half_even, truncate_to_l1
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SMALL = st.integers(-1000, 1000)

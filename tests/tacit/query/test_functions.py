@@ -21,7 +21,7 @@ from tacit.query.functions import (
     vector_bound,
 )
 from tacit.query.query import Query
-from tacit.query.words import Function
+from tacit.query.terms import Function
 from tacit.units import NANO
 from tacit.wire import format_exact
 from tests.property_examples import examples

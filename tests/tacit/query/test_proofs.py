@@ -17,7 +17,8 @@ from tacit.query.mechanisms import curator_plan
 from tacit.query.proofs import PART_LENGTH, ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
 from tacit.units import NANO
-from tacit.validity import field64, field128
+from tacit.validity import field as field64
+from tacit.validity import field as field128
 from tacit.validity.arithmetic import NUMPY
 from tacit.validity.noise_bound import Tail, noise_bound
 from tests.property_examples import examples
@@ -209,10 +210,10 @@ def test_all_shares_of_a_query_are_in_one_field() -> None:
     """A variance is in the larger field if the longest part of its rounds would need it."""
     wide = {**VARIANTS["variance"], "max_readings": 1, "n_max": 2}
     for length, largest, prime, width in (
-        (None, 2**19 - 1, field64.PRIME, 8),
-        (None, 2**19, field128.PRIME, 16),
-        (65_536, 2**15 - 1, field64.PRIME, 8),
-        (65_536, 2**15, field128.PRIME, 16),
+        (None, 2**19 - 1, field64.PRIME_64, 8),
+        (None, 2**19, field128.PRIME_128, 16),
+        (65_536, 2**15 - 1, field64.PRIME_64, 8),
+        (65_536, 2**15, field128.PRIME_128, 16),
     ):
         bounds = [str(-largest), str(largest)]
         plan = proof_plan(proved(**wide, bounds=bounds, part_length=length))

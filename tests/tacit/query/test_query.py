@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from tacit.query.fields import Window, part_count
 from tacit.query.query import Query
-from tacit.query.words import Layer
+from tacit.query.terms import Layer
 from tests.tacit.examples import PLAIN, VARIANTS, fields, query
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}

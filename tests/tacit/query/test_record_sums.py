@@ -1,7 +1,7 @@
 """Sums over records: no two neighbouring tables differ by more than the query's sensitivity says.
 
 The relation is one record more or less. With `every_record` nothing comes in where a record leaves;
-without it another record may, which is the swap of `tacit.query.sensitivity`.
+without it another record may, which is the swap of `tacit.query.encoding`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from pydantic import ValidationError
 
 from tacit.encoders import sums
 from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram, Lift, Marginals, Projection, Zone
-from tacit.encoders.kmeans.fine_cells import FineCells
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans.sums import FineCells, KmeansSum
 from tacit.query.functions import parts
 from tacit.query.mechanisms import aggregator_plan
 from tacit.query.query import Query
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
-from tacit.report.words import plain_words
+from tacit.report.text import plain_words
 from tests.property_examples import examples
 from tests.tacit.examples import query as example
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tacit.query.encoding import Bounds, Linear, l1_sensitivity, per_reading
 from tacit.query.functions import Readings, encode, parts
 from tacit.query.query import Query
-from tacit.query.sensitivity import Bounds, Linear, l1_sensitivity, per_reading
-from tacit.query.words import Coordinates, Function, PrivacyUnit
+from tacit.query.terms import Coordinates, Function, PrivacyUnit
 from tacit.units import NANO
 from tests.tacit.examples import VARIANTS, query
 

@@ -9,16 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.records import delimited
-from tacit.records.delimited import AFTER_QUOTE, BARE_RETURN, STRAY_QUOTE, UNCLOSED, Records
-from tacit.records.reading import MalformedRow, exact_number, json_float, number
+from tacit.records import text_files
+from tacit.records.text_files import (
+    AFTER_QUOTE,
+    BARE_RETURN,
+    STRAY_QUOTE,
+    UNCLOSED,
+    MalformedRow,
+    Records,
+    exact_number,
+    json_float,
+    number,
+)
 from tests.property_examples import examples
 
 CELLS = st.text(st.sampled_from('ab,;"\n\r\ufeff #é'), max_size=6)
 TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=8)
 
 
-def pieces(content: bytes, size: int, delimiter: str = ",") -> list[delimited.Lot]:
+def pieces(content: bytes, size: int, delimiter: str = ",") -> list[text_files.Lot]:
     records = Records(delimiter)
     found = [records.feed(content[at : at + size]) for at in range(0, len(content), size)]
     return [*found, records.end()]
@@ -28,7 +37,7 @@ def read(content: bytes, size: int, delimiter: str = ",") -> list[tuple[int, lis
     """What a reader gets that feeds pieces of this size."""
     between = delimiter.encode()
     return [
-        (line, [cell.decode() for cell in delimited.split(record, between)])
+        (line, [cell.decode() for cell in text_files.split(record, between)])
         for lot in pieces(content, size, delimiter)
         for line, record in zip(lot.lines, lot.records, strict=True)
     ]
@@ -58,7 +67,7 @@ def test_cells_in_quotes_come_back_whatever_the_pieces(
 
 @given(table=TABLES)
 def test_what_is_written_is_read_here_and_elsewhere(table: list[list[str]]) -> None:
-    content = delimited.written(table)
+    content = text_files.written(table)
     assert [row for _, row in read(content.encode(), 9)] == table
     assert list(csv.reader(io.StringIO(content, newline=""), strict=True)) == table
 
@@ -80,14 +89,14 @@ def test_a_record_that_never_ends_is_refused_with_the_line_where_it_begins() -> 
         records.feed(b'a,b\n"x",1\n,"y\n' + b"more\n" * 100)
     assert found.value.row == 3
     with pytest.raises(MalformedRow) as plain:
-        list(delimited.rows(io.BytesIO(b"a,b\n" + b"x" * (1 << 20) + b"y,1\n")))
+        list(text_files.rows(io.BytesIO(b"a,b\n" + b"x" * (1 << 20) + b"y,1\n")))
     assert plain.value.row == 2
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    assert delimited.distinct(["a", "", ""]) == ("a", "", "")
+    assert text_files.distinct(["a", "", ""]) == ("a", "", "")
     with pytest.raises(MalformedRow) as found:
-        delimited.distinct(["a", "b", "a"], 4)
+        text_files.distinct(["a", "b", "a"], 4)
     assert (found.value.row, found.value.column) == (4, 3)
 
 

@@ -14,10 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.records import transactions_files
-from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, UnknownItem
-from tacit.records.sequences import Sequences
-from tacit.records.sequences_files import read_msnbc, read_ndjson, read_spmf, read_text
+from tacit.records import item_files
+from tacit.records.item_files import (
+    read_msnbc,
+    read_ndjson_sequences,
+    read_spmf,
+    read_text_sequences,
+)
+from tacit.records.items import Sequences
+from tacit.records.text_files import MAX_LINE_BYTES, MalformedRow, UnknownItem
 
 MSNBC = Path(__file__).parents[4] / "shared" / "data" / "msnbc990928.seq.gz"
 HEADER = b"% Different categories:\n\none two three\n\n\n% Sequences:\n\n"
@@ -79,8 +84,8 @@ def test_text_comes_back_whatever_the_blocks(rows: list[list[str]], block: int, 
     if not end and lines and lines[-1]:
         content = content[:-1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions_files, "BLOCK_BYTES", block)
-        assert lists(read_text(io.BytesIO(content.encode()), list("ab#%"))) == rows
+        patch.setattr(item_files, "BLOCK_BYTES", block)
+        assert lists(read_text_sequences(io.BytesIO(content.encode()), list("ab#%"))) == rows
 
 
 @given(rows=st.lists(st.lists(st.sampled_from(["1", "2", "17"]), max_size=6), max_size=20))
@@ -90,17 +95,17 @@ def test_all_formats_hold_the_same(rows: list[list[str]]) -> None:
     text = "".join(" ".join(row) + " \r\n" for row in rows)
     universe = ["1", "2", "17"]
     assert lists(read_spmf(io.BytesIO(spmf.encode()), universe)) == rows
-    assert lists(read_ndjson(io.BytesIO(ndjson.encode()), universe)) == rows
-    assert lists(read_text(io.BytesIO(text.encode()), universe)) == rows
+    assert lists(read_ndjson_sequences(io.BytesIO(ndjson.encode()), universe)) == rows
+    assert lists(read_text_sequences(io.BytesIO(text.encode()), universe)) == rows
     msnbc = HEADER.replace(b"\n", b"\r\n") + text.encode()
     assert lists(read_msnbc(io.BytesIO(msnbc), universe)) == rows
 
 
 def test_an_empty_line_is_an_empty_sequence_and_the_end_is_none() -> None:
-    found = read_text(io.BytesIO(b"\xef\xbb\xbfa\n\n \nb"))
+    found = read_text_sequences(io.BytesIO(b"\xef\xbb\xbfa\n\n \nb"))
     assert lists(found) == [["a"], [], [], ["b"]]
     assert found.universe == ("a", "b")
-    assert lists(read_text(io.BytesIO(b""))) == []
+    assert lists(read_text_sequences(io.BytesIO(b""))) == []
 
 
 def test_the_universe_of_the_msnbc_layout_is_its_header() -> None:
@@ -115,14 +120,14 @@ def test_the_universe_of_the_msnbc_layout_is_its_header() -> None:
 @pytest.mark.parametrize(
     ("reader", "content", "row"),
     [
-        (read_text, b"a\n\xff\n", 2),
+        (read_text_sequences, b"a\n\xff\n", 2),
         (read_spmf, b"# one\n1 -1 -2\n# two\n\xff -1 -2\n", 4),
-        (read_text, b"a\n" + b"b" * (MAX_LINE_BYTES + 1), 2),
+        (read_text_sequences, b"a\n" + b"b" * (MAX_LINE_BYTES + 1), 2),
         (read_spmf, b"#" * (MAX_LINE_BYTES + 2) + b"\n", 1),
         (read_spmf, b"# c\n1 -1 2 -2\n", 2),
         (read_spmf, b"1 -1 -2\n1 -1\n", 2),
-        (read_ndjson, b"[1]\n{}\n", 2),
-        (read_ndjson, b'["a"]\n[1.5]\n', 2),
+        (read_ndjson_sequences, b"[1]\n{}\n", 2),
+        (read_ndjson_sequences, b'["a"]\n[1.5]\n', 2),
         (read_msnbc, b"one two\n1 2\n", 3),
         (read_msnbc, b"x" * (MAX_LINE_BYTES + 5), 1),
     ],

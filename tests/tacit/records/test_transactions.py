@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.compression import MalformedContent
-from tacit.records import transactions_files
-from tacit.records.reading import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
-from tacit.records.transactions import Transactions
-from tacit.records.transactions_files import BadUniverse, read_ndjson, read_parquet, read_text
+from tacit.records import item_files
+from tacit.records.item_files import BadUniverse, read_ndjson, read_parquet, read_text
+from tacit.records.items import Transactions
+from tacit.records.text_files import MAX_LINE_BYTES, MalformedRow, TooManyRows, UnknownItem
 
 
 def records(dataset: Transactions) -> list[list[str]]:
@@ -59,7 +59,7 @@ item = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, 
 def test_the_size_of_blocks_does_not_matter(rows: list[list[str]], size: int) -> None:
     content = "".join(" ".join(row) + "\n" for row in rows).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transactions_files, "BLOCK_BYTES", size)
+        patch.setattr(item_files, "BLOCK_BYTES", size)
         found = read_text(io.BytesIO(content))
     assert records(found) == rows
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -146,10 +146,10 @@ def test_a_universe_names_every_item_once() -> None:
 
 
 def test_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions_files, "MAX_RECORDS", 2)
+    monkeypatch.setattr(item_files, "MAX_RECORDS", 2)
     with pytest.raises(TooManyRows):
         read_text(io.BytesIO(b"a\nb\nc\n"))
-    monkeypatch.setattr(transactions_files, "MAX_ITEMS", 2)
+    monkeypatch.setattr(item_files, "MAX_ITEMS", 2)
     with pytest.raises(TooManyRows):
         read_text(io.BytesIO(b"a b c\n"))
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.query.query import Query
-from tacit.report.brief import brief, brief_text
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
+from tacit.report.text import brief, brief_text
 
 QUERY: dict[str, Any] = {
     "name": "load",

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.report.guessing import most_right, of_a_hundred
-from tacit.report.model import CurvePoint, VerifiedStatement
+from tacit.report.model import CurvePoint, VerifiedStatement, most_right, of_a_hundred
 
 
 def statement(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.report.operators import one_machine, operators_statements
+from tacit.report.statements import one_machine, operators_statements
 
 HERE = ["http://127.0.0.1:8301", "http://localhost:8302", "http://[::1]:8303"]
 APART = ["https://a.example", "https://b.example", "https://c.example"]

@@ -15,8 +15,8 @@ from tacit.report.figures import amount
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.report.statements import PARTICIPATION
+from tacit.report.text import plain_words
 from tacit.report.validity import ANY_AMOUNT, NOT_PROVED
-from tacit.report.words import plain_words
 from tests.tacit.examples import VARIANTS, query
 
 SUBJECT = Subject(kind="query", id="feeder-7")

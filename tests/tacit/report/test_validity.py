@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.protocol.round.verdicts import REFUSED_BY_PROOF
+from tacit.protocol.round.messages import REFUSED_BY_PROOF
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.report.model import PrivacyReport, Subject, ValidityStatement
 from tacit.report.queries import query_report
+from tacit.report.text import plain_words
 from tacit.report.validity import (
     ANY_AMOUNT,
     EVERY_AGGREGATOR,
@@ -21,7 +22,6 @@ from tacit.report.validity import (
     PROVED,
     with_total,
 )
-from tacit.report.words import plain_words
 from tests.tacit.examples import VARIANTS, query
 
 NOISY = {"mechanism": "distributed", "epsilon": "1"}

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.shown.base import Shown, number
-from tacit.shown.rounds import Result, Round
+from tacit.client.report_objects import Shown, number
+from tacit.client.result_objects import Result, Round
 
 QUERY: dict[str, Any] = {
     "name": "load",

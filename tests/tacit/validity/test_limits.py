@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tacit.validity import field64, field128, limits
+from tacit.validity import field as field64
+from tacit.validity import field as field128
+from tacit.validity import limits
 from tacit.validity.arithmetic import NUMPY, Arithmetic
 from tacit.validity.functions import (
     ProvedMean,
@@ -83,7 +85,7 @@ def test_a_vector_does_not_wrap_within_its_limit_and_does_beyond():
     assert not wraps(Block(2, 3, 5))
 
 
-P64, P128 = field64.PRIME, field128.PRIME
+P64, P128 = field64.PRIME_64, field128.PRIME_128
 
 
 @pytest.mark.parametrize(

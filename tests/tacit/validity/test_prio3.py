@@ -11,9 +11,8 @@ import pytest
 
 from tacit.validity.arithmetic import Arithmetic
 from tacit.validity.circuit import BoundedInteger
-from tacit.validity.count import Count
 from tacit.validity.field import Elements, Rows
-from tacit.validity.forms import sum_circuit
+from tacit.validity.forms import Count, sum_circuit
 from tacit.validity.prio3 import Decision, Outcome, Prio3, Verification
 from tacit.validity.vectors import Histogram, SumVector, multihot_count_vector
 from tests.tacit.validity.arithmetic import ARITHMETICS

@@ -7,9 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from tacit.validity.field64 import FIELD64
-from tacit.validity.field128 import FIELD128
-from tacit.validity.transforms import is_root, lagrange_weights, last_value, to_coset
+from tacit.validity.field import FIELD64, FIELD128
+from tacit.validity.proof import is_root, lagrange_weights, last_value, to_coset
 from tests.tacit.validity.arithmetic import GF17, GF97
 
 CASES = [(FIELD64, 1), (FIELD64, 64), (FIELD128, 2), (FIELD128, 32), (GF97, 16), (GF17, 8)]

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.validity.field64 import FIELD64
-from tacit.validity.field128 import FIELD128
-from tacit.validity.xof import expand, turboshake128, xof_rows
+from tacit.validity.arithmetic import expand, turboshake128, xof_rows
+from tacit.validity.field import FIELD64, FIELD128
 from tests.tacit.validity.arithmetic import ARITHMETICS
 
 VECTOR = Path(__file__).parents[4] / "shared" / "data" / "vdaf" / "XofTurboShake128.json"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from common.web.console.ladder import ladder, promise
+from common.web.console.charts import ladder, promise
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 from tests.tacit.examples import query

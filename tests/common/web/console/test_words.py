@@ -2,9 +2,9 @@
 
 import pytest
 
-from common.web.console import words
+from common.web.console import formatting
 
-THIN = words.THIN
+THIN = formatting.THIN
 
 
 @pytest.mark.parametrize(
@@ -22,25 +22,25 @@ THIN = words.THIN
 def test_a_value_goes_to_the_place_of_its_error(
     value: str, half_width: str | None, shown: tuple[str, str | None]
 ) -> None:
-    assert words.with_error(value, half_width) == shown
+    assert formatting.with_error(value, half_width) == shown
 
 
 def test_groups_of_digits_begin_at_10_000() -> None:
-    assert words.grouped(9999) == "9999"
-    assert words.grouped(10_000) == f"10{THIN}000"
-    assert words.grouped("-12345.25") == f"−12{THIN}345.25"
+    assert formatting.grouped(9999) == "9999"
+    assert formatting.grouped(10_000) == f"10{THIN}000"
+    assert formatting.grouped("-12345.25") == f"−12{THIN}345.25"
 
 
 @pytest.mark.parametrize(("amount", "bounded"), [("2.5", True), ("inf", False), (None, False)])
 def test_no_bound_is_never_a_figure(amount: str | None, bounded: bool) -> None:
-    assert words.no_bound(amount) is not bounded
+    assert formatting.no_bound(amount) is not bounded
 
 
 def test_states_are_sign_and_word() -> None:
-    assert words.state("released").kind == "done"
-    assert words.state("aborted").kind == "ended"
-    assert {words.state(name).sign for name in ("open", "frozen", "committed")} == {"…"}
+    assert formatting.state("released").kind == "done"
+    assert formatting.state("aborted").kind == "ended"
+    assert {formatting.state(name).sign for name in ("open", "frozen", "committed")} == {"…"}
 
 
 def test_a_fingerprint_is_read_in_groups() -> None:
-    assert words.fingerprint("4bbd5c38be9d5775") == "4bbd 5c38 be9d 5775"
+    assert formatting.fingerprint("4bbd5c38be9d5775") == "4bbd 5c38 be9d 5775"

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coordinator.budget.limits import Limit, Limits, Planned, shortages
-from coordinator.budget.planning.history import history
-from coordinator.budget.planning.outlook import (
+from coordinator.budget.forecast import (
     MOST_ROUNDS,
     Advice,
     Coming,
     Outlook,
     count_rounds,
+    history,
     outlook,
 )
+from coordinator.budget.limits import Limit, Limits, Planned, shortages
 from coordinator.budget.spending import Spending, worst_of
-from coordinator.models.budget_events import MemberSet
+from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
-from tacit.query.words import PrivacyUnit
+from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, price, spending, who
 
 ASSUMED = Scenario.ASSUMED

@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from common.runtime.clock import ManualClock
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
 from tacit.crypto.signing import Signed, verify

@@ -16,15 +16,15 @@ from algorithms.dpbv_clustering import federated as grid
 from algorithms.dpbv_clustering.parameters import Parameters
 from algorithms.kmeans import federated
 from algorithms.kmeans.parameters import Parameters as KmeansParameters
-from algorithms.kmeans.steps import absorb, first, next_query, release
-from coordinator.jobs.federated.queries import JobPlan, noise_share, step_of_sum
-from coordinator.jobs.federated.statements import added, foreseen
+from algorithms.kmeans.sound_run import absorb, first, next_query, release
+from coordinator.jobs.federated.preparation import JobPlan, noise_share, step_of_sum
+from coordinator.jobs.privacy_statements import added, foreseen
 from tacit.encoders import reports, sums
 from tacit.errors import Invalid
 from tacit.protocol.federation import ALWAYS, Federation, RegisterStatistic, step_of
 from tacit.query.functions import parts
 from tacit.query.query import Query
-from tacit.query.words import Layer, Validity
+from tacit.query.terms import Layer, Validity
 from tacit.report.model import Subject
 from tacit.report.queries import query_report
 

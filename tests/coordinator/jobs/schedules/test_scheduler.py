@@ -11,14 +11,14 @@ import pytest
 
 from common.runtime.clock import ManualClock, uuid7
 from common.store.transactions import Database
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator import examples
-from coordinator.jobs.parts import Jobs
-from coordinator.jobs.schedules import scheduler
+from coordinator.jobs import schedules
+from coordinator.jobs.wiring import Jobs
 from coordinator.models.job import JobRequest
 from coordinator.restoring import MARKER
-from coordinator.store import job_schedules as store
-from coordinator.store.job_schedules import JobScheduleRow
+from coordinator.store import jobs as store
+from coordinator.store.jobs import JobScheduleRow
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, pointers, problem
 
@@ -118,7 +118,7 @@ async def test_replicas_submit_each_period_once(house: Houses, database_url: str
 async def test_what_was_missed_is_caught_up_in_strides(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "MAX_UNFINISHED", 2)
+    monkeypatch.setattr(schedules, "MAX_UNFINISHED", 2)
     clock = ManualClock()
     clock.advance(5 * HOUR)
     async with house(0, clock=clock) as it:
@@ -243,7 +243,7 @@ async def test_a_period_that_cannot_be_asked_for_waits_and_says_why(house: House
             None,
         )
         async with part_of(it.app, Database).begin() as transaction:
-            await store.add(transaction, row)
+            await store.add_schedule(transaction, row)
         made = await begin(it)
         clock.advance(2 * HOUR)
         assert len(await starts(it, made["id"], 2)) == 2

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from common.web.parts import part_of
+from common.web.dependencies import part_of
 from coordinator.jobs import submission
-from coordinator.jobs.parts import Jobs
-from coordinator.jobs.workers import blocks
-from coordinator.jobs.workers.blocks import map_spread
+from coordinator.jobs.wiring import Jobs
+from coordinator.jobs.workers import execution
+from coordinator.jobs.workers.execution import map_spread
 from coordinator.jobs.workers.link import Ticket
 from tests.coordinator.jobs.office import BOX, Office, blobs, expected, office
 
@@ -28,12 +28,12 @@ PARAMS: dict[str, Any] = {
 
 def worth_it(worth_s: float, left_s: float, seals: int) -> None:
     """What a worker finds worth the way."""
-    from coordinator.jobs.workers import blocks as here
+    from coordinator.jobs.workers import execution as here
 
     here.WORTH_S, here.WORTH_LEFT_S, here.WORTH_SEALS = worth_s, left_s, seals  # type: ignore[misc]
 
 
-AS_IT_WAS = (blocks.WORTH_S, blocks.WORTH_LEFT_S, blocks.WORTH_SEALS)
+AS_IT_WAS = (execution.WORTH_S, execution.WORTH_LEFT_S, execution.WORTH_SEALS)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,8 @@ def test_blocks_that_take_less_than_their_way_stay(
 
 
 def test_outside_a_worker_blocks_are_done_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "WORTH_S", 0.0)
-    monkeypatch.setattr(blocks, "WORTH_LEFT_S", 0.0)
+    monkeypatch.setattr(execution, "WORTH_S", 0.0)
+    monkeypatch.setattr(execution, "WORTH_LEFT_S", 0.0)
     looks = []
     found = map_spread(
         lambda number: number**2,
@@ -103,9 +103,9 @@ def test_outside_a_worker_blocks_are_done_where_they_are(monkeypatch: pytest.Mon
 
 
 def test_what_is_sealed_cannot_be_read_or_changed() -> None:
-    sealed = blocks._Sealed(bytes(32))
+    sealed = execution._Sealed(bytes(32))
     data = sealed.seal({"reading": "a private value"})
     assert b"private" not in data
     assert sealed.open(data) == {"reading": "a private value"}
     with pytest.raises(InvalidTag):
-        blocks._Sealed(bytes(31) + b"x").open(data)
+        execution._Sealed(bytes(31) + b"x").open(data)

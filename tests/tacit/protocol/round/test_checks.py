@@ -12,21 +12,31 @@ from tacit.crypto.sealing import segment_size
 from tacit.crypto.sharing import PRIME
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import KeyNotAnchored, Pin
-from tacit.protocol.round.accepted import ACCEPTED_LABEL, AcceptedSet
-from tacit.protocol.round.agreement import DescriptorRefused, check_anchors, check_descriptor
+from tacit.protocol.round.agreement import (
+    DescriptorRefused,
+    ManifestRefused,
+    TooFewParticipants,
+    check_anchors,
+    check_descriptor,
+    manifest_hash,
+    manifest_hash_of,
+    manifest_of,
+    members_hash,
+)
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
     AggregatorEntry,
     LedgerHead,
     RoundDescriptor,
 )
-from tacit.protocol.round.manifests import (
-    ManifestRefused,
-    TooFewParticipants,
-    manifest_hash,
-    manifest_hash_of,
-    manifest_of,
-    members_hash,
+from tacit.protocol.round.messages import (
+    ACCEPTED_LABEL,
+    COMMITMENT_LABEL,
+    AcceptedSet,
+    Commitment,
+    Manifest,
+    Reveal,
+    Transcript,
 )
 from tacit.protocol.round.opening import (
     CommitmentRefused,
@@ -35,13 +45,6 @@ from tacit.protocol.round.opening import (
     check_transcript,
     commitment_hash,
     open_sum,
-)
-from tacit.protocol.round.transcript import (
-    COMMITMENT_LABEL,
-    Commitment,
-    Manifest,
-    Reveal,
-    Transcript,
 )
 from tacit.protocol.trust import Pinned, TranscriptNotAnchored, Trust, TrustedAggregator
 from tacit.query.fields import Window

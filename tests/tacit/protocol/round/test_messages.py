@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 from pydantic import ValidationError
 
-from tacit.protocol.round.accepted import AcceptedSet
 from tacit.protocol.round.descriptor import RoundDescriptor
+from tacit.protocol.round.messages import AcceptedSet, Commitment, Manifest, Reveal
 from tacit.protocol.round.pieces import ItemAnswer, Piece
-from tacit.protocol.round.transcript import Commitment, Manifest, Reveal
 from tacit.wire import WireModel, encode_binary
 from tests.tacit.protocol.round.test_checks import descriptor
 

@@ -1,0 +1,278 @@
+"""Rotation of this aggregator's seal keys and identity: by its clock, or by command.
+
+A period's seal key is destroyed when no live round names it, and at the latest
+`TACIT_SEAL_KEY_HOLD_S` after its period: rounds that still name it are aborted. A replaced identity
+is durable before anyone sees it, and the previous one ends. The operator's routes are at the end.
+Spec: keys, sections 2.4, 5.2 and 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, FastAPI, Request, Response
+
+from aggregator import examples
+from aggregator.context import Aggregator
+from aggregator.errors import NotPaired
+from aggregator.pieces.intake import Intake
+from aggregator.pieces.peer_seals import KEPT
+from aggregator.roster.enrolment import SenderDirectory
+from aggregator.rounds import state_machine
+from aggregator.rounds import state_machine as key_ends
+from aggregator.store import admission, rounds
+from aggregator.store import seal_keys as store
+from aggregator.store.tables import identities as table
+from aggregator.store.tables import tokens
+from aggregator.web import Operator
+from common.runtime.logs import describe, get_logger
+from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
+from common.web.auth import Authenticator
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
+from common.web.own_identity import (
+    IdentityAnswer,
+    RevocationAnswer,
+    RevocationRequest,
+    SuccessorRequest,
+    answer_of,
+    revoked_answer,
+)
+from common.web.tokens import end_renewable
+from common.web.wire import CBOR, answer, read_body
+from tacit.answers.registry import RotatedSealKey
+from tacit.crypto.signing import HybridIdentity
+from tacit.protocol.round.descriptor import AbortRequest
+from tacit.wire import WireModel
+
+KEY_REASON: Final = "seal_key_gone"
+_logger = get_logger("tacit.aggregator.keys")
+
+
+async def sweep_keys(aggregator: Aggregator, intake: Intake) -> int:
+    """Destroy every key whose time is over, or whose wrapping file is gone; how many. Forget what
+    is not needed any more of keys that were destroyed, and of other aggregators' keys."""
+    keyring, now = aggregator.seal_keyring, aggregator.clock.now()
+    if await keyring.tidy():
+        aggregator.forget_rounds()
+    numbers = sorted({*await keyring.due(), *await keyring.lost()})
+    await destroy_keys(aggregator, intake, numbers)
+    async with aggregator.database.begin() as transaction:
+        await store.forget_peer_keys(transaction, now - KEPT)
+        await store.purge(transaction, now - timedelta(seconds=aggregator.settings.retention_s))
+    return len(numbers)
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """A new key of a period in place of others. `destroyed`: their numbers, if that was asked."""
+
+    number: int
+    retired: tuple[int, ...]
+    destroyed: tuple[int, ...]
+
+
+async def rotate_keys(aggregator: Aggregator, intake: Intake, *, destroying: bool) -> Rotated:
+    """Retire the keys of periods and make the next, by an operator's command. `destroying`: live
+    rounds that name the old ones abort, and they die now; where the process dies meanwhile, the
+    same command again, or the end of their time, destroys them.
+
+    Spec: keys, section 5.3.
+    """
+    made, retired = await aggregator.seal_keyring.rotate()
+    if destroying:
+        await destroy_keys(aggregator, intake, retired)
+    return Rotated(made.statement.number, retired, retired if destroying else ())
+
+
+async def destroy_keys(aggregator: Aggregator, intake: Intake, numbers: Sequence[int]) -> None:
+    """Abort what still names these keys, and destroy them. A round that cannot be aborted now holds
+    nothing back: the next sweep aborts it."""
+    await _abort_rounds(aggregator, intake, numbers)
+    if not numbers:
+        return
+    aggregator.seal_keyring.forget(numbers)
+    aggregator.forget_rounds()
+    for number in numbers:
+        await key_ends.destroy_key(aggregator, number)
+
+
+async def _abort_rounds(aggregator: Aggregator, intake: Intake, numbers: Sequence[int]) -> None:
+    async with aggregator.database.reading() as transaction:
+        names = await store.live_rounds(transaction, numbers)
+    for round_id in names:
+        try:
+            await state_machine.abort(aggregator, intake, round_id, AbortRequest(reason=KEY_REASON))
+        except Exception as error:
+            _logger.warning("round_not_aborted", round=round_id, **describe(error))
+
+
+# The identity is replaced by command, and the one before ends. Spec: keys, section 5.2.
+#
+# The new identity is durable in one transaction, before anybody sees it. New rounds name it as soon
+# as the coordinator looks; rounds that name the old one end with it. The old private key is
+# destroyed when no live round names it, at the latest when its overlap is over; what names it then
+# is aborted, never with "never frozen". All that follows from what is stored, so a sweep does again
+# what a crash left.
+
+IDENTITY_REASON: Final = "identity_superseded"
+_identity_ends_logger = get_logger("tacit.aggregator.identity")
+
+
+async def rotate_identity(
+    aggregator: Aggregator, intake: Intake, request: SuccessorRequest
+) -> IdentityAnswer:
+    """Replace the identity; the same request again finishes what a crash left, and changes nothing
+    else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
+    asked = request.replacement()
+    async with aggregator.database.begin() as transaction:
+        coordinator = await admission.coordinator(transaction)
+        if coordinator is None:
+            raise NotPaired
+        now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
+        new = await replace(transaction, table, coordinator.deployment, asked, now)
+        if request.compromised and new.serial != before:
+            await end_renewable(transaction, tokens, now)
+    await sweep_identities(aggregator, intake)
+    assert new.document is not None
+    return answer_of(new.document.statement)
+
+
+async def end_identity(
+    aggregator: Aggregator, intake: Intake, request: RevocationRequest
+) -> RevocationAnswer:
+    """Revoke the identity: its rounds abort, its keys are destroyed, and it opens no round any
+    more. The same request again finishes what a crash left. Raises as `rotate`."""
+    async with aggregator.database.begin() as transaction:
+        coordinator = await admission.coordinator(transaction)
+        if coordinator is None:
+            raise NotPaired
+        successor, now = HybridIdentity(request.secret), aggregator.clock.now()
+        ended = await revoke(
+            transaction, table, coordinator.deployment, successor, request.reason, now
+        )
+    await sweep_identities(aggregator, intake)
+    return revoked_answer(ended)
+
+
+async def sweep_identities(aggregator: Aggregator, intake: Intake) -> int:
+    """Destroy every replaced identity that nothing needs any more; how many. Learn what another
+    process replaced."""
+    own = aggregator.identities
+    await own.load()
+    destroyed = 0
+    for old in own.replaced():
+        assert old.until is not None
+        over = aggregator.clock.now() >= old.until
+        left = await _rounds_of(aggregator, old)
+        if over:
+            left = await _aborted(aggregator, intake, left)
+        if left or old in own.in_grace(aggregator.clock.now()):
+            continue
+        if over:
+            keys = await aggregator.seal_keyring.signed_by(old.public_key)
+            await destroy_keys(aggregator, intake, keys)
+        async with aggregator.database.begin() as transaction:
+            await destroy_identity(transaction, table, old.serial, aggregator.clock.now())
+        aggregator.forget_rounds()
+        destroyed += 1
+    if destroyed:
+        await own.load()
+    await aggregator.erasure.erase()  # also what a crash left in the log
+    return destroyed
+
+
+async def _rounds_of(aggregator: Aggregator, old: OwnIdentity) -> list[str]:
+    """Live rounds that name an identity."""
+    async with aggregator.database.reading() as transaction:
+        names = await rounds.live(transaction)
+    found = []
+    for name in names:
+        context = await aggregator.round(name)
+        if context.descriptor.aggregators[context.index].identity_key == old.public_key:
+            found.append(name)
+    return found
+
+
+async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> list[str]:
+    """Abort rounds; those that could not be aborted now."""
+    left = []
+    for name in names:
+        try:
+            await state_machine.abort(
+                aggregator, intake, name, AbortRequest(reason=IDENTITY_REASON), may_have_frozen=True
+            )
+        except Exception as error:
+            _identity_ends_logger.warning("round_not_aborted", round=name, **describe(error))
+            left.append(name)
+    return left
+
+
+# The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3.
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+IntakePart = Annotated[Intake, Depends(part(Intake))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
+
+
+class RotationRequest(WireModel):
+    """A new seal key; `destroy`: the old ones die now, with the rounds that name them."""
+
+    destroy: bool = False
+
+
+def add_key_rotation(app: FastAPI) -> None:
+    """Add it to the app."""
+
+    @app.post(
+        "/v1/identity/successor",
+        **gives(IdentityAnswer, also=[CBOR]),
+        tags=["identity"],
+        summary="Replace the identity by the pair that it committed to",
+        openapi_extra=takes(SuccessorRequest),
+    )
+    async def succeed_identity(
+        request: Request,
+        aggregator: AggregatorPart,
+        intake: IntakePart,
+        authenticator: AuthenticatorPart,
+        directory: DirectoryPart,
+        _: Operator,
+    ) -> Response:
+        asked = await read_body(request, SuccessorRequest)
+        try:
+            return answer(request, await rotate_identity(aggregator, intake, asked))
+        finally:  # after a compromised key tokens ended
+            authenticator.forget()
+            directory.forget()
+
+    @app.post(
+        "/v1/identity/revocation",
+        **gives(RevocationAnswer, also=[CBOR]),
+        tags=["identity"],
+        summary="End the identity without a successor, by the pair that it committed to",
+        openapi_extra=takes(RevocationRequest),
+    )
+    async def revoke_identity(
+        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    ) -> Response:
+        asked = await read_body(request, RevocationRequest)
+        return answer(request, await end_identity(aggregator, intake, asked))
+
+    @app.post(
+        "/v1/seal-keys/rotation",
+        **gives(RotatedSealKey),
+        tags=["identity"],
+        summary="Make a new seal key now; the old one opens no new round, or dies at once",
+        openapi_extra=takes(RotationRequest, examples.ROTATION),
+    )
+    async def rotate_seal_key(
+        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+    ) -> dict[str, Any]:
+        asked = await read_body(request, RotationRequest)
+        done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
+        return {"number": done.number, "retired": done.retired, "destroyed": done.destroyed}

@@ -1,0 +1,225 @@
+"""Released files: a multiset of item lists as files, and how far its counts are from the true ones.
+
+For the algorithms on sets and sequences. Spec: jobs, "Result".
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.contract import ResultFile
+from tacit.randomness import SeededRandom
+from tacit.records.text_files import line_of, listed
+
+Named = tuple[list[str], int]
+"""The ids of a list's items, and how often it is there."""
+
+
+def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[ResultFile, ResultFile]:
+    """`name`.csv and `name`.ndjson. The ids of a list are one cell of the table (`listed`)."""
+    table, lines = io.StringIO(), io.StringIO()
+    table.write(line_of(("count", "length", "items")))
+    for items, count in rows:
+        table.write(line_of((count, len(items), listed(items))))
+        lines.write(json.dumps({"items": items, "count": count}, ensure_ascii=False) + "\n")
+    return (
+        ResultFile(
+            f"{name}.csv",
+            "text/csv",
+            table.getvalue().encode(),
+            f"{about}; ids between blanks, in quotes where an id has one",
+        ),
+        ResultFile(
+            f"{name}.ndjson",
+            "application/x-ndjson",
+            lines.getvalue().encode(),
+            "the same, a JSON object a line",
+        ),
+    )
+
+
+# How far the counts of a released file are from the true ones, by classes of counts.
+#
+# Post-processing of noisy counts and of public parameters: it costs no privacy, and anyone who has
+# the release can repeat it. A class's range holds for the things whose true count is in the class
+# and for those whose released one is.
+#
+# Spec: federated-counting, section 14.
+
+Floats = NDArray[np.float64]
+
+SEED: Final = 1
+"""Public: the simulation can be repeated."""
+RUNS: Final = 40
+_EDGES: Final = (0, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+_PROBES: Final = 400
+_INSIDE: Final = (0.025, 0.975)
+_NEAR: Final = 5
+_CLEAR: Final = 3
+
+
+@dataclass(frozen=True)
+class ErrorOfCounts:
+    """Of things with a count of `first` to `last` (None: no end), file less truth: mean, standard
+    deviation, and the range in which 95 of 100 differences lie."""
+
+    first: int
+    last: int | None
+    bias: float
+    deviation: float
+    low: float
+    high: float
+
+    def json(self) -> dict[str, Any]:
+        """As a report shows it."""
+        return {
+            "count_from": self.first,
+            "count_to": self.last,
+            "bias": str(round(self.bias, 1)),
+            "standard_deviation": str(round(self.deviation, 1)),
+            "off_by_95": [math.floor(self.low), math.ceil(self.high)],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Counts of a simulation (things,): true and released; the greatest error (`short`: the truth
+    may be lower than assumed) and the least."""
+
+    truth: Floats
+    released: Floats
+    short: Floats
+    long: Floats
+
+    @classmethod
+    def of(cls, truth: Floats, released: Floats) -> Seen:
+        """With one error."""
+        return cls(truth, released, released - truth, released - truth)
+
+    @property
+    def error(self) -> Floats:
+        """File less truth."""
+        return self.released - self.truth
+
+    def part(self, chosen: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
+        """Some of them."""
+        parts = (self.truth, self.released, self.short, self.long)
+        return Seen(*(each[chosen] for each in parts))
+
+    @staticmethod
+    def together(runs: Sequence[Seen]) -> Seen:
+        """All of them."""
+        parts = zip(
+            *((each.truth, each.released, each.short, each.long) for each in runs), strict=True
+        )
+        return Seen(*(np.concatenate(part) for part in parts))
+
+
+def probes(largest: float) -> Floats:
+    """True counts all over each class up to the largest, of things that no file holds."""
+    spread = [
+        np.linspace(first, min(last - 1, largest), _PROBES)
+        for first, last in pairwise((*_EDGES, math.inf))
+        if first <= largest
+    ]
+    return np.concatenate((np.zeros(0), *spread))
+
+
+def by_class(known: Seen, probed: Seen, absent: float = 0.0) -> tuple[ErrorOfCounts, ...]:
+    """Bias and spread by the probes where there are any. absent: up to what true count things are
+    missing from the file more often than once in 20 times."""
+    found = []
+    for first, last in pairwise((*_EDGES, math.inf)):
+        inside = [
+            part.part((np.rint(each) >= first) & (np.rint(each) < last))
+            for part, each in ((probed, probed.truth), (known, known.truth))
+        ]
+        of_class = next((each for each in inside if each.truth.size), None)
+        # In each quarter of the class, so that the range does not rest on how counts spread in it.
+        sets = [*_quarters(inside[0]), inside[1]]
+        shown = (np.rint(known.released) >= first) & (np.rint(known.released) < last)
+        sets = [each for each in (*sets, known.part(shown)) if each.truth.size]
+        if sets:
+            error = sets[0].released - sets[0].truth if of_class is None else of_class.error
+            low = min(float(np.quantile(each.long, _INSIDE[0])) for each in sets)
+            high = max(float(np.quantile(each.short, _INSIDE[1])) for each in sets)
+            found.append(
+                ErrorOfCounts(
+                    int(first),
+                    None if math.isinf(last) else int(last) - 1,
+                    float(error.mean()),
+                    float(error.std()),
+                    low if first else min(low, -absent),
+                    high,
+                )
+            )
+    return tuple(found)
+
+
+def _quarters(seen: Seen) -> list[Seen]:
+    order = np.argsort(seen.truth, kind="stable")
+    return [seen.part(each) for each in np.array_split(order, 4)]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Noisy counts below `least` are not in the file; `others`: how many of the things that were
+    counted, or may have been, are not in it."""
+
+    least: float
+    others: int
+
+
+def errors_of_counts(
+    noisy: Floats, released: Floats, scale: float, draws: float, cut: Cut | None = None
+) -> tuple[ErrorOfCounts, ...]:
+    """Of a file whose counts follow from noisy ones (things,), unbiased, with Laplace noise of this
+    scale, of which each holds so many draws.
+
+    What the file makes of a noisy count is taken from things with about that count: its part of a
+    clear one, what was added to it otherwise.
+    """
+    if not noisy.size:
+        return ()
+    generator = SeededRandom(SEED).generator
+    order = np.argsort(noisy, kind="stable")
+    noisy, released = noisy[order], released[order]
+
+    def made(again: Floats) -> Floats:
+        near = np.searchsorted(noisy, again)
+        near = near + generator.integers(-_NEAR, _NEAR + 1, again.size)
+        like = np.clip(near, 0, noisy.size - 1)
+        clear = noisy[like] > _CLEAR * scale
+        part = np.divide(released[like], noisy[like], out=np.zeros(again.size), where=clear)
+        found = np.where(clear, again * part, again + released[like] - noisy[like])
+        if cut is not None:
+            found = np.where(again < cut.least, 0.0, found)
+        return np.maximum(np.rint(found), 0.0)
+
+    true = np.tile(probes(float(released.max())), RUNS)
+    probed = Seen.of(true, made(true + _noise(generator, scale, draws, true.size)))
+    held = np.tile(noisy, RUNS)
+    truth = np.maximum(held - _noise(generator, scale, draws, held.size), 0.0)
+    known = [Seen.of(truth, np.tile(released, RUNS))]
+    if cut is not None:
+        nobody = np.zeros(RUNS * cut.others)  # who passes by noise alone
+        passed = Seen.of(nobody, made(_noise(generator, scale, draws, nobody.size)))
+        known.append(passed.part(passed.released > 0))
+    absent = 0.0 if cut is None else cut.least + math.log(10) * scale * math.sqrt(draws)
+    return by_class(Seen.together(known), probed, max(absent, 0.0))
+
+
+def _noise(generator: np.random.Generator, scale: float, draws: float, count: int) -> Floats:
+    """Differences of two gammas; of weight 1 they are Laplace."""
+    both = generator.gamma(draws, scale, (2, count))
+    found: Floats = both[0] - both[1]
+    return found

@@ -1,1 +1,0 @@
-"""The privacy report of a run: one module per method."""

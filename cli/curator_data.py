@@ -1,0 +1,376 @@
+"""`tacit readings` and `tacit items`: bring data to a curator service, and see whether it arrives.
+
+Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
+
+Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
+row, with columns time and value, and curator and device where there are any. A column map (TOML or
+JSON) says what else there is to say; its keys are the parameters of `POST /v1/readings/import`. A
+file that ends in .xml is a Green Button file. The file goes to the curator service as it is, or cut
+to its first days; what is wrong in it is counted there, by row.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import tomllib
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Final, cast
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from cli.context import Answer, at_curator, errors, say, tabled
+from tacit import Client
+from tacit.records import text_files
+from tacit.records.text_files import MalformedRow, number
+
+DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class MeterFile:
+    """A file, and how its values are to be read. `start` makes it wide."""
+
+    path: Path
+    start: str | None
+    step_s: int
+    unit: str
+    register: str
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Further parameters of the import; they go before the fields above."""
+
+    @property
+    def green_button(self) -> bool:
+        """Whether the file says itself what its readings are."""
+        return ".xml" in self.path.suffixes
+
+    def open(self) -> BinaryIO:
+        """The plain content."""
+        match self.path.suffix:
+            case ".xz":
+                return cast(BinaryIO, lzma.open(self.path))
+            case ".gz":
+                return cast(BinaryIO, gzip.open(self.path))
+            case _:
+                return self.path.open("rb")
+
+    def rows(self, days: int | None = None) -> Iterator[list[str]]:
+        """Header and rows, cut to the first days where asked (wide layout). Raises ValueError."""
+        last = None if days is None else 1 + days * DAY_S // self.step_s
+        delimiter = str(self.columns.get("delimiter", ","))
+        try:
+            with self.open() as file:
+                for _, row in text_files.rows(file, _TABS.get(delimiter, delimiter)):
+                    if row != [""]:
+                        yield row[:last]
+        except MalformedRow as error:
+            raise ValueError(f"{self.path.name}, line {error.row}: {error.reason}") from None
+        except _DAMAGED:
+            reason = "the compressed file is damaged or cut off"
+            raise ValueError(f"{self.path.name}: {reason}") from None
+
+    def meters(self) -> list[str]:
+        """The ids of the meters, in the order of the rows. Raises ValueError for a file whose first
+        line is one of them: a header is expected."""
+        rows = self.rows()
+        if text_files.first_line(next(rows, [])) != "names":
+            raise ValueError(f"{self.path.name}, line 1: a header is missing")
+        return [row[0] for row in rows]
+
+    def values(self, days: int) -> NDArray[np.float64]:
+        """Wide layout: (meters, intervals) values; NaN where no cell is, or one that is not a
+        number."""
+        rows = self.rows(days)
+        next(rows, None)
+        found = [[_number(cell) for cell in row[1:]] for row in rows]
+        longest = max(map(len, found), default=0)
+        filled = [row + [np.nan] * (longest - len(row)) for row in found]
+        return np.array(filled, np.float64).reshape(len(found), longest)
+
+    def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
+        """Send the file to a curator service; its answer."""
+        parameters = self.parameters()
+        if days is None:
+            content = self.path.read_bytes()
+        else:
+            parameters["delimiter"] = ","
+            content = text_files.written(self.rows(days)).encode()
+        answer: dict[str, Any] = client.request(
+            "POST",
+            "/v1/readings/import",
+            content=content,
+            media_type="application/atom+xml" if self.green_button else "text/csv",
+            params=parameters,
+        ).json()
+        return answer
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the import."""
+        given = {name: _parameter(value) for name, value in self.columns.items()}
+        if self.green_button:
+            return given
+        found: dict[str, Any] = {"unit": self.unit, "register": self.register}
+        if self.start is not None:
+            found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
+        elif not {"curator", "curator_column", "device_column"} & given.keys():
+            named = {"curator", "device"} & set(next(self.rows(), []))
+            found |= {f"{name}_column": name for name in named}
+        return found | given
+
+
+_DAMAGED: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_TABS: Final = {"tab": "\t", "\\t": "\t"}
+
+
+def column_map(path: Path) -> dict[str, Any]:
+    """The content of a column map. Raises OSError or ValueError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name}: is not text in UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name}: is not TOML or JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name}: a column map is a table of names and values")
+    return found
+
+
+def _parameter(value: Any) -> Any:
+    """A value as a query parameter: tables as JSON."""
+    return json.dumps(value) if isinstance(value, dict) else value
+
+
+def _number(cell: str) -> float:
+    try:
+        return number(cell)
+    except ValueError:
+        return float("nan")
+
+
+# `tacit readings`: bring readings to a curator service, and see whether they arrive.
+
+readings_app = typer.Typer(no_args_is_help=True, help="Readings of your own curators.")
+
+
+@readings_app.command("import")
+@at_curator
+def import_readings(
+    client: Client,
+    source: Annotated[Path, typer.Argument(help="CSV or Green Button .xml; plain, .gz or .xz.")],
+    start: Annotated[
+        str | None,
+        typer.Option(help="Wide layout: the time of the first value column, RFC 3339."),
+    ] = None,
+    step_s: Annotated[int, typer.Option(min=1, help="Wide layout: seconds a column.")] = 900,
+    unit: Annotated[str, typer.Option(help="Unit of the values.")] = "kWh",
+    register: Annotated[str, typer.Option(help="Register of the readings.")] = "energy_import",
+    days: Annotated[int | None, typer.Option(min=1, help="Wide layout: this many days.")] = None,
+    columns: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            help="Column map, TOML or JSON: parameters of POST /v1/readings/import, which go "
+            "before the options above.",
+        ),
+    ] = None,
+    curator: Annotated[str | None, typer.Option(help="Whose all readings are.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="IANA zone of stamps without an offset.")
+    ] = None,
+    ambiguous: Annotated[
+        str | None,
+        typer.Option(help="The hour that comes twice: refuse (default), order, earlier, later."),
+    ] = None,
+) -> Answer:
+    """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
+    row, with columns curator, device, time, value, or what the map says); or Green Button XML.
+
+    Exit code 2 if a row was rejected: the others are stored, and the places are printed."""
+    options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
+    given = {} if columns is None else column_map(columns)
+    given |= {name: value for name, value in options.items() if value is not None}
+    file = MeterFile(source, start, step_s, unit, register, given)
+    with errors.status(f"importing {source.name}"):
+        answer: dict[str, Any] = file.upload(client, days=days)
+
+    def human() -> None:
+        for name, value in answer.items():
+            if not isinstance(value, list | dict):
+                say(f"  {name}: {value}")
+        for error in answer.get("errors", [])[:10]:
+            place = f"line {error['line']}"
+            if error["column"] is not None:
+                place += f", column {error['column']}"
+            say(f"  {place}: {error['detail']}")
+
+    return Answer(answer, human, 2 if answer["rejected"] else 0)
+
+
+@readings_app.command("status")
+@at_curator
+def status(client: Client) -> Answer:
+    """What came in within a day, by outcome, and the registers that have readings."""
+    found = {
+        "summary": client.summary(),
+        "intake": client.intake(),
+        "registers": client.registers()["registers"],
+    }
+
+    def human() -> None:
+        counts, outcomes = found["summary"], found["intake"]["outcomes"]
+        say(f"{counts['curators']} curators, {counts['silent']} without a reading of the last day")
+        came = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "nothing"
+        say(f"came in since {found['intake']['from']}: {came}")
+        for each in found["registers"]:
+            say(f"{each['name']}, kept in {each['unit']}: {each['devices']} devices")
+            for query in each["queries"]:
+                if not query["fits"]:
+                    say(f"  query {query['name']} asks for {query['unit']}: no reading fits")
+
+    return Answer(found, human)
+
+
+@readings_app.command("curators")
+@at_curator
+def curators(
+    client: Client,
+    prefix: Annotated[str, typer.Option(help="How the name begins.")] = "",
+    only: Annotated[
+        str | None,
+        typer.Option(help="out_of_budget, without_bound, silent, stopped or own_policy."),
+    ] = None,
+) -> Answer:
+    """The curators of a process: what is left of their budgets, and their newest readings."""
+    found = list(client.own_curators(prefix=prefix, only=only))
+    rows = [
+        [
+            each["id"],
+            "no limit" if each["limit"] is None else f"{each['left']} of {each['limit']}",
+            "yes" if each["without_bound"] else "",
+            each["last_reading"] or "none",
+            "stopped" if each["stopped"] else "",
+        ]
+        for each in found
+    ]
+    columns = ["curator", "epsilon left", "answer without a bound", "newest reading", ""]
+    return tabled(found, "", columns, rows)
+
+
+@readings_app.command("silent")
+@at_curator
+def silent(
+    client: Client,
+    silent_s: Annotated[int, typer.Option(min=1, help="Seconds without a reading.")] = 86_400,
+) -> Answer:
+    """Devices that sent nothing for a while, the longest silent first."""
+    found = list(client.silent_devices(silent_s=silent_s))
+    rows = [[each["curator"], each["device"], each["register"], each["last"]] for each in found]
+    return tabled(found, "", ["curator", "device", "register", "newest reading"], rows)
+
+
+@readings_app.command("complete")
+@at_curator
+def complete(
+    client: Client,
+    register: Annotated[str, typer.Argument(help="Its name, such as energy_import.")],
+    period_s: Annotated[int, typer.Option(min=60, help="Seconds of a period.")] = 3_600,
+    begin: Annotated[str | None, typer.Option("--from", help="RFC 3339; else a day.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="RFC 3339; else now.")] = None,
+) -> Answer:
+    """How many devices have a reading of a register in each period."""
+    found = client.completeness(register, period_s=period_s, begin=begin, end=end)
+    rows = [
+        [each["start"], f"{each['devices']} of {found['expected']}"] for each in found["periods"]
+    ]
+    return tabled(found, "", ["period from", "devices"], rows)
+
+
+# `tacit items`: bring sequences and sets of items to a curator service.
+
+TIMED: Final = "each with a time"
+UNTIMED: Final = "without times: in no window"
+
+items_app = typer.Typer(
+    no_args_is_help=True, help="Sequences and sets of items of your own curators."
+)
+
+
+class Kind(StrEnum):
+    SEQUENCES = "sequences"
+    TRANSACTIONS = "transactions"
+
+
+class Form(StrEnum):
+    TEXT = "text"
+    NDJSON = "ndjson"
+    SPMF = "spmf"
+
+
+KindArgument = Annotated[Kind, typer.Argument(help="sequences, or transactions: sets of items.")]
+CuratorArgument = Annotated[str, typer.Argument(help="Whose they are.")]
+NameOption = Annotated[str, typer.Option(help="Of the table, as jobs name it.")]
+
+
+@items_app.command("import")
+@at_curator
+def import_items(
+    client: Client,
+    kind: KindArgument,
+    curator: CuratorArgument,
+    source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The file.")],
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--format",
+            help="A record a line: ids between blanks, JSON (a list, or items and time), or SPMF. "
+            "Only JSON has times; jobs over a window count records with a time.",
+        ),
+    ] = Form.TEXT,
+    name: NameOption = "records",
+) -> Answer:
+    """Give a curator a table of its own, in place of the one of this name.
+
+    A line that cannot be read is named, with the item; then nothing is stored."""
+    with errors.status(f"importing {source.name}"):
+        answer = client.put_items(
+            kind.value, curator, source.read_bytes(), name=name, form=form.value
+        )
+
+    def human() -> None:
+        timed = TIMED if answer["timed"] else UNTIMED
+        told = f"{answer['records']} records of {answer['items']} different items"
+        say(f"  {answer['name']}: {told}, {timed}")
+
+    return Answer(answer, human)
+
+
+@items_app.command("list")
+@at_curator
+def list_items(client: Client, kind: KindArgument, curator: CuratorArgument) -> Answer:
+    """Names and sizes of a curator's tables."""
+    answer = client.items(kind.value, curator)
+
+    def human() -> None:
+        for table in answer["tables"]:
+            timed = TIMED if table["timed"] else UNTIMED
+            say(f"  {table['name']}: {table['records']} records, {timed}")
+
+    return Answer(answer, human)
+
+
+@items_app.command("delete")
+@at_curator
+def delete_items(
+    client: Client, kind: KindArgument, curator: CuratorArgument, name: NameOption = "records"
+) -> Answer:
+    """Delete a curator's table; what was contributed stays as it was."""
+    client.drop_items(kind.value, curator, name=name)
+    return Answer({"curator": curator, "name": name}, lambda: say(f"  {name}: deleted"))

@@ -1,0 +1,148 @@
+"""`tacit keys revoke --chain-from`, `tacit keys show`: what can be said of a service that is gone.
+
+Spec: keys, section 5.2. Who has the pair that an identity committed to can end that identity
+without the service: the statement is signed by that pair alone, after the chain that others keep.
+It holds nothing secret, and each of those who followed the service is shown it by its own operator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from cli.context import Answer, Target, at_target, fail
+from cli.services.deployment import trusted
+from tacit import Client
+from tacit.client.problems import Problem
+from tacit.crypto.signing import HybridIdentity
+from tacit.protocol.identities import IdentityChain, IdentityDocument, Role, revoked_for
+from tacit.wire import format_instant
+
+
+def revoke(name: str | None, secret: bytes, chain_from: str, out: Path) -> Answer:
+    """Write the chain of a service that ends with its revocation. Raises ValueError, DomainError
+    where the pair is not the one that was committed to."""
+    deployment, chain = _followed(name, chain_from)
+    now = datetime.now(UTC).replace(microsecond=0)
+    ended = revoked_for(deployment, chain, HybridIdentity(secret), now)
+    out.write_text(ended.model_dump_json(by_alias=True, exclude_none=True) + "\n", "utf-8")
+    document = ended.documents[-1].statement
+    said = {
+        "role": document.role,
+        "name": document.name,
+        "fingerprint": document.fingerprint.hex(),
+        "effective": format_instant(now),
+        "file": str(out),
+    }
+    return Answer(said, lambda: typer.echo(_revoked(said)))
+
+
+@at_target
+def show(
+    target: Target,
+    file: Annotated[
+        Path, typer.Argument(help="What `tacit keys revoke --chain-from` wrote; nothing secret.")
+    ],
+) -> Answer:
+    """Show the chain of a service that is gone to those who followed it.
+
+    With --url and --token to one coordinator, aggregator or curator service, by its own operator;
+    with --home to all of them. Each checks every link by itself.
+    """
+    try:
+        chain = IdentityChain.model_validate_json(file.read_bytes())
+    except ValueError:
+        raise ValueError(f"{file}: no chain of identities") from None
+    taken, untold = [], []
+    for url, client in _services(target, chain.documents[0].statement):
+        with client:
+            try:
+                _show(client, chain)
+            except Problem as problem:
+                untold.append((url, problem.name))
+            except httpx.HTTPError:
+                untold.append((url, "no answer"))
+            else:
+                taken.append(url)
+    if untold and not taken:
+        fail("; ".join(f"{url}: {why}" for url, why in untold))
+    found = {"shown": taken, "untold": [{"url": url, "why": why} for url, why in untold]}
+    return Answer(found, lambda: typer.echo(_shown(found)))
+
+
+def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
+    """The deployment, and a chain as one that followed it keeps it: a coordinator that of an
+    aggregator, an aggregator that of its coordinator."""
+    with Client(url, verify=trusted(url)) as client:
+        if _shows(client, "tacit-aggregator"):
+            chain = _chain(client.followed_coordinator())
+            deployment = chain.documents[0].statement.name
+            if name not in (None, deployment):
+                raise ValueError(f"{url} is an aggregator: it follows its coordinator alone")
+            return deployment, chain
+        deployment = client.get("/.well-known/tacit-coordinator")["deployment"]
+        if name is None:
+            raise ValueError("name the aggregator that is gone")
+        return deployment, _chain(client.followed_identity(name))
+
+
+def _show(client: Client, chain: IdentityChain) -> None:
+    """Show it to a service that may follow this one. Raises Problem where it does not, ValueError
+    for the service itself."""
+    document, text = chain.documents[0].statement, chain.model_dump(mode="json", exclude_none=True)
+    of_coordinator = document.role is Role.COORDINATOR
+    at_aggregator = _shows(client, "tacit-aggregator")
+    if at_aggregator and of_coordinator:
+        client.show_coordinator(text)
+    elif at_aggregator and client.aggregator_identity()["id"] != document.name:
+        client.show_peer(document.name, text)
+    elif not at_aggregator and not _shows(client, "tacit-coordinator"):
+        client.show_anchor(document.name, text)
+    elif not at_aggregator and not of_coordinator:
+        client.show_identity(document.name, text)
+    else:
+        raise ValueError("this is the service itself: `tacit keys revoke` without --chain-from")
+
+
+def _services(target: Target, gone: IdentityDocument) -> Sequence[tuple[str, Client]]:
+    """Those that are shown it: one, or all of a deployment but the one that is gone."""
+    if target.url is not None:
+        return [(target.url, Client(target.url, target.token, verify=trusted(target.url)))]
+    found = target.deployment()
+    own = found.coordinator.id if gone.role is Role.COORDINATOR else gone.name
+    services = (found.coordinator, *found.aggregators, found.curator)
+    return [(service.url, service.client()) for service in services if service.id != own]
+
+
+def _chain(shown: Any) -> IdentityChain:
+    return IdentityChain.model_validate_json(json.dumps(shown))
+
+
+def _shows(client: Client, document: str) -> bool:
+    try:
+        client.get(f"/.well-known/{document}")
+    except Problem as problem:
+        if problem.status != 404:
+            raise
+        return False
+    return True
+
+
+def _revoked(said: dict[str, Any]) -> str:
+    return (
+        f"{said['name']}: document {said['fingerprint']} is revoked in {said['file']}; it holds "
+        "nothing secret: every operator of a service that followed it gives it to "
+        "`tacit keys show`"
+    )
+
+
+def _shown(found: dict[str, Any]) -> str:
+    lines = [f"{url} refuses the service from now on" for url in found["shown"]]
+    lines += [f"{each['url']} does not know of it: {each['why']}" for each in found["untold"]]
+    return "\n".join(lines)

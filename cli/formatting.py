@@ -1,0 +1,206 @@
+"""Reports and results in words and tables, for people at a terminal."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from fractions import Fraction
+from typing import Any
+
+from cli.context import Answer, console, say
+from common.web.console.formatting import THIN, with_error
+from tacit.query.functions import PRESENCE
+from tacit.report.figures import short
+from tacit.report.model import of_a_hundred
+from tacit.report.text import brief, brief_text
+
+Json = dict[str, Any]
+
+MAX_SHOWN = 12
+MAX_LENGTH = 240
+_TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
+"""What a page shows, as it is typed."""
+
+
+def amount(value: object, digits: int = 3) -> str:
+    """A decimal string (or number) to a few significant digits, and to a tenth where it is large
+    (below 10^9)."""
+    if value is None:
+        return "-"
+    if value == "inf":
+        return "infinite"
+    number = float(Fraction(str(value)))
+    if number == 0 or not 0.001 <= abs(number) < 1e9:
+        return f"{number:.{digits}g}"
+    places = max(1, digits - 1 - math.floor(math.log10(abs(number))))
+    text = f"{number:.{places}f}"
+    return text.rstrip("0").rstrip(".")
+
+
+def verified(found: Json) -> Answer:
+    """What a look at every row of a ledger found; exit code 1 where it is broken."""
+    if found["verified"]:
+        return Answer(found, lambda: say(f"verified: {found['rows']} rows, head {found['head']}"))
+    broken = found["broken"]
+    return Answer(found, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
+
+
+def result_lines(found: Json) -> list[str]:
+    """The released figures of a result."""
+    unit = found["unit"]
+    lines = [
+        f"round {found['round']}, {found['window']['start']} to {found['window']['end']}",
+        f"  {found['participants']} curators answered (one without readings answers with zeros)",
+    ]
+    for name, value in found["result"].items():
+        if isinstance(value, list):
+            shown = ", ".join(amount(item) for item in value[:MAX_SHOWN])
+            lines.append(f"  {name}: {shown}{' ...' if len(value) > MAX_SHOWN else ''}")
+        elif name == PRESENCE:
+            lines.append(f"  curators with readings: {value} (a noisy count)")
+        elif name in ("count", "reason"):
+            lines.append(f"  {name}: {value}")
+        else:
+            symbol = unit if name != "variance" else f"{unit}^2"
+            lines.append(f"  {name}: {_with_noise(value, _half_width(found, name), symbol)}")
+    return lines
+
+
+def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
+    """A value to the digits that its noise leaves it."""
+    if value is None or half_width is None:
+        return f"{amount(value)} {unit}"
+    shown, error = (str(each).translate(_TYPED) for each in with_error(value, half_width))
+    return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
+
+
+def _half_width(found: Json, name: str) -> str | None:
+    """How far noise moves a released sum or average, in 95 of 100 cases at most."""
+    error = found["report"].get("error") or {}
+    for part in (*error.get("averages", ()), *error.get("parts", ())):
+        if part["part"] == name:
+            width: str = part["interval"]["half_width"]
+            return width
+    return None
+
+
+def summary_lines(summary: Json) -> list[str]:
+    """What a job published, a line for each field. The result's file has it to the last digit."""
+    return [
+        textwrap.shorten(f"{name}: {_plain(value)}", MAX_LENGTH, placeholder=" ...")
+        for name, value in summary.items()
+    ]
+
+
+def _plain(value: object) -> str:
+    """A value of a JSON document in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_inside(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        shown = [_inside(each) for each in value[:MAX_SHOWN]]
+        separator = "; " if any(isinstance(each, str) and " " in each for each in value) else ", "
+        more = [f"{len(value) - MAX_SHOWN:,} more"] if len(value) > MAX_SHOWN else []
+        return separator.join(shown + more) or "none"
+    if value is None or isinstance(value, bool):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _inside(value: object) -> str:
+    return f"({_plain(value)})" if value and isinstance(value, list | dict) else _plain(value)
+
+
+_GROUNDS = {
+    "policy": "their policies forbid it",
+    "descriptor": "the descriptor is not what was agreed",
+    "own": "their budget is used up, or they have answered for this window already",
+}
+
+
+def refusal_lines(found: Json) -> list[str]:
+    """How many curators refuse a round, by ground."""
+    return [
+        f"{count} refuse: {_GROUNDS.get(ground, ground)}"
+        for ground, count in found["grounds"].items()
+        if count
+    ]
+
+
+def refused_lines(found: Json) -> list[str]:
+    """Which curators were refused by their proof, and what aggregators contradict."""
+    named = [
+        f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
+        for item in found["refused"]
+    ]
+    rest = found["count"] - len(named)
+    return [
+        f"{found['count']} refused by their proof",
+        *named,
+        *([f"and {rest} more"] if rest else []),
+        *found["statements"],
+    ]
+
+
+def guarantee(line: Json) -> str:
+    """One verified line: (epsilon, delta), or that there is none."""
+    if line.get("epsilon") == "inf" or line.get("model") == "none":
+        return "none"
+    if line.get("epsilon") is None:
+        return "no statement"
+    if line.get("delta") in (None, "0"):
+        return f"epsilon {amount(line['epsilon'])}"
+    return f"epsilon {amount(line['epsilon'])}, delta {amount(line['delta'])}"
+
+
+def error_lines(report: Json) -> list[str]:
+    """The error to expect of each figure of the result: of its noise, then what comes with it."""
+    found = report.get("error") or {}
+    return [
+        *(
+            f"expected error of {item['part']} with {found['participants']} curators, of noise: "
+            f"{short(item['mean_absolute'])}{_unit(item['unit'])} on average{_at_most(item)}"
+            for item in (*found.get("averages", ()), *found.get("parts", ()))
+        ),
+        *found.get("sentences", ()),
+    ]
+
+
+def _at_most(part: Json) -> str:
+    interval = part.get("interval")
+    if interval is None:
+        return ""
+    level = of_a_hundred(interval["level"])
+    half_width = f"{short(interval['half_width'])}{_unit(part['unit'])}"
+    return f", at most {half_width} in {level} of 100 cases"
+
+
+def _unit(symbol: str) -> str:
+    """As it follows a number; a plain number has none."""
+    return "" if symbol == "1" else f" {symbol}"
+
+
+def print_report(report: Json, *, full: bool = False) -> None:
+    """The privacy report: the error to expect, who would have to work together to learn more, and
+    what is not protected, public and assumed; `full`: every statement whole, and the source's
+    claim."""
+    for line in error_lines(report):
+        say(line)
+    width = min(console.width, 100)
+    say(brief_text(brief(report), full=full, width=width), markup=False)
+    if full:
+        say("\n".join(_claimed(report)), markup=False)
+    else:
+        say("Every statement whole: the same command with --full.")
+
+
+def _claimed(report: Json) -> list[str]:
+    mechanism = report["mechanism"]
+    name = mechanism["name"] if isinstance(mechanism, dict) else mechanism
+    lines = [
+        f"Mechanism {name}, stance {report['stance']}; two data sets: {report['neighbouring']}."
+    ]
+    claim = report.get("claimed")
+    if claim:
+        theorem = f" ({claim['theorem']})" if claim.get("theorem") else ""
+        lines.append(f"The source claims {guarantee({'model': '', **claim})}{theorem}.")
+    return lines + [f"  - {text}" for text in report.get("source_defects") or ()]

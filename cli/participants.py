@@ -1,0 +1,326 @@
+"""`tacit enroll`, `tacit group`, `tacit token`: join tokens and enrolment, groups of curators, API
+tokens.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from cli.context import (
+    DEFAULT_HOME,
+    Answer,
+    Home,
+    Target,
+    Token,
+    Url,
+    at_coordinator,
+    at_curator,
+    at_target,
+    console,
+    errors,
+    fail,
+    plain_errors,
+    printed,
+    table,
+    tabled,
+)
+from cli.services.deployment import ask_grant, assemble, join_token, trusted
+from tacit import Client
+from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
+from tacit.wire import format_instant
+
+enroll_app = typer.Typer(no_args_is_help=True, help="Join tokens, and enrolling with them.")
+
+Party = Annotated[str, typer.Argument(help="Id of the curator or host.")]
+Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most this many curators.")]
+Replaces = Annotated[
+    bool,
+    typer.Option(
+        "--replaces", help="For a party on the roster whose identity was stolen: it gets another."
+    ),
+]
+ValidS = Annotated[int, typer.Option(min=60, help="Seconds until it expires.")]
+
+
+@enroll_app.command("token")
+@printed
+def token(
+    party: Party,
+    curators: Curators = None,
+    valid_s: ValidS = 86_400,
+    replaces: Replaces = False,
+    home: Home = DEFAULT_HOME,
+) -> Answer:
+    """Make a one-time join token: one grant from each service. Hand it over out of band."""
+    asked = _request(party, curators, valid_s)
+    deployment, count = Target(home).deployment(), asked.max_curators
+    made = join_token(deployment, party, asked.kind, count, valid_s, replaces=replaces)
+    document = {"party": party, "token": made.to_text(), "expires": format_instant(made.expires)}
+    return Answer(document, lambda: typer.echo(document["token"]))
+
+
+@enroll_app.command("grant")
+def grant(
+    party: Party,
+    url: Annotated[str, typer.Option(envvar="TACIT_URL", help="Your own service.")],
+    api_token: Annotated[
+        str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+    ],
+    curators: Curators = None,
+    valid_s: ValidS = 86_400,
+    replaces: Replaces = False,
+) -> None:
+    """At one service of several operators': its part of a join token. It holds a secret."""
+    with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
+        asked = _request(party, curators, valid_s).model_copy(update={"replaces": replaces})
+        answer = ask_grant(client, asked)
+    typer.echo(answer.model_dump_json())
+
+
+@enroll_app.command("invitations")
+@at_coordinator
+def invitations(client: Client) -> Answer:
+    """The coordinator's grants that are neither used nor expired."""
+    found = client.grants()
+    columns = ["id", "party", "kind", "max_curators", "expires"]
+    rows = [[str(each[name]) for name in columns] for each in found]
+    return tabled(found, "Invitations", columns, rows)
+
+
+@enroll_app.command("withdraw")
+@at_coordinator
+def withdraw(
+    client: Client,
+    grant_id: Annotated[str, typer.Argument(help="Id of the invitation, by `invitations`.")],
+) -> Answer:
+    """Withdraw the coordinator's part of an invitation: nobody enrols with it any more."""
+    client.withdraw_grant(grant_id)
+    return Answer({"withdrawn": grant_id}, lambda: typer.echo("withdrawn"))
+
+
+@enroll_app.command("list")
+@at_coordinator
+def list_parties(
+    client: Client,
+    prefix: Annotated[str | None, typer.Option(help="Only those whose id begins so.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+) -> Answer:
+    """Parties that enrolled at the coordinator: lone curators and hosts."""
+    found = list(islice(client.parties(prefix=prefix), limit))
+    columns = ["id", "kind", "first", "curators", "enrolled", "left"]
+    rows = [[str(each[name] or "") for name in columns] for each in found]
+    return tabled(found, "Parties", columns, rows)
+
+
+@enroll_app.command("join")
+def join(
+    party: Party,
+    grants: Annotated[
+        list[Path], typer.Argument(help="Files of `enroll grant`: the coordinator's first.")
+    ],
+    curators: Curators = None,
+) -> None:
+    """Put the grants of several operators together to one join token."""
+    with plain_errors():
+        answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
+        asked = _request(party, curators, 86_400)
+        typer.echo(assemble(asked, answers).to_text())
+
+
+def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:
+    kind = PartyKind.CURATOR if curators is None else PartyKind.HOST
+    return GrantRequest(party=party, kind=kind, max_curators=curators or 1, valid_s=valid_s)
+
+
+@enroll_app.command("use")
+@at_curator
+def use(
+    client: Client,
+    given: Annotated[str, typer.Argument(metavar="TOKEN", help="The join token.")],
+    curators: Annotated[
+        Path | None, typer.Option(help="A host's curators: a file with an id a line.")
+    ] = None,
+) -> Answer:
+    """Enrol the party of a join token at a curator service."""
+    body: dict[str, Any] = {"token": given}
+    if curators is not None:
+        body["curators"] = curators.read_text("utf-8-sig").split()
+    answer = client.post("/v1/enrolments", body)
+    return Answer(answer, lambda: console.print(answer))
+
+
+# `tacit group`: declare groups of curators, and look at them.
+
+group_app = typer.Typer(no_args_is_help=True, help="Groups: sets of curators that a query may sum.")
+
+Name = Annotated[str, typer.Argument(help="Name of the group.")]
+
+
+@group_app.command("create")
+@at_coordinator
+def create_group(
+    client: Client,
+    name: Name,
+    curators: Annotated[Path, typer.Argument(help="The curators: a file with an id a line.")],
+    parent: Annotated[str | None, typer.Option(help="The group that contains this one.")] = None,
+) -> Answer:
+    """Declare a group. It is never changed; the same content is the same group."""
+    body: dict[str, Any] = {"name": name, "curators": curators.read_text("utf-8-sig").split()}
+    if parent is not None:
+        body["parent"] = parent
+    made = client.post("/v1/groups", body)
+    return Answer(made, lambda: typer.echo(f"{made['name']}: {made['curators']} curators"))
+
+
+@group_app.command("list")
+@at_coordinator
+def list_groups(client: Client) -> Answer:
+    """All groups."""
+    found = list(client.pages("/v1/groups", "groups"))
+    rows = [[item["name"], item["parent"] or "", str(item["curators"])] for item in found]
+    return tabled(found, "Groups", ["name", "parent", "curators"], rows)
+
+
+@group_app.command("show")
+@at_coordinator
+def show_group(client: Client, name: Name) -> Answer:
+    """The curators of a group, by roster number."""
+    found = list(client.pages(f"/v1/groups/{name}/curators", "curators"))
+
+    def human() -> None:
+        for item in found:
+            typer.echo(item["id"])
+
+    return Answer(found, human)
+
+
+# `tacit token`: API tokens of a service, made, looked at and revoked by its operator.
+
+token_app = typer.Typer(no_args_is_help=True, help="API tokens of a service: make, list, revoke.")
+
+OF_A_CURATOR = ("device", "curator")
+"""Scopes of tokens that belong to one curator, and open the service that hosts it."""
+
+Service = Annotated[
+    str, typer.Option("--service", help="Which of --home: coordinator, aggregator-1, ..., curator.")
+]
+
+
+@token_app.command("create")
+@at_target
+def create_token(
+    target: Target,
+    scope: Annotated[
+        str,
+        typer.Argument(help="operator; analyst at a coordinator; device, curator at their host."),
+    ],
+    subject: Annotated[
+        str | None, typer.Option(help="The curator of a device's or a curator's token.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="What the list calls it.")] = "",
+    valid_s: Annotated[
+        int | None, typer.Option(help="Seconds until it expires; without, when it is revoked.")
+    ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            "--service",
+            help="Which of --home: coordinator, aggregator-1, ..., curator. Unless given: curator "
+            "for scopes device and curator, else coordinator.",
+        ),
+    ] = None,
+) -> Answer:
+    """Make a token and print it. It is shown once: the service keeps its hash alone."""
+    if scope in OF_A_CURATOR and subject is None:
+        fail(f"--subject: a {scope}'s token belongs to one curator: say which")
+    where = service or ("curator" if scope in OF_A_CURATOR else "coordinator")
+    with _client(target, where) as client:
+        made = client.create_token(scope, subject=subject, label=label, valid_s=valid_s)
+
+    def human() -> None:
+        typer.echo(made["token"])
+        # not on standard output: TOKEN=$(tacit token create ...)
+        errors.print(f"shown once; its id, to revoke it: {made['id']}", highlight=False)
+
+    return Answer(made, human)
+
+
+@token_app.command("list")
+@at_target
+def list_tokens(target: Target, service: Service = "coordinator") -> Answer:
+    """All tokens of a service, without their secrets, in the order of their making."""
+    with _client(target, service) as client:
+        found = list(client.tokens())
+
+    def human() -> None:
+        now = datetime.now(UTC)
+        rows = [
+            [item["id"], _whose(item), escape(item["label"]), _state(item, now)] for item in found
+        ]
+        shown = table("Tokens", ["id", "scope", "label", "state"], rows)
+        shown.columns[0].no_wrap = True  # it is what `revoke` takes
+        console.print(shown)
+
+    return Answer(found, human)
+
+
+@token_app.command("revoke")
+def revoke_token(
+    token_id: Annotated[str, typer.Argument(help="Id of the token, from `tacit token list`.")],
+    service: Service = "coordinator",
+    home: Home = DEFAULT_HOME,
+    url: Url = None,
+    token: Token = None,
+) -> None:
+    """End a token at once, for ever."""
+    with plain_errors(), _client(Target(home, url, token), service) as client:
+        client.revoke_token(token_id)
+    typer.echo(f"{token_id} is revoked")
+
+
+@token_app.command("end")
+@at_target
+def end_tokens(target: Target, service: Service = "coordinator") -> Answer:
+    """End every token of a service but your own, after a theft.
+
+    Parties, and a coordinator at its aggregators, put others in place by their identities, by
+    themselves. Devices, owners and analysts need new ones by hand.
+    """
+    with _client(target, service) as client:
+        found = client.end_tokens()
+    said = ", ".join(f"{count} {scope}" for scope, count in sorted(found["ended"].items()))
+    return Answer(found, lambda: typer.echo(f"ended: {said or 'none'}"))
+
+
+def _client(target: Target, service: str) -> Client:
+    """A client of the service at --url, else of the one with that id in --home."""
+    if target.url is not None:
+        return Client(target.url, target.token, verify=trusted(target.url))
+    services = {each.id: each for each in target.deployment().services}
+    if service not in services:
+        fail(f"--service: {service} is none of {', '.join(services)}")
+    return services[service].client()
+
+
+def _whose(item: dict[str, Any]) -> str:
+    scopes = " ".join(item["scopes"])
+    return scopes if item["subject"] is None else f"{scopes} of {item['subject']}"
+
+
+def _state(item: dict[str, Any], now: datetime) -> str:
+    if item["revoked"] is not None:
+        return f"revoked {_to_the_second(item['revoked'])}"
+    if item["expires"] is None:
+        return "valid"
+    past = datetime.fromisoformat(item["expires"]) <= now
+    return f"{'expired' if past else 'valid until'} {_to_the_second(item['expires'])}"
+
+
+def _to_the_second(instant: str) -> str:
+    return f"{instant[:19]}Z"

@@ -1,0 +1,377 @@
+"""An embedded deployment: coordinator, aggregators and a curator host as processes on loopback.
+
+One data directory holds everything: a directory per service (database, operator's token, log) and
+`deployment.json` with the addresses. Each service is the same process that a real deployment runs,
+so one operator runs them all here: fit for trials, and the reports say so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx
+
+from common.runtime.tls import environment_trust
+from tacit import Client, Error
+from tacit.client.exchange import Retry
+from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
+from tacit.wire import encode_binary
+
+FILE = "deployment.json"
+READY_S = 60.0
+LOOK_S = 0.1
+LOOK_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class ServiceAddress:
+    """Where one service listens and keeps its data."""
+
+    kind: str
+    id: str
+    url: str
+    directory: str
+
+    @property
+    def token(self) -> str:
+        """The token of the service's operator."""
+        return (Path(self.directory) / "operator.token").read_text(encoding="ascii").strip()
+
+    def client(self, timeout_s: float = 60.0) -> Client:
+        """A client with the rights of the service's operator."""
+        return Client(self.url, self.token, timeout_s=timeout_s, verify=trusted(self.url))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The services of one data directory."""
+
+    directory: Path
+    coordinator: ServiceAddress
+    aggregators: tuple[ServiceAddress, ...]
+    curator: ServiceAddress
+
+    @property
+    def services(self) -> tuple[ServiceAddress, ...]:
+        """All services, in the order in which they start."""
+        return (self.coordinator, *self.aggregators, self.curator)
+
+    def save(self) -> None:
+        """Write `deployment.json`."""
+        document = {
+            "format": "tacit.deployment/1",
+            "services": [asdict(service) for service in self.services],
+        }
+        path = self.directory / FILE
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: Path) -> Deployment:
+        """Read `deployment.json`; raises FileNotFoundError if there is none."""
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        services = [ServiceAddress(**item) for item in document["services"]]
+        by_kind = {kind: [s for s in services if s.kind == kind] for kind in _KINDS}
+        return cls(
+            directory,
+            by_kind["coordinator"][0],
+            tuple(by_kind["aggregator"]),
+            by_kind["curator"][0],
+        )
+
+    @classmethod
+    def plan(cls, directory: Path, aggregators: int, port: int | None = None) -> Deployment:
+        """Addresses for a new deployment on loopback: free ports, or `port` and those after it.
+
+        Raises ValueError for a port that is in use.
+        """
+        directory = directory.absolute()
+        count = aggregators + 2
+        ports = free_ports(count) if port is None else list(range(port, port + count))
+        for each in ports:
+            if not _is_free(each):
+                raise ValueError(f"port {each} is in use: ports {port} to {ports[-1]} are needed")
+
+        def address(kind: str, name: str, port: int) -> ServiceAddress:
+            return ServiceAddress(kind, name, f"http://127.0.0.1:{port}", str(directory / name))
+
+        return cls(
+            directory,
+            address("coordinator", "coordinator", ports[0]),
+            tuple(
+                address("aggregator", f"aggregator-{index + 1}", ports[index + 1])
+                for index in range(aggregators)
+            ),
+            address("curator", "curator", ports[-1]),
+        )
+
+
+PORTS = range(16_000, 32_000)
+_KINDS = ("coordinator", "aggregator", "curator")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports on loopback that nobody listens on at this moment.
+
+    They lie below the range from which outgoing connections take theirs, so that a service that is
+    down for a moment finds its port free, and are chosen at random, so that two deployments that
+    start at once hardly meet.
+    """
+    found: list[int] = []
+    for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
+        if len(found) == count:
+            break
+        if _is_free(port):
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as item:
+        item.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            item.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class Running:
+    """The processes of a deployment. They end with this process, however it ends."""
+
+    def __init__(self, deployment: Deployment, extra: Mapping[str, Mapping[str, str]]) -> None:
+        self.deployment = deployment
+        self._extra = extra
+        self.public_urls: dict[str, str] = {}
+        self.more: dict[str, dict[str, str]] = {}
+        """Settings of single services, by id."""
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._pipe: tuple[int, int] | None = None
+        """Its end of file tells the services that this process has ended (`cli.services.child`)."""
+
+    def start(self) -> None:
+        """Start all services and wait until each is ready; raises RuntimeError if one is not, and
+        starts none if something answers at the address of one."""
+        for service in self.deployment.services:
+            self._refuse_another(service)
+        for service in self.deployment.services:
+            self.start_one(service)
+        for service in self.deployment.services:
+            self.wait_for(service)
+
+    def _refuse_another(self, service: ServiceAddress) -> None:
+        port = int(service.url.rpartition(":")[2])
+        if _is_free(port):
+            return
+        who = _pid_at(service)
+        raise RuntimeError(
+            f"{service.id}: port {port} is in use"
+            + (
+                ""
+                if who is None
+                else f" by a service that still runs (process {who}): end it first"
+            )
+        )
+
+    def start_one(self, service: ServiceAddress) -> None:
+        """Start one service's process."""
+        directory = Path(service.directory)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("TACIT_")
+        }
+        environment |= {
+            "TACIT_DATA_DIR": service.directory,
+            "TACIT_HOST": "127.0.0.1",
+            "TACIT_PORT": service.url.rpartition(":")[2],
+            "TACIT_PUBLIC_URL": self.public_urls.get(service.id, service.url),
+            "TACIT_LOG_LEVEL": "warning",
+        }
+        if service.kind == "aggregator":
+            environment |= {"TACIT_AGGREGATOR_ID": service.id, "TACIT_OPERATOR": service.id}
+        environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
+        if self._pipe is None:
+            self._pipe = os.pipe()
+        with (directory / "service.log").open("ab") as log:
+            self.processes[service.id] = subprocess.Popen(
+                # `-P`: a module of the user's folder may have the name of one of ours.
+                [sys.executable, "-P", "-m", "cli.services.child", service.kind],
+                env=environment,
+                stdin=self._pipe[0],
+                stdout=log,
+                stderr=log,
+                # Own group: Ctrl-C reaches the services through us, in order.
+                start_new_session=True,
+            )
+
+    def wait_for(self, service: ServiceAddress) -> None:
+        """Block until one service is ready, by its own process and no other at its address. Raises
+        RuntimeError where that does not come."""
+        process = self.processes[service.id]
+        end = time.monotonic() + READY_S
+        while process.poll() is None and time.monotonic() < end:
+            if _pid_at(service) == process.pid:
+                return
+            time.sleep(LOOK_S)
+        if process.poll() is None:
+            raise RuntimeError(f"{service.id} is not ready after {READY_S:.0f} s{_log(service)}")
+        raise RuntimeError(f"{service.id} did not start, {_ending(process)}{_log(service)}")
+
+    def cpu_s(self, service: ServiceAddress) -> float:
+        """CPU seconds of one service's process so far, ended threads too; 0 where the system does
+        not tell."""
+        clock, libc = ctypes.c_int(), ctypes.CDLL(None)
+        known = getattr(libc, "clock_getcpuclockid", None)  # Linux and the BSDs
+        if known is None or known(self.processes[service.id].pid, ctypes.byref(clock)):
+            return 0.0
+        return time.clock_gettime(clock.value)
+
+    def stop(self) -> None:
+        """Stop all services; leaves nothing running."""
+        for process in reversed(self.processes.values()):
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self._pipe is not None:
+            for end in self._pipe:
+                os.close(end)
+            self._pipe = None
+
+    def wait(self) -> str:
+        """Block until a service ends; which one, how, and where its log is."""
+        while True:
+            for service in self.deployment.services:
+                process = self.processes.get(service.id)
+                if process is not None and process.poll() is not None:
+                    return f"{service.id} {_ending(process)}{_log(service)}"
+            time.sleep(LOOK_S)
+
+
+def _pid_at(service: ServiceAddress) -> int | None:
+    """The process that answers at an address, ready; None if none does."""
+    try:
+        with Client(
+            service.url,
+            timeout_s=LOOK_TIMEOUT_S,
+            retry=Retry(attempts=1),
+            verify=trusted(service.url),
+        ) as client:
+            pid = client.get("/readyz").get("pid")
+    except (httpx.HTTPError, Error, ValueError, AttributeError):
+        return None
+    return pid if isinstance(pid, int) else None
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process ended."""
+    code = process.returncode
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"ended by signal {-code}"
+
+
+def _log(service: ServiceAddress) -> str:
+    """The last line of a service's log, and where the log is."""
+    path = Path(service.directory) / "service.log"
+    lines = path.read_text(errors="replace").strip().splitlines()
+    said = [line for line in lines if "Application startup failed" not in line][-1:]  # uvicorn's
+    return f"; {said[0][-500:]} (log: {path})" if said else f" (log: {path})"
+
+
+def trusted(url: str) -> ssl.SSLContext | bool:
+    """Whom a client of this address trusts; nothing is loaded where there is no TLS."""
+    return not url.lower().startswith("http:") and environment_trust()
+
+
+def pair(deployment: Deployment) -> None:
+    """Make coordinator and aggregators known to each other, also again where the coordinator's
+    token was ended; safe to repeat."""
+    with deployment.coordinator.client() as coordinator:
+        identity = coordinator.get("/.well-known/tacit-coordinator")
+        known = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}
+        for service in deployment.aggregators:
+            with service.client() as aggregator:
+                if service.id in known and _knows_a_coordinator(aggregator):
+                    continue
+                token = aggregator.request(
+                    "PUT",
+                    "/v1/coordinator",
+                    {
+                        "deployment": identity["deployment"],
+                        "identity_key": identity["identity_key"],
+                    },
+                ).json()["token"]
+                own = aggregator.get("/.well-known/tacit-aggregator")
+            coordinator.post(
+                "/v1/aggregators",
+                {
+                    "url": service.url,
+                    "token": token,
+                    "fingerprint": encode_binary(bytes.fromhex(own["fingerprint"])),
+                },
+            )
+
+
+def _knows_a_coordinator(aggregator: Client) -> bool:
+    """Whether a coordinator has a token there that was not ended."""
+    tokens = aggregator.tokens()
+    return any(each["scopes"] == ["coordinator"] and each["revoked"] is None for each in tokens)
+
+
+def join_token(
+    deployment: Deployment,
+    party: str,
+    kind: PartyKind,
+    max_curators: int,
+    valid_s: int,
+    *,
+    replaces: bool = False,
+) -> JoinToken:
+    """A join token: one grant from each service, each asked for by its own operator."""
+    request = GrantRequest(
+        party=party, kind=kind, max_curators=max_curators, valid_s=valid_s, replaces=replaces
+    )
+    services = (deployment.coordinator, *deployment.aggregators)
+
+    def grant(service: ServiceAddress) -> GrantAnswer:
+        with service.client() as client:
+            return ask_grant(client, request)
+
+    return assemble(request, [grant(service) for service in services])
+
+
+def ask_grant(client: Client, request: GrantRequest) -> GrantAnswer:
+    """A one-time secret from one service."""
+    return GrantAnswer.model_validate(client.post("/v1/grants", request.model_dump(mode="json")))
+
+
+def assemble(request: GrantRequest, answers: Sequence[GrantAnswer]) -> JoinToken:
+    """A join token from the coordinator's grant and, after it, those of the aggregators."""
+    coordinator, *aggregators = (answer.grant for answer in answers)
+    return JoinToken(
+        party=request.party,
+        kind=request.kind,
+        max_curators=request.max_curators,
+        coordinator=coordinator,
+        aggregators=tuple(aggregators),
+        expires=min(answer.expires for answer in answers),
+    )

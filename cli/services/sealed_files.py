@@ -1,0 +1,259 @@
+"""Sealed files for a passphrase or a recipient's key: the sealed stream, a service's next key pair,
+and `tacit recipient-key`.
+
+A sealed stream for one holder: of a passphrase, or of a private key.
+
+The content lies in chunks of 1 MiB under AES-256-GCM; a chunk's nonce is its number and whether it
+is the last, so that none can be moved, repeated or cut off unnoticed (the STREAM construction of
+Hoang, Reyhanitabar, Rogaway and Vizar, 2015). The key of the content is random and lies in the
+header: sealed by HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or
+under a key that scrypt (RFC 7914) derives from the passphrase. The whole header is bound into the
+content. Memory does not grow with the content.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Protocol
+
+import typer
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from cli.context import plain_errors
+from tacit.crypto.sealing import SealBroken, SealKey, SealPublicKey
+from tacit.crypto.signing import SECRET_BYTES
+from tacit.wire import encode_binary, parse_binary
+
+CHUNK_BYTES: Final = 1 << 20
+MAGIC: Final = b"tacit backup 1\n"
+_KEY_BYTES: Final = 32
+_SALT_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_SEALED_BYTES: Final = CHUNK_BYTES + 16
+_MOST_WRAPPED: Final = 2048
+_NEEDED: Final = {
+    b"p": "a passphrase",
+    b"x": "a private key (tctkey_...)",
+}
+"""By the header's byte."""
+_SCRYPT_N: Final = 2**17
+"""With r = 8: 128 MiB and some tenths of a second for each guess."""
+
+
+class BackupRefused(ValueError):
+    """The archive, the key or the place is not what it should be; said in one line."""
+
+
+class Holder(Protocol):
+    """Who may open: wraps the key of a content, and unwraps it again."""
+
+    @property
+    def kind(self) -> bytes:
+        """One byte that says in the header which key is needed."""
+
+    def wrap(self, key: bytes, salt: bytes) -> bytes:
+        """The key as it lies in the header."""
+
+    def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
+        """The key. Raises InvalidTag or ValueError for everybody else."""
+
+
+@dataclass(frozen=True, repr=False)
+class Passphrase:
+    """Whoever knows this text."""
+
+    text: str
+    kind: bytes = b"p"
+
+    def wrap(self, key: bytes, salt: bytes) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + AESGCM(self._derived(salt)).encrypt(nonce, key, MAGIC)
+
+    def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
+        nonce, rest = wrapped[:_NONCE_BYTES], wrapped[_NONCE_BYTES:]
+        return AESGCM(self._derived(salt)).decrypt(nonce, rest, MAGIC)
+
+    def _derived(self, salt: bytes) -> bytes:
+        return Scrypt(salt, _KEY_BYTES, n=_SCRYPT_N, r=8, p=1).derive(self.text.encode())
+
+
+@dataclass(frozen=True, repr=False)
+class Recipient:
+    """Whoever has the private key; the public one is enough to seal. It stays sealed while X25519
+    or ML-KEM-768 holds."""
+
+    public: SealPublicKey
+    private: SealKey | None = None
+    kind: bytes = b"x"
+
+    def wrap(self, key: bytes, salt: bytes) -> bytes:
+        return self.public.seal(key, MAGIC + salt)
+
+    def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
+        if self.private is None:
+            raise ValueError("a public key opens nothing")
+        return self.private.open(wrapped, MAGIC + salt)
+
+
+class Sealer(io.RawIOBase):
+    """Writes plain bytes into `file` sealed; what is there is whole only after `finish`."""
+
+    def __init__(self, file: BinaryIO, holder: Holder) -> None:
+        super().__init__()
+        key, salt = os.urandom(_KEY_BYTES), os.urandom(_SALT_BYTES)
+        wrapped = holder.wrap(key, salt)
+        header = MAGIC + holder.kind + salt + len(wrapped).to_bytes(2, "big") + wrapped
+        file.write(header)
+        self._file, self._cipher = file, _cipher(key, header)
+        self._waiting = bytearray()
+        self._number = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._waiting += data
+        while len(self._waiting) > CHUNK_BYTES:  # a full chunk waits: it may be the last
+            self._put(bytes(self._waiting[:CHUNK_BYTES]), last=False)
+            del self._waiting[:CHUNK_BYTES]
+        return len(data)
+
+    def finish(self) -> None:
+        """Seal the last chunk."""
+        self._put(bytes(self._waiting), last=True)
+        self._waiting.clear()
+
+    def _put(self, plain: bytes, *, last: bool) -> None:
+        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), plain, None))
+        self._number += 1
+
+
+class Opener(io.RawIOBase):
+    """The plain bytes of a sealed file, from its beginning to its end.
+
+    Raises BackupRefused where the holder is another one, or anything was altered.
+    """
+
+    def __init__(self, file: BinaryIO, holder: Holder) -> None:
+        super().__init__()
+        self._file = file
+        self._cipher = _cipher(*_unwrapped(file, holder))
+        self._ahead = file.read(_SEALED_BYTES)
+        self._plain, self._number = memoryview(b""), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
+        if not self._plain and self._ahead:
+            self._plain = memoryview(self._next())
+        taken = self._plain[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._plain = self._plain[len(taken) :]
+        return len(taken)
+
+    def drain(self) -> None:
+        """Read to the end, so that a file that was cut off shows."""
+        while self.read(CHUNK_BYTES):
+            pass
+
+    def _next(self) -> bytes:
+        sealed, self._ahead = self._ahead, self._file.read(_SEALED_BYTES)
+        nonce = _nonce(self._number, last=not self._ahead)
+        self._number += 1
+        try:
+            return self._cipher.decrypt(nonce, sealed, None)
+        except (InvalidTag, ValueError):
+            raise BackupRefused("the backup was altered or cut off") from None
+
+
+def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
+    """(key, header) of a sealed file."""
+    start = file.read(len(MAGIC) + 1 + _SALT_BYTES + 2)
+    magic, rest = start[: len(MAGIC)], start[len(MAGIC) :]
+    if magic != MAGIC or len(rest) != 1 + _SALT_BYTES + 2:
+        raise BackupRefused("not a backup of this kind, or of a newer version")
+    kind, salt, length = rest[:1], rest[1:-2], int.from_bytes(rest[-2:], "big")
+    if kind != holder.kind:
+        needed = _NEEDED.get(kind)
+        raise BackupRefused(f"the backup opens with {needed}" if needed else "not a backup")
+    wrapped = file.read(min(length, _MOST_WRAPPED))
+    try:
+        return holder.unwrap(wrapped, salt), start + wrapped
+    except (InvalidTag, SealBroken, ValueError):
+        raise BackupRefused("the key does not open this backup, or it was altered") from None
+
+
+def _cipher(key: bytes, header: bytes) -> AESGCM:
+    derived = HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
+    return AESGCM(derived)
+
+
+def _nonce(number: int, *, last: bool) -> bytes:
+    return number.to_bytes(_NONCE_BYTES - 1, "big") + bytes((last,))
+
+
+# The pair that will follow a service's identity, in a sealed file. Spec: keys, section 5.1.
+
+CONTENT: Final = b"tacit next identity\n"
+
+
+def opened_pair(file: Path, holder: Holder) -> bytes:
+    """The secret bytes of a sealed pair. Raises BackupRefused, ValueError."""
+    with file.open("rb") as stream:
+        try:
+            content = Opener(stream, holder).read()
+        except BackupRefused as error:
+            said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
+            raise ValueError(f"{file}: {said}") from None
+    if not content.startswith(CONTENT) or len(content) != len(CONTENT) + SECRET_BYTES:
+        raise ValueError(f"{file}: holds no next identity")
+    return content.removeprefix(CONTENT)
+
+
+# Key pairs of recipients: whoever opens a backup, or a sealed path. `tacit recipient-key`.
+#
+# Spec: keys, section 2.7. A private key is a seed of 32 bytes, written `tctkey_...`; its
+# public key has 1,216 bytes.
+
+PREFIX: Final = "tctkey_"
+_MOST_KEY_BYTES: Final = 4096
+
+
+def recipient_key(
+    file: Annotated[Path, typer.Argument(help="Where the private key is written; not replaced.")],
+) -> None:
+    """Make a key pair for backups and sealed paths.
+
+    The private key is written to a file, the public key to the screen.
+    """
+    seed = SealKey.new_seed()
+    private, shown = f"{PREFIX}{encode_binary(seed)}", SealKey(seed).public.raw
+    with plain_errors():
+        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(opened, "w") as target:
+            target.write(private + "\n")
+    typer.echo(encode_binary(shown))
+
+
+def private_key(file: Path) -> SealKey:
+    """The private key of a file. Raises OSError, ValueError."""
+    with file.open("rb") as stream:
+        content = stream.read(_MOST_KEY_BYTES)
+    try:
+        text = content.decode("ascii").strip()
+        if not text.startswith(PREFIX):
+            raise ValueError
+        return SealKey(parse_binary(text.removeprefix(PREFIX)))
+    except ValueError:
+        raise ValueError(
+            f"the file holds no private key: {PREFIX}... as `tacit recipient-key` wrote it"
+        ) from None

@@ -1,0 +1,223 @@
+"""`tacit up`, `tacit serve`, `tacit health`: services on this machine; `tacit console`: their
+pages, signed in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shlex
+import webbrowser
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.context import (
+    DEFAULT_HOME,
+    Answer,
+    Home,
+    Target,
+    at_target,
+    console,
+    fail,
+    plain_errors,
+    printed,
+    say,
+    table,
+)
+from cli.services.deployment import FILE, Deployment, Running, pair, trusted
+from common.runtime.settings import ServiceSettings
+from tacit import Client, Problem
+
+SERVICES = ("coordinator", "aggregator", "curator")
+
+
+def up(
+    home: Home = DEFAULT_HOME,
+    aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 3,
+    allow_exact: Annotated[
+        bool, typer.Option(help="Allow mechanism exact, which adds no noise. Rehearsals only.")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1024,
+            max=65_000,
+            help="The coordinator's port; the others follow it. Free ones are chosen unless given.",
+        ),
+    ] = None,
+) -> None:
+    """Run a whole deployment on loopback until you press Ctrl-C. Data stays in --home.
+
+    The services end with this command, also when its terminal is closed; if one of them ends by
+    itself, all do, and the exit code is 1.
+    """
+    with plain_errors(), alone_in(home):
+        deployment = plan(home, aggregators, port)
+        running = Running(deployment, service_settings(allow_exact=allow_exact))
+        try:
+            with console.status("starting the services"):
+                running.start()
+                pair(deployment)
+            for line in addresses(deployment, home):
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                fail(running.wait(), 1)
+        finally:
+            running.stop()
+
+
+@contextlib.contextmanager
+def alone_in(home: Path) -> Iterator[None]:
+    """Hold the data directory, which is made if need be. Raises RuntimeError if a deployment runs
+    from it."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (home / "up.lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(
+                f"the deployment in {home} is up already: end that one with Ctrl-C, or give "
+                "another directory with --home"
+            ) from None
+        yield
+
+
+def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
+    """The deployment of a data directory; a new one if there is none yet.
+
+    Raises ValueError for another port than it has, and for ports in use.
+    """
+    if not (home / FILE).exists():
+        deployment = Deployment.plan(home, aggregators, port)
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deployment.save()
+        return deployment
+    deployment = Deployment.load(home)
+    own = int(deployment.coordinator.url.rpartition(":")[2])
+    if port not in (None, own):
+        raise ValueError(
+            f"--port {port}: the deployment in {home} keeps its addresses, from port {own} on, "
+            "because its parties know them; give a new --home"
+        )
+    return deployment
+
+
+def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
+    """Settings that an embedded deployment gives its services, by kind.
+
+    Its curators send at once: there is nobody on loopback from whom a random moment would hide
+    anything, and a trial should not wait.
+    """
+    settings = {
+        "coordinator": {"TACIT_POLL_S": "0.05", "TACIT_CONSOLE": str(_pages_can_be_made()).lower()},
+        "aggregator": {},
+        "curator": {
+            "TACIT_SEND_WINDOW_SHARE": "0",
+            "TACIT_PREPARE_LEAD_S": "0",
+            "TACIT_CONSOLE": str(_pages_can_be_made()).lower(),
+        },
+    }
+    if allow_exact:
+        settings["coordinator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
+        settings["aggregator"]["TACIT_INSECURE_ALLOW_EXACT"] = "true"
+        settings["curator"]["TACIT_POLICY_ALLOW_UNVERIFIED"] = "true"
+    return settings
+
+
+def _pages_can_be_made() -> bool:
+    """Whether the extra `console` is installed."""
+    return find_spec("jinja2") is not None
+
+
+def addresses(deployment: Deployment, home: Path) -> list[str]:
+    """Where the services are, and what to do next."""
+    width = max(len(item.id) for item in deployment.services)
+    option = "" if home == DEFAULT_HOME else f" --home {shlex.quote(str(home))}"
+    return [
+        "Tacit is up.",
+        *(f"  {item.id:{width}}  {item.url}" for item in deployment.services),
+        f"The operator's token of each: {home}/NAME/operator.token",
+        "Next, in another terminal:",
+        f"  tacit health{option}",
+        f"  tacit enroll token house-1{option}",
+        *(
+            [f"  tacit console{option}", f"  tacit console --curator{option}"]
+            if _pages_can_be_made()
+            else []
+        ),
+        f"Ctrl-C ends it; the data stays in {home}",
+    ]
+
+
+def serve(
+    service: Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")],
+) -> None:
+    """Run one service in the foreground, with settings from the environment (TACIT_...)."""
+    settings = settings_type(service)
+    from common.web.server import main
+
+    main(settings, import_module(f"{service}.app").create_app)
+
+
+def settings_type(service: str) -> type[ServiceSettings]:
+    """The settings of a service. Ends the command for a name that no service has."""
+    if service not in SERVICES:
+        fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
+    module = import_module(f"{service}.settings")
+    found: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return found
+
+
+@printed
+def health(home: Home = DEFAULT_HOME) -> Answer:
+    """Whether each service of the deployment is ready; exit code 1 if one is not."""
+    deployment = Target(home).deployment()
+    found = {}
+    for service in deployment.services:
+        with Client(service.url, timeout_s=5, verify=trusted(service.url)) as client:
+            found[service.id] = client.ready()
+    rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
+    shown = table("Health", ["service", "state"], rows)
+    return Answer(found, lambda: console.print(shown), 0 if all(found.values()) else 1)
+
+
+# `tacit console`: open the pages of a service in a browser, signed in.
+
+
+@at_target
+def browse(
+    target: Target,
+    curator: Annotated[
+        bool, typer.Option("--curator", help="That of the curator service: what was given away.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open a browser, or only print the address.")
+    ] = True,
+) -> Answer:
+    """Open the console in a browser. The address signs in once, within a minute."""
+    if target.url is not None:
+        service = target.url
+    else:
+        deployment = target.deployment()
+        service = (deployment.curator if curator else deployment.coordinator).url
+    try:
+        with target.curator() if curator else target.coordinator() as client:
+            made = client.console_code()
+    except Problem as problem:
+        if problem.name != "not_found":
+            raise
+        fail("this service shows no console: start it with TACIT_CONSOLE=true")
+    address = f"{service.rstrip('/')}{made['path']}"
+    found = {"address": address, "valid_s": made["valid_s"]}
+
+    def human() -> None:
+        say(address, markup=False)
+        if show:
+            webbrowser.open(address)
+
+    return Answer(found, human)

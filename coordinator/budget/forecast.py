@@ -1,0 +1,407 @@
+"""A budget's past as a line, and how long a limit lasts if the running schedules continue.
+
+At each instant of the past it is the largest sum of any one curator. Each coming round is taken to
+charge the curator that has spent most, so that no limit is reached earlier than forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.budget.limits import Limit
+from coordinator.budget.round_charges import Price, Totals, place_of
+from coordinator.budget.spending import ZERO, Figure, Spending, worst_of
+from tacit.accounting.amounts import FEMTO, MICRO
+from tacit.accounting.composition import Ints, covering, sums_at
+from tacit.accounting.scenarios import Scenario
+from tacit.query.terms import PrivacyUnit
+from tacit.sets import Bits
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An instant in microseconds since 1970; what the worst curator had spent then, of a limit with
+    periods in the instant's own period; and how many rounds that was of."""
+
+    at: int
+    worst: Figure
+    rounds: int
+
+
+def history(
+    spending: Spending,
+    unit: PrivacyUnit,
+    scenario: Scenario,
+    times: Sequence[int],
+    period: int | None = None,
+) -> list[Point]:
+    """A point for each of these instants, which rise. `period`: microseconds, unit curator only.
+
+    Raises ValueError for a period of unit record.
+    """
+    if unit is PrivacyUnit.RECORD and period is not None:
+        raise ValueError("the unit record has no periods")
+    with spending.lock:
+        walk = _records(spending, scenario, times)
+        if unit is PrivacyUnit.CURATOR:
+            walk = _curators(spending, scenario, times, period)
+        return list(walk)
+
+
+def period_start(at: int, period: int | None) -> int:
+    """Where the period of an instant begins; periods count from 1970. Without periods: never."""
+    return np.iinfo(np.int64).min if period is None else at // period * period
+
+
+def _curators(
+    spending: Spending, scenario: Scenario, times: Sequence[int], period: int | None
+) -> Iterator[Point]:
+    """All rounds of a curator add up, in their period."""
+    made = spending.rounds.column("made")
+    totals, begun, seen, rounds = Totals(1, spending.size), None, 0, 0
+    for at in times:
+        start = period_start(at, period)
+        if start != begun:
+            totals, begun, seen, rounds = Totals(1, spending.size), start, start, 0
+            new = np.flatnonzero((start <= made) & (made <= at))
+        else:
+            new = np.flatnonzero((seen < made) & (made <= at))
+        spending.add_to(totals, new, PrivacyUnit.CURATOR, scenario)
+        seen, rounds = at, rounds + new.size
+        yield Point(at, worst_of(totals.column(0)), rounds)
+
+
+def _records(spending: Spending, scenario: Scenario, times: Sequence[int]) -> Iterator[Point]:
+    """Rounds whose windows cover an instant add up there. Only instants that a new round covers can
+    have become worse."""
+    made, starts, ends = (spending.rounds.column(name) for name in ("made", "start", "end"))
+    known: dict[bytes, Figure] = {}
+    worst, seen = ZERO, np.iinfo(np.int64).min
+    for at in times:
+        there = np.flatnonzero(made <= at)
+        new = there[made[there] > seen]
+        for instant in _covered(starts[there], starts[new], ends[new]):
+            here = there[covering(starts[there], ends[there], int(instant))]
+            kinds, counts = spending.rounds.kinds(here)
+            key = kinds.tobytes() + counts.tobytes()
+            if key not in known:
+                known[key] = worst_of(spending.sums(here, PrivacyUnit.RECORD, scenario))
+            worst = _larger(worst, known[key])
+        seen = at
+        yield Point(at, worst, there.size)
+
+
+def _covered(instants: Ints, starts: Ints, ends: Ints) -> NDArray[np.int64]:
+    """Those of these instants that one of the windows covers, each once."""
+    found = np.unique(instants)
+    begun = np.searchsorted(np.sort(starts), found, side="right")
+    over = np.searchsorted(np.sort(ends), found, side="right")
+    return found[begun > over]
+
+
+def _larger(one: Figure, other: Figure) -> Figure:
+    """The larger of each figure."""
+    unbounded = one.epsilon is None or other.epsilon is None
+    epsilon = None if unbounded else max(one.epsilon or 0, other.epsilon or 0)
+    return Figure(epsilon, max(one.delta, other.delta))
+
+
+# How long a limit lasts: the rounds that schedules will open from now on, against what is spent.
+#
+# Each coming round is taken to charge the curator that has spent most, so that no limit is reached
+# earlier than said here unless more is asked, and a limit that looks exhausted may admit rounds of
+# groups that spent less. Basic composition, as limits count.
+# Spec: budget, sections 3 and 5; console, section 7 (6).
+
+MOST_ROUNDS: Final = 200_000
+"""Of all schedules together: five and a half years of a round every quarter of an hour."""
+POINTS: Final = 61
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A schedule's rounds from now on: when the first opens, and every how long one does, in
+    microseconds. `window`: of every round, where the query fixes it; else each round has the period
+    before its opening."""
+
+    price: Price
+    first: int
+    period: int
+    window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would make the limit last to the end: of each schedule only every `every`-th round
+    (None: nothing would); or each round at most this share of its price (rounded down)."""
+
+    every: int | None
+    share: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the worst curator will have spent by an instant, of a limit with periods in that period;
+    `rounds`: how many will have opened from now on."""
+
+    at: int
+    spent: Figure
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """One limit. `spent`: now; `exhausted`: when the first round is refused, None if none is;
+    `ends`: the last instant looked at, or of a limit with periods the first after this period."""
+
+    limit: Limit
+    spent: Figure
+    steps: tuple[Step, ...]
+    exhausted: int | None
+    ends: int
+    advice: Advice | None
+
+
+def count_rounds(schedules: Sequence[Coming], until: int) -> int:
+    """How many rounds open until an instant."""
+    return sum(max(0, (until - each.first) // each.period + 1) for each in schedules)
+
+
+def outlook(
+    limit: Limit, spending: Spending, schedules: Sequence[Coming], now: int, until: int
+) -> Outlook:
+    """The limit under these schedules, between two instants in microseconds since 1970.
+
+    Raises ValueError beyond `MOST_ROUNDS` rounds.
+    """
+    if count_rounds(schedules, until) > MOST_ROUNDS:
+        raise ValueError(f"more than {MOST_ROUNDS} rounds: look less far ahead")
+    rounds = _Rounds.of(limit, schedules, until)
+
+    def against(some: _Rounds) -> _Meeting:
+        if limit.unit is PrivacyUnit.RECORD:
+            return _Records(limit, spending, some)
+        return _Curators(limit, spending, some, now)
+
+    meet = against(rounds)
+    period = None if limit.period_s is None else limit.period_s * 10**6
+    ends = until if period is None else period_start(now, period) + period
+    final = until if period is None else min(until, ends - 1)
+    first = meet.first_refused()
+    exhausted = None if first is None else int(rounds.at[first])
+    last = final if exhausted is None else min(final, exhausted)
+    steps = [
+        Step(at, meet.spent_after(count), count)
+        for at in np.linspace(now, last, POINTS).astype(np.int64).tolist()
+        for count in (int(np.searchsorted(rounds.at, at, side="right")),)
+        if first is None or count <= first
+    ]
+    if exhausted is not None and first is not None and exhausted <= final:
+        steps.append(Step(exhausted, meet.spent_after(first), first))
+    share = None if exhausted is None else meet.share()
+    advice = None
+    if share is not None and share > 0:
+        least = max(2, math.ceil(1 / share))
+        fits = (n for n in range(least, least + 10) if against(rounds.thinned(n)).fits)
+        thousandths = Fraction(math.floor(share * 1000), 1000)
+        advice = Advice(next(fits, None), thousandths or share)
+    return Outlook(limit, meet.spent_after(0), tuple(steps), exhausted, ends, advice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """The coming rounds in order of time: (n,) columns. `unbounded`: without a finite price;
+    `number`: from 1 on within its schedule."""
+
+    at: Ints
+    epsilon: Ints
+    delta: Ints
+    unbounded: Ints
+    starts: Ints
+    ends: Ints
+    number: Ints
+
+    def thinned(self, n: int) -> _Rounds:
+        """Of each schedule only every n-th round."""
+        kept = self.number % n == 0
+        return _Rounds(*(getattr(self, name)[kept] for name in self.__slots__))
+
+    @classmethod
+    def of(cls, limit: Limit, schedules: Sequence[Coming], until: int) -> _Rounds:
+        columns: list[Ints] = []
+        for each in schedules:
+            at = np.arange(each.first, until + 1, each.period, dtype=np.int64)
+            cost = each.price.cost(limit.unit, limit.against)
+            epsilon, delta = (0, 0) if cost is None else (cost.epsilon, cost.delta)
+            starts, ends = at - each.period, at
+            if each.window is not None:
+                starts, ends = (np.full_like(at, bound) for bound in each.window)
+            prices = [np.full_like(at, amount) for amount in (epsilon, delta, int(cost is None))]
+            columns.append(np.stack([at, *prices, starts, ends, np.arange(1, at.size + 1)]))
+        joined = np.concatenate(columns, axis=1) if columns else np.zeros((7, 0), np.int64)
+        return cls(*joined[:, np.argsort(joined[0], kind="stable")])
+
+
+class _Meeting(ABC):
+    """A limit that meets the coming rounds."""
+
+    @abstractmethod
+    def first_refused(self) -> int | None:
+        """The first round that the limit refuses; None if it admits all."""
+
+    @abstractmethod
+    def spent_after(self, count: int) -> Figure:
+        """What the worst curator has spent after this many rounds."""
+
+    @abstractmethod
+    def share(self) -> Fraction | None:
+        """How much of what is planned fits; None where it has no finite price."""
+
+    @property
+    def fits(self) -> bool:
+        return self.first_refused() is None
+
+
+class _Curators(_Meeting):
+    """Unit curator: everything adds up, within a period where the limit has them."""
+
+    def __init__(self, limit: Limit, spending: Spending, rounds: _Rounds, now: int) -> None:
+        self._limit, self._rounds = limit, rounds
+        self._period = None if limit.period_s is None else limit.period_s * 10**6
+        begun = period_start(now, self._period)
+        if self._period is None:
+            base = spending.worst_curator(limit.against)
+        else:
+            made = spending.rounds.column("made")
+            places = np.flatnonzero((begun <= made) & (made <= now))
+            base = worst_of(spending.sums(places, limit.unit, limit.against))
+        self._base = base
+        kept = np.zeros_like(rounds.at) if self._period is None else rounds.at // self._period
+        here = kept == (0 if self._period is None else begun // self._period)
+        self._here = here
+        self._sums = [
+            _within(column, kept) + here * amount
+            for column, amount in (
+                (rounds.epsilon, base.epsilon or 0),
+                (rounds.delta, base.delta),
+                (rounds.unbounded, int(base.epsilon is None)),
+            )
+        ]
+
+    def first_refused(self) -> int | None:
+        over = _over(self._limit, *self._sums)
+        return int(over.argmax()) if over.any() else None
+
+    def spent_after(self, count: int) -> Figure:
+        if count == 0:
+            return self._base
+        epsilon, delta, unbounded = (int(column[count - 1]) for column in self._sums)
+        return Figure(None if unbounded else epsilon, delta)
+
+    def share(self) -> Fraction | None:
+        if self._rounds.unbounded.any() or self._base.epsilon is None:
+            return None
+        rounds, shares = self._rounds, []
+        spent = self._base.epsilon, self._base.delta
+        columns = (rounds.epsilon, rounds.delta), self._sums[:2]
+        for most, base, each, sums in zip(_most(self._limit), spent, *columns, strict=True):
+            shares.append(_share(most - base, int(each[self._here].sum())))
+            shares.append(_share(most, int(sums[~self._here].max(initial=0))))
+        return min(shares)
+
+
+class _Records(_Meeting):
+    """Unit record: rounds whose windows cover one instant add up."""
+
+    def __init__(self, limit: Limit, spending: Spending, rounds: _Rounds) -> None:
+        self._limit, self._rounds = limit, rounds
+        self._base = spending.worst_record(limit.against)
+        known = spending.rounds
+        columns = [known.column(name) for name in ("start", "end")]
+        near = np.zeros(len(known), np.bool_)
+        if rounds.at.size:
+            near = (columns[0] < rounds.ends.max()) & (rounds.starts.min() < columns[1])
+        places = np.flatnonzero(near)
+        prices = known.column("price")[places], known.column("credited")[places]
+        costs = known.costs[(*prices, slice(None), *place_of(limit.unit, limit.against))]
+        # All of them, whomever they charge: at least what the worst curator has.
+        self._before = tuple(column[places] for column in columns)
+        self._costs = tuple(costs.T)
+
+    def _sums(self, count: int, instants: Ints | None = None) -> list[Ints]:
+        """What instants cost with the first rounds: epsilon, delta, without a figure. Without
+        instants: of all that these rounds cover and where it can be most."""
+        rounds = self._rounds
+        coming = rounds.starts[:count], rounds.ends[:count]
+        starts, ends = (np.concatenate(pair) for pair in zip(self._before, coming, strict=True))
+        if instants is None:
+            instants = np.unique(starts)
+            instants = instants[sums_at(*coming, np.ones(count, np.int64), instants) > 0]
+        prices = rounds.epsilon, rounds.delta, rounds.unbounded
+        return [
+            sums_at(starts, ends, np.concatenate([old, new[:count]]), instants)
+            for old, new in zip(self._costs, prices, strict=True)
+        ]
+
+    def first_refused(self) -> int | None:
+        low, high = 0, self._rounds.at.size  # a prefix of `low` rounds is admitted
+        if not _over(self._limit, *self._sums(high)).any():
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            refused = bool(_over(self._limit, *self._sums(middle)).any())
+            low, high = (low, middle) if refused else (middle, high)
+        return low
+
+    def spent_after(self, count: int) -> Figure:
+        if count == 0:
+            return self._base
+        epsilon, delta, unbounded = (int(each.max(initial=0)) for each in self._sums(count))
+        no_bound = unbounded or self._base.epsilon is None
+        worst = None if no_bound else max(epsilon, self._base.epsilon or 0)
+        return Figure(worst, max(delta, self._base.delta))
+
+    def share(self) -> Fraction | None:
+        rounds = self._rounds
+        instants = np.unique(np.concatenate([self._before[0], rounds.starts]))
+        before, after = self._sums(0, instants), self._sums(rounds.at.size, instants)
+        if after[2].any():
+            return None
+        return min(
+            _share(most - int(base), int(whole - base))
+            for most, bases, wholes in zip(_most(self._limit), before, after, strict=False)
+            for base, whole in zip(bases, wholes, strict=True)
+            if whole > base
+        )
+
+
+def _most(limit: Limit) -> tuple[int, int]:
+    """The largest epsilon in millionths and delta in 10^-15 that a limit admits."""
+    return int(limit.epsilon * MICRO), FEMTO if limit.delta is None else int(limit.delta * FEMTO)
+
+
+def _within(amounts: Ints, groups: Ints) -> Ints:
+    """Running sums, begun again with each group; groups rise."""
+    sums = np.cumsum(amounts)
+    firsts = np.searchsorted(groups, groups)  # where each one's group begins
+    before: Ints = sums - (sums[firsts] - amounts[firsts])
+    return before
+
+
+def _over(limit: Limit, epsilon: Ints, delta: Ints, unbounded: Ints) -> Bits:
+    most = _most(limit)
+    over: Bits = (unbounded > 0) | (epsilon > most[0]) | (delta > most[1])
+    return over
+
+
+def _share(left: int, planned: int) -> Fraction:
+    """How much of what is planned fits."""
+    return Fraction(left, max(1, planned))

@@ -1,0 +1,325 @@
+"""Plans: what a round would cost, whether it would be admitted, what a year costs.
+
+Spec: budget, sections 3 and 5. With the documents that show the course of a budget: its past, and
+what schedules will make of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from coordinator.budget.forecast import Outlook, Point, Step, period_start
+from coordinator.budget.limits import YEAR_S, Limit, Planned, Shortage
+from coordinator.budget.round_charges import Price
+from coordinator.budget.spending import Figure
+from coordinator.budget.state import LedgerState
+from tacit.accounting.amounts import MICRO, Amount, Cost, format_amount, format_micro
+from tacit.accounting.composition import FIXED_SCHEDULE
+from tacit.accounting.forecast import Forecast, forecast_schedule
+from tacit.accounting.scenarios import Scenario
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.terms import Identifier, PrivacyUnit
+from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.wire import Exact, Instant, WireModel, format_instant, parse_exact, require
+
+MOST_DAYS = 3660
+
+
+class Plan(WireModel):
+    """A planned round: a stored query or a new one, and its window."""
+
+    query_id: Identifier | None = None
+    query: Query | None = None
+    window: Window | None = None
+
+    @model_validator(mode="after")
+    def _one_query(self) -> Plan:
+        require((self.query is None) != (self.query_id is None), None, "name or give a query")
+        return self
+
+
+class ForecastRequest(WireModel):
+    """A planned schedule. Period and first start default to those of the query."""
+
+    query_id: Identifier | None = None
+    query: Query | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 365
+    period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] | None = None
+    first_start: Instant | None = None
+    delta: Exact = Fraction(1, 10**6)
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, value: Fraction) -> Fraction:
+        return require(0 <= value < 1, value, "must lie in [0, 1)")
+
+    @model_validator(mode="after")
+    def _one_query(self) -> ForecastRequest:
+        require((self.query is None) != (self.query_id is None), None, "name or give a query")
+        return self
+
+
+def planned(state: LedgerState, price: Price, window: Window, now: datetime) -> Planned:
+    """A round over all curators on the roster, opened now."""
+    bounds = (epoch_microseconds(window.start), epoch_microseconds(window.end))
+    return Planned(price, state.roster.members(), bounds, epoch_microseconds(now))
+
+
+def preview(
+    plan: Planned, found: Sequence[Shortage], blocked: Sequence[Sequence[str]] | None
+) -> dict[str, Any]:
+    """What opening the round would cost each member, and which limits would refuse it.
+
+    `found`: these limits' shortages; `blocked`: for an operator, whom each concerns.
+    """
+    price, refusals = plan.price, [item.figures() for item in found]
+    for place, item in enumerate(refusals):
+        if blocked is None:
+            item.pop("rounds")
+        else:
+            item["blocked"] = list(blocked[place])
+    return {
+        "curators": int(plan.members.sum()),
+        "costs": {
+            unit.value: [_cost(price, unit, scenario) for scenario in Scenario]
+            for unit in PrivacyUnit
+        },
+        "allowed": not refusals,
+        "refusals": refusals,
+    }
+
+
+def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> dict[str, str]:
+    return {
+        "scenario": scenario.label,
+        "key": scenario.value,
+        **format_amount(price.cost(unit, scenario)),
+    }
+
+
+def forecast(
+    query: Query, operators: tuple[str, ...] | None, request: ForecastRequest
+) -> dict[str, Any]:
+    """The composed guarantee per day, month and year. Raises ValueError for what is no schedule."""
+    found = forecast_schedule(
+        query, operators, request.days, request.period_s, request.first_start, request.delta
+    )
+    return {
+        "period_s": found.period_s,
+        "days": request.days,
+        "delta": delta_amount(found.delta),
+        "sentence": f"The basic figures are what limits are checked against. The tight figure "
+        f"{FIXED_SCHEDULE}.",
+        "rows": _rows(found),
+        "curve": [
+            {
+                "day": point.day,
+                "at": None if point.at is None else format_instant(point.at),
+                "rounds": point.rounds,
+                "unit": point.unit.value,
+                "basic": _shown(point.basic),
+                "tight": epsilon_amount(point.tight),
+            }
+            for point in found.curve
+        ],
+    }
+
+
+def _rows(found: Forecast) -> list[dict[str, Any]]:
+    return [
+        {
+            "horizon": row.horizon,
+            "days": row.days,
+            "rounds": row.rounds,
+            "unit": row.unit.value,
+            "scenario": row.scenario.label,
+            "key": row.scenario.value,
+            "touching": row.touching,
+            "basic": _shown(row.basic),
+            "tight": epsilon_amount(row.tight),
+        }
+        for row in found.rows
+    ]
+
+
+def _shown(cost: Cost) -> dict[str, str]:
+    return {"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}
+
+
+# The course of a budget as the API shows it: the past, and what schedules will make of it.
+
+HISTORY_SENTENCE: Final = (
+    "At each instant the largest sum of any one curator over the rounds opened by then, each "
+    "charged as it stands now; basic composition, as limits count."
+)
+OUTLOOK_SENTENCE: Final = (
+    "Each coming round is taken to charge the curator that has spent most; basic composition, as "
+    "limits count. Rounds that are opened by hand come on top."
+)
+MOST_POINTS: Final = 1000
+Assumption = Literal["assumed", "all-aggregators"]
+
+
+def scenario_of(assumption: Assumption) -> Scenario:
+    """The collusion scenario that a limit calls by this word."""
+    return Scenario.ASSUMED if assumption == "assumed" else Scenario.EVERYONE
+
+
+class SpentPoint(WireModel):
+    """What the worst curator had spent, or will have; "inf" where nothing finite holds. `rounds`:
+    how many that is of (history), or will have opened from now on (outlook)."""
+
+    at: Instant
+    epsilon: str
+    delta: str
+    rounds: int
+
+    @classmethod
+    def of(cls, point: Point | Step) -> SpentPoint:
+        worst = point.worst if isinstance(point, Point) else point.spent
+        at = from_epoch_microseconds(point.at)
+        return cls(at=at, rounds=point.rounds, **format_figure(worst))
+
+
+class HistoryRequest(BaseModel):
+    """Which figure, between which instants (from the first round until now), in which steps."""
+
+    unit: PrivacyUnit = PrivacyUnit.CURATOR
+    scenario: Assumption = "assumed"
+    period_s: Annotated[
+        int | None,
+        Field(ge=60, le=10 * YEAR_S, description="Count within periods, as a limit with them."),
+    ] = None
+    since: Annotated[Instant | None, Field(alias="from")] = None
+    until: Annotated[Instant | None, Field(alias="to")] = None
+    step_s: Annotated[
+        int | None, Field(ge=1, le=100 * YEAR_S, description="By default 60 steps.")
+    ] = None
+
+    def concerns(self, limit: Limit) -> bool:
+        """Whether a limit is on this figure."""
+        asked = self.unit, self.scenario, self.period_s
+        return asked == (limit.unit, limit.scenario, limit.period_s)
+
+
+class History(WireModel):
+    """The past of one figure, and the deployment's limit on it."""
+
+    unit: PrivacyUnit
+    scenario: Assumption
+    period_s: int | None
+    points: tuple[SpentPoint, ...]
+    limit: Limit | None
+    sentence: str = HISTORY_SENTENCE
+
+
+class Asked(WireModel):
+    """A schedule: of a stored query or a new one; its period defaults to the query's own."""
+
+    query_id: Identifier | None = None
+    query: Query | None = None
+    period_s: Annotated[int, Field(ge=60, le=366 * 86_400)] | None = None
+
+    @model_validator(mode="after")
+    def _one_query(self) -> Asked:
+        require((self.query is None) != (self.query_id is None), None, "name or give a query")
+        return self
+
+
+class OutlookRequest(WireModel):
+    """Which schedules to look at, without `queries` all that are running, and how far ahead.
+    `limits`: to try, in place of the deployment's."""
+
+    queries: Annotated[tuple[Asked, ...], Field(max_length=100)] | None = None
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS)] = 365
+    limits: Annotated[tuple[Limit, ...], Field(max_length=20)] | None = None
+
+
+class ScheduleOutlook(WireModel):
+    """A schedule that was looked at, and what each of its rounds costs a curator (scenario e)."""
+
+    query_id: str | None
+    name: str
+    period_s: int
+    next: Instant
+    rounds: int
+    epsilon: str
+    delta: str
+
+
+class Advice(WireModel):
+    """What would make the limit last: only every `every`-th round (null: nothing would); or each
+    round at most this share of its price. `epsilon`: that share of the price of the one schedule
+    that was looked at."""
+
+    every: int | None
+    share: Exact
+    epsilon: str | None
+
+
+class SpentFigure(WireModel):
+    """An amount; "inf" where nothing finite holds."""
+
+    epsilon: str
+    delta: str
+
+
+class LimitOutlook(WireModel):
+    """One limit. `left`: of its epsilon; `exhausted`: when the first round is refused, null if none
+    is; `begins`, `ends`: the present period of a limit with periods, else null and the last instant
+    that was looked at; `advice`: null where nothing helps, or nothing is refused."""
+
+    limit: Limit
+    spent: SpentFigure
+    left: str
+    begins: Instant | None
+    ends: Instant
+    exhausted: Instant | None
+    points: tuple[SpentPoint, ...]
+    advice: Advice | None
+
+
+class BudgetOutlook(WireModel):
+    """How long each limit lasts under the schedules."""
+
+    now: Instant
+    until: Instant
+    schedules: tuple[ScheduleOutlook, ...]
+    limits: tuple[LimitOutlook, ...]
+    sentence: str = OUTLOOK_SENTENCE
+
+
+def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> LimitOutlook:
+    """One limit's outlook; `only`: the one schedule, if there is one."""
+    advice, limit = found.advice, found.limit
+    begins = None if limit.period_s is None else period_start(now, limit.period_s * 10**6)
+    shown = None
+    if advice is not None:
+        epsilon = None
+        if only is not None and only.epsilon != "inf":
+            epsilon = format_micro(int(parse_exact(only.epsilon) * advice.share * MICRO))
+        shown = Advice(every=advice.every, share=advice.share, epsilon=epsilon)
+    spent = found.spent.epsilon
+    left = 0 if spent is None else max(0, int(limit.epsilon * MICRO) - spent)
+    return LimitOutlook(
+        limit=limit,
+        spent=SpentFigure(**format_figure(found.spent)),
+        left=format_micro(left),
+        begins=None if begins is None else from_epoch_microseconds(begins),
+        ends=from_epoch_microseconds(found.ends),
+        exhausted=None if found.exhausted is None else from_epoch_microseconds(found.exhausted),
+        points=tuple(SpentPoint.of(step) for step in found.steps),
+        advice=shown,
+    )
+
+
+def format_figure(figure: Figure) -> dict[str, str]:
+    """Epsilon and delta as the API shows them."""
+    return format_amount(None if figure.epsilon is None else Amount(figure.epsilon, figure.delta))

@@ -1,0 +1,280 @@
+"""Pages for watching a deployment: the first page, and the page of the flow of contributions.
+
+Is anything wrong, and what is the next step; do contributions arrive, and if not, where do they
+stop. Spec: console, sections 5.1 and 5.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+from markupsafe import Markup
+
+from common.store.transactions import Database
+from common.web.console import charts, formatting
+from common.web.console.pages import PagesPart
+from common.web.dependencies import part
+from common.web.paging import Page
+from common.web.tokens import Scope
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.plan_routes import outlook_of
+from coordinator.budget.plans import BudgetOutlook, OutlookRequest
+from coordinator.budget.screening import SENTENCE as PROPOSALS
+from coordinator.budget.screening import screened
+from coordinator.console.budget import LedgerPart, Person
+from coordinator.console.ledger import LedgerPart as ledger_LedgerPart
+from coordinator.console.ledger import Operator
+from coordinator.registry.aggregators import HealthLooks
+from coordinator.registry.peers import Peers
+from coordinator.rounds import views
+from coordinator.rounds.progress import AggregatorFlow, Begin, DeploymentFlow, End, flow_of
+from coordinator.store import queries as query_store
+from coordinator.store import registry
+from coordinator.store import rounds as store
+from coordinator.store.rounds import ACTIVE, Filter, RoundHead
+from coordinator.web import ClockPart, DatabasePart
+from tacit.crypto.signing import fingerprint
+from tacit.protocol.aggregator_messages import OTHER
+from tacit.protocol.round.descriptor import RoundState
+from tacit.wire import format_exact, format_instant
+
+SOON: Final = timedelta(days=30)
+"""A limit that is used up within this time is shown on the first page."""
+_LOOKED_AT: Final = 20
+_SHOWN: Final = 3
+_ALPHA: Final = 0.001
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that wants an operator: what, and the page where it is seen."""
+
+    words: str
+    path: str
+    at: datetime | None = None
+
+
+JOINING: Final = (
+    "a join token, pasted at the curator's console on its page of parties (a question needs 100 "
+    "curators at least, unless it says another number). It comes from"
+)
+READINGS: Final = "at the curator's console, on its page of readings, or"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a new deployment: whether it is done, and how it is: a page, or a command with
+    what is to be known of it."""
+
+    title: str
+    done: bool
+    path: str | None
+    command: str
+    how: str = ""
+
+
+def add_overview(router: APIRouter) -> None:
+    """Add the page."""
+
+    @router.get("")
+    async def first(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        visitor: Person,
+    ) -> Response:
+        operator = visitor.has(Scope.OPERATOR)
+        which = Filter(newest_first=True, heads=True)
+        _, shown, _ = await views.page(database, which, Page(_LOOKED_AT, None))
+        heads = [json.loads(each) for each in shown]
+        outlook = await outlook_of(database, ledger, clock, OutlookRequest(days=SOON.days))
+        async with database.reading() as transaction:
+            state = await ledger.current(transaction)
+            aggregators = len(await registry.list_aggregators(transaction))
+            any_query = bool(await query_store.page(transaction, None, 1))
+        released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
+        curators = int(state.roster.members().sum())
+        steps = begin(aggregators, curators, any_query=any_query, heads=heads)
+        return pages.show(
+            request,
+            "overview.html",
+            visitor,
+            needs=[
+                *needs(outlook, heads),
+                *(await proposals(database, ledger) if operator else ()),
+            ],
+            latest=released[:_SHOWN],
+            open_rounds=sum(head["state"] in ACTIVE for head in heads),
+            next=min(outlook.schedules, key=lambda each: each.next, default=None),
+            seq=state.seq,
+            head=state.head.hex(),
+            curators=curators,
+            aggregators=aggregators,
+            steps=steps,
+            new=not all(step.done for step in steps),
+        )
+
+
+def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]:
+    """Limits that are used up soon, and the newest round if no sum came of it."""
+    found = [
+        Need(
+            f"A limit of epsilon {format_exact(each.limit.epsilon)} is used up on",
+            f"/console/budget?limit={place}",
+            each.exhausted,
+        )
+        for place, each in enumerate(outlook.limits)
+        if each.exhausted is not None
+    ]
+    finished = [head for head in heads if head["state"] not in ACTIVE]
+    if finished and finished[0]["state"] == RoundState.ABORTED.value:
+        newest = finished[0]
+        sentence = f"The last round of {newest['query']} opened no sum: {newest['reason']}"
+        found.append(Need(sentence, f"/console/rounds/{newest['id']}"))
+    return found
+
+
+async def proposals(database: Database, ledger: Ledger) -> list[Need]:
+    """How many curators the screening proposes to look at; it decides nothing."""
+    _, _, far, absent = await screened(database, ledger, _ALPHA)
+    count = len({each.number for each in (*far, *absent)})
+    if not count:
+        return []
+    who = "1 curator is" if count == 1 else f"{count} curators are"
+    sentence = f"{who} proposed to be looked at: far bounds or missed rounds, a hint and no proof"
+    return [Need(sentence, "/console/budget/ledger")]
+
+
+def begin(
+    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[dict[str, Any]]
+) -> tuple[Step, ...]:
+    """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
+    came about."""
+    released = any(head["state"] == RoundState.RELEASED.value for head in heads)
+    return (
+        Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
+        Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),
+        Step("Ask a first query", any_query, "/console/queries/new", "tacit query create"),
+        Step("Open a first round", bool(heads), "/console/rounds/new", "tacit round open"),
+        Step("Let readings arrive", released, None, "tacit readings import FILE", READINGS),
+    )
+
+
+# The page of the flow of contributions: do they arrive, and if not, where do they stop.
+#
+# Spec: console, section 5.7.
+
+LooksPart = Annotated[HealthLooks, Depends(part(HealthLooks))]
+
+SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
+_DRAWN: Final = 60
+GROUNDS: Final = {
+    ground: f"refused by curators, {why}"
+    for ground, why in {
+        **formatting.REFUSED,
+        OTHER: "on other grounds, fewer than five of each",
+    }.items()
+}
+_TAKEN: Final = ("stored", "known")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where contributions stop: what, how many, and the reason's name in the documentation."""
+
+    what: str
+    count: int
+    reason: str = ""
+
+
+def add_flow(router: APIRouter) -> None:
+    """Add the page."""
+
+    @router.get("/flow")
+    async def show(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        ledger: ledger_LedgerPart,
+        peers: Annotated[Peers, Depends(part(Peers))],
+        looks: LooksPart,
+        clock: ClockPart,
+        visitor: Operator,
+        begin: Begin = None,
+        end: End = None,
+    ) -> Response:
+        async with database.reading() as transaction:
+            rows = await registry.list_aggregators(transaction)
+        flow, seen = await asyncio.gather(
+            flow_of(database, peers, clock, begin, end), looks.look(rows)
+        )
+        async with database.reading() as transaction:
+            heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
+            _, size = await registry.roster_state(transaction)
+            curators = await registry.active_curators(transaction, size, clock.now())
+        _, _, _, absent = await screened(database, ledger, _ALPHA)
+        now, nothing = clock.now(), AggregatorFlow(id="", problem="not_asked")
+        told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
+        return pages.show(
+            request,
+            "flow.html",
+            visitor,
+            flow=flow,
+            stops=stops(flow),
+            absent=len(absent),
+            proposals=PROPOSALS,
+            heads=[views.head(head) for head in heads],
+            picture=picture(heads, curators),
+            curators=curators,
+            health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
+            paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
+            taken=taken,
+            spans={
+                name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()
+            },
+        )
+
+
+def stops(flow: DeploymentFlow) -> list[Stop]:
+    """Refusals of curators, then of aggregators, the largest first."""
+    curators = [Stop(GROUNDS[ground], count) for ground, count in flow.refused.items()]
+    aggregators = [
+        Stop(f"refused by {each.id}", count, reason)
+        for each in flow.aggregators
+        for outcomes in (each.lone, each.batch)
+        for reason, count in outcomes.items()
+        if reason not in _TAKEN
+    ]
+    return [
+        *sorted(curators, key=lambda stop: -stop.count),
+        *sorted(aggregators, key=lambda stop: -stop.count),
+    ]
+
+
+def taken(told: AggregatorFlow) -> tuple[int, int]:
+    """How many lone pieces and batches an aggregator tells that it took."""
+    return told.lone.get("stored", 0), told.batch.get("stored", 0)
+
+
+def picture(heads: Sequence[RoundHead], curators: int) -> Markup | None:
+    """A bar for each released round, from two on: how many curators are in its sum."""
+    counts = [(head.opened, head.participants) for head in reversed(heads)]
+    known = [(at, count) for at, count in counts if count is not None]
+    if len(known) < 2:
+        return None
+    values = [float(count) for _, count in known]
+    sentence = (
+        f"{len(known)} rounds released, from {formatting.grouped(int(min(values)))} to "
+        f"{formatting.grouped(int(max(values)))} curators each, of "
+        f"{formatting.grouped(curators)} that are enrolled now."
+    )
+    labels = [formatting.day(format_instant(at)) for at, _ in known]
+    return charts.bars(values, [0.0] * len(values), labels=labels, sentence=sentence)

@@ -1,0 +1,503 @@
+"""The wizard: five steps from a question in plain words to a query, its price shown before.
+
+A query as a form: its fields with plain defaults, and the query that they make; the state is in the
+form alone. Nothing here suggests a bound: bounds come from a meter's data sheet. Spec: console,
+section 5.5.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from common.runtime.clock import Clock
+from common.store.transactions import Database
+from common.web import idempotency
+from common.web.console.browser_sessions import Visitor
+from common.web.console.charts import Rung, ladder, promise
+from common.web.console.pages import PagesPart, own_form, see
+from common.web.console.sign_in import SessionsPart
+from common.web.dependencies import part
+from common.web.tokens import Scope
+from common.web.wire import parse_json
+from coordinator import queries
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.plan_routes import outlook_of, preview_of
+from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
+from coordinator.console.budget import Choice, LedgerPart, Person, what_if
+from coordinator.console.queries import spread
+from coordinator.rounds import query_routes
+from coordinator.rounds.scheduling import Scheduler
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import queries as query_store
+from coordinator.store import registry as group_store
+from coordinator.store.registry import list_aggregators
+from coordinator.web import ClockPart, DatabasePart
+from tacit.accounting.scenarios import Scenario
+from tacit.errors import DomainError, Invalid
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.terms import Function, Mechanism, Sharing, Validity
+from tacit.report.model import PrivacyReport
+from tacit.report.statements import one_machine
+from tacit.units import REGISTERS, UNITS
+
+STEPS: Final = ("What", "Participants", "How exact", "Whom do you trust", "Look and ask")
+
+FIELDS: Final[tuple[Mapping[str, str], ...]] = (
+    {
+        "name": "",
+        "function": "sum",
+        "register": "energy_import",
+        "unit": "kWh",
+        "lower": "0",
+        "upper": "",
+        "max_readings": "1",
+        "resolution": "0.001",
+        "edges": "",
+        "dimension": "",
+        "l1_bound": "",
+        "coordinates": "",
+    },
+    {
+        "group": "",
+        "min_participants": "100",
+        "n_max": "100000",
+        "family": "",
+        "family_minimum": "",
+        "when": "asked",
+        "start": "",
+        "end": "",
+        "first_start": "",
+        "period_s": "86400",
+        "deadline_s": "60",
+    },
+    {
+        "privacy_unit": "curator",
+        "epsilon": "1",
+        "epsilon_u": "",
+        "pr_u": "",
+        "pr_s": "",
+        "delta": "",
+        "split": "",
+        "completeness": "",
+    },
+    {
+        "mechanism": "distributed",
+        "layer": "",
+        "sharing": "additive",
+        "aggregators": "3",
+        "threshold": "",
+        "c_noise": "",
+        "collusion_aggregators": "2",
+        "collusion_curators": "0",
+        "validity": "declared",
+        "noise_tail": "",
+        "part_length": "",
+        "stance": "sound",
+    },
+)
+"""The fields of each step with their defaults; empty ones are left out of the query."""
+STEP_OF: Final = {name: step for step, names in enumerate(FIELDS, 1) for name in names}
+WHOLE: Final = frozenset(
+    [
+        "max_readings",
+        "dimension",
+        "min_participants",
+        "n_max",
+        "part_length",
+        "family_minimum",
+        "period_s",
+        "deadline_s",
+        "aggregators",
+        "threshold",
+        "c_noise",
+        "collusion_aggregators",
+        "collusion_curators",
+    ]
+)
+_ONLY_FOR: Final = {
+    "edges": ("function", Function.HISTOGRAM),
+    "dimension": ("function", Function.VECTOR_SUM),
+    "l1_bound": ("function", Function.VECTOR_SUM),
+    "coordinates": ("function", Function.VECTOR_SUM),
+    "epsilon_u": ("mechanism", Mechanism.TWO_LAYER),
+    "pr_u": ("mechanism", Mechanism.TWO_LAYER),
+    "pr_s": ("mechanism", Mechanism.TWO_LAYER),
+    "layer": ("mechanism", Mechanism.DISTRIBUTED),
+    "threshold": ("sharing", Sharing.SHAMIR),
+    "c_noise": ("sharing", Sharing.SHAMIR),
+    "noise_tail": ("validity", Validity.PROVED),
+    "part_length": ("validity", Validity.PROVED),
+    "validity": ("validity", Validity.PROVED),
+}
+"""Fields that mean something under one choice alone; else they are left out of the query."""
+_PLACES: Final = {
+    "/bounds": "upper",
+    "/bounds/0": "lower",
+    "/bounds/1": "upper",
+    "/window": "end",
+    "/window/start": "start",
+    "/window/end": "end",
+    "/schedule": "first_start",
+    "/schedule/first_start": "first_start",
+    "/schedule/period_s": "period_s",
+    "/collusion": "collusion_aggregators",
+    "/collusion/aggregators": "collusion_aggregators",
+    "/collusion/curators": "collusion_curators",
+    "/epsilon_i": "epsilon",
+    "/epsilon_s": "epsilon",
+    "/blocks": "dimension",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a field of the form; `step`: where it stands."""
+
+    field: str
+    step: int
+    message: str
+
+
+def read(form: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """All fields: as they were typed, else these defaults, else those of `FIELDS`."""
+    plain = {name: text for names in FIELDS for name, text in names.items()}
+    known = {**plain, **defaults}
+    return {name: form.get(name, text).strip() for name, text in known.items()}
+
+
+def content(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON of the query that the fields make, valid or not; null for what it has not."""
+    given: dict[str, str | int | None] = {
+        name: _value(name, text) for name, text in fields.items() if text
+    }
+    for name, (choice, wanted) in _ONLY_FOR.items():
+        # Null where it is missing, so that an error names its place.
+        given[name] = given.get(name) if fields[choice] == wanted else None
+    asked: dict[str, Any] = {
+        name: value
+        for name, value in given.items()
+        if name not in ("lower", "upper", "when", "start", "end", "first_start", "period_s")
+        and not name.startswith("collusion_")
+    }
+    asked["bounds"] = [fields["lower"], fields["upper"]]
+    if fields["mechanism"] == Mechanism.LOCAL:
+        asked |= {"sharing": Sharing.NONE.value, "aggregators": 1}
+        asked["epsilon_i"] = asked.pop("epsilon", None)
+    elif fields["mechanism"] == Mechanism.TWO_LAYER:
+        asked["epsilon_s"] = asked.pop("epsilon", None)
+        plain = {"epsilon_u": asked["epsilon_s"], "pr_u": "1", "pr_s": "1"}
+        asked |= {name: asked[name] or value for name, value in plain.items()}
+    elif fields["mechanism"] == Mechanism.EXACT:
+        asked["epsilon"] = None
+    else:
+        asked.setdefault("epsilon", None)
+    for name in ("edges", "split"):
+        if asked.get(name):
+            asked[name] = fields[name].replace(",", " ").split()
+    colluding = {
+        name: given.get(f"collusion_{name}", 0)
+        for name in ("aggregators", "curators")
+        if fields["mechanism"] != Mechanism.LOCAL or name == "curators"
+    }
+    asked["collusion"] = colluding
+    if fields["when"] == "fixed":
+        asked["window"] = {"start": _utc(fields["start"]), "end": _utc(fields["end"])}
+    elif fields["when"] == "schedule":
+        asked["schedule"] = {
+            "first_start": _utc(fields["first_start"]),
+            "period_s": given.get("period_s", ""),
+        }
+    return asked
+
+
+def query(fields: Mapping[str, str]) -> Query:
+    """The query that the fields make. Raises Invalid with places of the query."""
+    return parse_json(json.dumps(content(fields)).encode(), Query)
+
+
+def fields_of(asked: Query) -> dict[str, str]:
+    """The fields that make a query again: `query(fields_of(q)) == q` where it has no blocks and
+    belongs to no job."""
+    told = json.loads(asked.canonical())
+    lower, upper = told.pop("bounds")
+    fields = {"lower": lower, "upper": upper, "when": "asked"}
+    if window := told.pop("window", None):
+        fields |= {"when": "fixed", "start": _local(window["start"]), "end": _local(window["end"])}
+    if schedule := told.pop("schedule", None):
+        fields |= {
+            "when": "schedule",
+            "first_start": _local(schedule["first_start"]),
+            "period_s": str(schedule["period_s"]),
+        }
+    for name, count in told.pop("collusion", {}).items():
+        fields[f"collusion_{name}"] = str(count)
+    for epsilon in ("epsilon_s", "epsilon_i"):
+        if epsilon in told:
+            fields["epsilon"] = told.pop(epsilon)
+    for name, value in told.items():
+        if name in STEP_OF:
+            fields[name] = " ".join(value) if isinstance(value, list) else str(value)
+    empty = {name: "" for name in STEP_OF if name not in ("validity", "period_s")}
+    return {**empty, **fields}
+
+
+def faults(error: Invalid) -> list[Fault]:
+    """Where the form has to be mended; what belongs to no field stands at the last step."""
+    places = [(each.pointer, each.message) for each in error.errors]
+    return [_field_fault(*place) for place in places or [(error.pointer or "", error.detail)]]
+
+
+def until(found: Iterable[Fault], step: int) -> list[Fault]:
+    """Those of this step and the ones before."""
+    return [each for each in found if each.step <= step]
+
+
+def _field_fault(pointer: str, message: str) -> Fault:
+    first = pointer.split("/")[1] if pointer.startswith("/") else ""
+    field = _PLACES.get(pointer) or (first if first in STEP_OF else _PLACES.get(f"/{first}", ""))
+    return Fault(field, STEP_OF.get(field, len(STEPS)), message)
+
+
+def _value(name: str, text: str) -> str | int:
+    return int(text) if name in WHOLE and text.isdecimal() and text.isascii() else text
+
+
+def _utc(text: str) -> str:
+    """A field `datetime-local`, in UTC as its label says; seconds may be left out."""
+    if text.endswith("Z") or not text:
+        return text
+    return f"{text}Z" if text.count(":") == 2 else f"{text}:00Z"
+
+
+def _local(text: str) -> str:
+    return text.removesuffix("Z")
+
+
+FUNCTIONS: Final = {
+    Function.SUM: "the sum of all readings",
+    Function.COUNT: "how many readings there are",
+    Function.MEAN: "the mean reading",
+    Function.VARIANCE: "how widely readings spread (needs far more noise)",
+    Function.HISTOGRAM: "how many readings lie between given edges",
+    Function.VECTOR_SUM: "a sum for each slot of the window",
+}
+MECHANISMS: Final = {
+    Mechanism.DISTRIBUTED: "together, the parties add as much noise as is needed (the least error)",
+    Mechanism.TWO_LAYER: "curators and aggregators each add noise (the source's protocol)",
+    Mechanism.LOCAL: "each curator adds all the noise and trusts nobody (the largest error)",
+}
+
+
+# The wizard: five steps from a question in plain words to a query, with its price before it is
+# asked. Its state lies in the form alone.
+#
+# Spec: console, section 5.5.
+
+_LAST: Final = len(STEPS)
+_MOST_GROUPS: Final = 500
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a query would cost and give. `error`: of each part; `lasts`: the first limit that the
+    running schedules and this one use up, None where none is."""
+
+    report: PrivacyReport
+    rungs: tuple[Rung, ...]
+    one_machine: str | None
+    error: Sequence[Mapping[str, Any]]
+    useful_from: int | None
+    cost: Mapping[str, Any]
+    each: Mapping[str, str]
+    lasts: LimitOutlook | None
+
+
+def add_wizard(router: APIRouter, settings: CoordinatorSettings) -> None:
+    """Add its page and its form."""
+
+    async def shown(
+        pages: PagesPart,
+        request: Request,
+        visitor: Visitor,
+        database: Database,
+        ledger: Ledger,
+        clock: Clock,
+        fields: Mapping[str, str],
+        step: int,
+        found: Sequence[Fault] = (),
+    ) -> Response:
+        """The form at a step, and what is known so far."""
+        asked, price = None, None
+        choices: list[Choice] = []
+        later: Sequence[Fault] = found
+        try:
+            asked = query(fields)
+            price = await _price(database, ledger, clock, settings, asked, visitor)
+        except Invalid as error:
+            later = faults(error)
+        except DomainError as error:
+            later = [_fault(error)]
+        if asked is not None and step == 3 and asked.mechanism is not Mechanism.EXACT:
+            async with database.reading() as transaction:
+                others = await query_store.scheduled(transaction)
+            period_s = asked.schedule.period_s if asked.schedule else 86_400
+            limit = None if price is None else price.lasts
+            choices = await what_if(
+                database, ledger, clock, settings, asked, period_s, others, limit
+            )
+        async with database.reading() as transaction:
+            groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
+        wrong = list(found) or (list(later) if step == _LAST else [])
+        return pages.show(
+            request,
+            "wizard.html",
+            visitor,
+            status=422 if found else 200,
+            step=step,
+            steps=STEPS,
+            here=FIELDS[step - 1] if step < _LAST else (),
+            fields=fields,
+            faults=wrong,
+            asked=asked,
+            told=None if asked is None else json.dumps(json.loads(asked.canonical()), indent=2),
+            price=price,
+            choices=choices,
+            spread=None if price is None else spread(price.report),
+            promise=promise,
+            groups=groups,
+            registers=list(REGISTERS),
+            units=list(UNITS),
+            functions=FUNCTIONS,
+            mechanisms=MECHANISMS,
+            origin=str(request.base_url).rstrip("/"),
+            key=secrets.token_urlsafe(16),
+        )
+
+    @router.get("/queries/new")
+    async def begin(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        visitor: Person,
+        like: str | None = None,
+    ) -> Response:
+        async with database.reading() as transaction:
+            if like is not None:
+                given = fields_of((await queries.find(transaction, like)).query)
+            else:
+                given = await _defaults(transaction)
+        fields = read({}, given)
+        return await shown(pages, request, visitor, database, ledger, clock, fields, 1)
+
+    @router.post("/queries/new")
+    async def go(
+        request: Request,
+        pages: PagesPart,
+        database: DatabasePart,
+        ledger: LedgerPart,
+        clock: ClockPart,
+        scheduler: Annotated[Scheduler, Depends(part(Scheduler))],
+        sessions: SessionsPart,
+        visitor: Person,
+    ) -> Response:
+        form = await own_form(request, visitor)
+        fields = read(form, {})
+        step = _step(form.get("step", "1"))
+        wanted = form.get("go", "next")
+        found: Sequence[Fault] = ()
+        asked = None
+        try:
+            asked = query(fields)
+        except Invalid as error:
+            found = faults(error)
+        if wanted == "make" and asked is not None and visitor.has(Scope.OPERATOR):
+            token_id, key = visitor.principal.token_id, form.get("key", "")
+            own = idempotency.form_key(token_id, request.url.path, key, asked.canonical())
+            try:
+                made = await query_routes.create(database, settings, clock, asked, own)
+            except DomainError as error:
+                found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
+            else:
+                scheduler.wake()
+                query_id = json.loads(made.answer.body)["id"]
+                await sessions.note(visitor, "made a query", query_id, "done")
+                return see(f"/console/queries/{query_id}?said=made")
+        target = _target(wanted, step)
+        stops = until(found, step if target > step else 0)
+        if stops:
+            target = min(each.step for each in stops)
+        return await shown(pages, request, visitor, database, ledger, clock, fields, target, stops)
+
+
+def _step(text: str) -> int:
+    return min(max(int(text), 1), _LAST) if text.isdecimal() else 1
+
+
+def _target(wanted: str, step: int) -> int:
+    """The step to show: the next, the one before, the same, or one by its number."""
+    by_name = {"next": step + 1, "back": step - 1, "stay": step, "make": _LAST}
+    return _step(str(by_name.get(wanted, wanted)))
+
+
+def _fault(error: DomainError) -> Fault:
+    """Of a query that this deployment cannot ask: the field to blame, and why."""
+    detail = error.detail or error.title
+    return faults(Invalid(detail, pointer=error.pointer or ""))[0]
+
+
+async def _defaults(transaction: Any) -> dict[str, str]:
+    """As many aggregators as are paired, all but one of which may work together."""
+    paired = len(await list_aggregators(transaction))
+    if paired < 2:
+        return {}
+    return {"aggregators": str(paired), "collusion_aggregators": str(paired - 1)}
+
+
+async def _price(
+    database: Database,
+    ledger: Ledger,
+    clock: Clock,
+    settings: CoordinatorSettings,
+    asked: Query,
+    visitor: Visitor,
+) -> Price:
+    """What it would cost and give. Raises what `queries.preview` raises."""
+    report = await queries.preview(database, asked, settings)
+    async with database.reading() as transaction:
+        urls = queries.urls_for(asked, await list_aggregators(transaction))
+    now = clock.now()
+    window = asked.window or Window(start=now - timedelta(hours=1), end=now)
+    plan = Plan(query=asked, window=window)
+    cost = await preview_of(database, ledger, clock, plan, named=visitor.has(Scope.OPERATOR))
+    unit = asked.privacy_unit.value
+    each = next(line for line in cost["costs"][unit] if line["key"] == Scenario.ASSUMED.value)
+    lasts = None
+    if asked.schedule is not None:
+        async with database.reading() as transaction:
+            others = await query_store.scheduled(transaction)
+        beside = tuple(Asked(query_id=each.id) for each in others)
+        whole = OutlookRequest(queries=(Asked(query=asked), *beside))
+        limits = (await outlook_of(database, ledger, clock, whole)).limits
+        ending = [limit for limit in limits if limit.exhausted is not None]
+        lasts = min(ending, key=lambda limit: limit.exhausted or now, default=None)
+    error = report.error or {}
+    return Price(
+        report=report,
+        rungs=ladder(report.verified, None),
+        one_machine=one_machine(urls),
+        error=(*error.get("averages", ()), *error.get("parts", ())),
+        useful_from=error.get("smallest_useful_group", {}).get("curators"),
+        cost=cost,
+        each=each,
+        lasts=lasts,
+    )

@@ -1,1 +1,0 @@
-"""Jobs that repeat: one ordinary job for each period that is over."""

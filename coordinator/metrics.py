@@ -1,0 +1,142 @@
+"""Coarse public metrics of budget, rounds and jobs: watched without seeing data.
+
+Rounds and jobs are read from the store at each scrape, so that every replica reports the same;
+figures of the budget come from the state that this process has folded, rounded up to a tenth.
+Counts and times only; no label names a curator or a query.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Final
+
+from common.runtime.clock import Clock
+from common.runtime.telemetry import ServiceMetrics
+from common.store.transactions import Database
+from coordinator.budget.ledger import Ledger
+from coordinator.budget.roster import Status
+from coordinator.models.budget_ledger import Kind
+from coordinator.models.job import JobState
+from coordinator.store import jobs as job_store
+from coordinator.store import ledger as ledger_store
+from coordinator.store import registry as registry_store
+from coordinator.store import rounds as round_store
+from tacit.accounting.amounts import MICRO
+from tacit.accounting.scenarios import Scenario
+from tacit.protocol.round.descriptor import RoundState
+from tacit.query.terms import PrivacyUnit
+
+
+def add_budget_metrics(metrics: ServiceMetrics, ledger: Ledger) -> None:
+    """Have the ledger's figures read whenever the metrics are."""
+    metrics.gauge("ledger_events", "Rows of the budget ledger.").set_function(
+        lambda: ledger.folded.seq
+    )
+    metrics.gauge(
+        "ledger_verified_ratio", "0 if a row of the ledger did not verify, else 1."
+    ).set_function(lambda: float(ledger.broken is None))
+    metrics.gauge(
+        "ledger_verified_events",
+        "Rows of the ledger that this process has verified; after a start from a checkpoint it "
+        "rises to ledger_events.",
+    ).set_function(lambda: ledger.verified)
+    curators = metrics.gauge("budget_curators", "Curators in the ledger, by status.", ("status",))
+    for status in Status:
+        if status is not Status.UNKNOWN:
+            curators.labels(status.name.lower()).set_function(partial(_count, ledger, status))
+    spent = _Spent(ledger)
+    budget = metrics.gauge(
+        "budget_spent_epsilon",
+        "Epsilon of the worst curator over all rounds, as each query assumes collusion.",
+        ("unit",),
+    )
+    for unit in PrivacyUnit:
+        budget.labels(unit.value).set_function(partial(spent.epsilon, unit))
+
+
+def _count(ledger: Ledger, status: Status) -> float:
+    return ledger.folded.roster.counts()[status]
+
+
+class _Spent:
+    """The worst figures, computed once for every state of the ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._seq = -1
+        self._found: dict[PrivacyUnit, float] = {}
+
+    def epsilon(self, unit: PrivacyUnit) -> float:
+        state = self._ledger.folded
+        if state.seq != self._seq:
+            self._seq, self._found = state.seq, {}
+        if unit not in self._found:
+            record = unit is PrivacyUnit.RECORD
+            worst = state.spending.worst_record if record else state.spending.worst_curator
+            epsilon = worst(Scenario.ASSUMED).epsilon
+            tenths = math.inf if epsilon is None else math.ceil(epsilon * 10 / MICRO) / 10
+            self._found[unit] = tenths
+        return self._found[unit]
+
+
+# Coarse public metrics of rounds and jobs: what an operator watches without seeing data.
+#
+# Read from the store at each scrape, so that every replica reports the same. Counts and times only;
+# no label names a query, a round, a curator or a job.
+
+JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
+
+
+def add_work_metrics(metrics: ServiceMetrics, database: Database, clock: Clock) -> None:
+    """Have the figures read whenever the metrics are."""
+    rounds = metrics.gauge("rounds", "Rounds in the store, by state.", ("state",))
+    overdue = metrics.gauge("rounds_overdue", "Open rounds whose deadline has passed.")
+    released = metrics.gauge(
+        "last_release_timestamp_seconds", "When a round was last released; 0 for never."
+    )
+    participants = metrics.gauge(
+        "last_release_participants", "Curators in the round that was released last."
+    )
+    aggregators = metrics.gauge("aggregators", "Paired aggregators.")
+    jobs = metrics.gauge("jobs", "Jobs in the store, by state.", ("state",))
+    entries = metrics.gauge(
+        "job_ledger_events",
+        "Entries of the ledger about jobs that are debited once, by kind: debited (again with an "
+        "attempt that the debit moves to), and settled at the end.",
+        ("kind",),
+    )
+    counted = dict.fromkeys(JOB_KINDS, 0)
+    last_counted = 0
+
+    async def count_entries() -> None:
+        """Those that are new: a ledger only grows."""
+        nonlocal last_counted
+        async with database.reading() as transaction:
+            more, last = await ledger_store.count_kinds(transaction, JOB_KINDS, last_counted)
+        if last > last_counted:  # else another scrape has counted them
+            last_counted = last
+            for kind, number in more.items():
+                counted[kind] += number
+        for kind, number in counted.items():
+            entries.labels(kind.value).set(number)
+
+    async def refresh() -> None:
+        await count_entries()
+        async with database.reading() as transaction:
+            by_state = await round_store.count_states(transaction)
+            late = await round_store.count_overdue(transaction, clock.now())
+            last = await round_store.last_release(transaction)
+            paired = len(await registry_store.list_aggregators(transaction))
+            work = await job_store.count_states(transaction)
+        for state in RoundState:
+            rounds.labels(state.value).set(by_state.get(state.value, 0))
+        for job_state in JobState:
+            jobs.labels(job_state.value).set(work.get(job_state.value, 0))
+        overdue.set(late)
+        aggregators.set(paired)
+        if last is not None:
+            released.set(last.finished.timestamp())
+            participants.set(last.participants)
+
+    metrics.before_scrape(refresh)

@@ -1,1 +1,0 @@
-"""Queries and their periods."""

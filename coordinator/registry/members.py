@@ -1,0 +1,332 @@
+"""Members of the deployment: aggregators with their identities, parties with their numbers.
+
+An aggregator is paired by the fingerprint of its identity, which its operator gives out of band. A
+party (lone curator or host) enrols with a join token, and may replace its identity: the registry
+follows the links that it shows; a fork revokes its tokens (spec: keys, section 5.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+from sqlalchemy.exc import IntegrityError
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store import party_identities
+from common.store.database import exclusive
+from common.store.own_identities import OwnIdentities
+from common.store.party_identities import forget_replaced
+from common.store.transactions import Database, Transaction
+from common.web import grants
+from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
+from common.web.tokens import Scope, insert_token, mint, revoke_subject
+from coordinator.budget.ledger import LOCK, Ledger
+from coordinator.errors import (
+    AggregatorConflict,
+    CuratorEnrolled,
+    FingerprintMismatch,
+    UnknownParty,
+)
+from coordinator.models.budget_ledger import Draft, Kind
+from coordinator.registry.peers import Peers
+from coordinator.store import registry as store
+from coordinator.store import tables
+from coordinator.store.registry import AggregatorRow, PartyRow
+from tacit.crypto.signing import Signed, fingerprint
+from tacit.errors import places_of
+from tacit.protocol.enrolment import (
+    Enrolment,
+    EnrolmentAnswer,
+    GrantAnswer,
+    GrantRequest,
+    grant_hash,
+)
+from tacit.protocol.identities import IdentityForked
+from tacit.protocol.party_identities import PartyChain
+from tacit.sets import runs
+from tacit.wire import Binary, WireModel
+
+SALT_KEY = "salt_key"
+SALT_KEY_BYTES = 32
+ROSTER = "roster"
+OPERATOR = "operator"
+
+
+class AggregatorRequest(WireModel):
+    """Pair an aggregator: its address, the token that it issued for this coordinator, and the
+    fingerprint of its identity as its operator gave it."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]+$", max_length=500)]
+    token: Annotated[str, Field(min_length=32, max_length=512)]
+    fingerprint: Annotated[Binary, Field(min_length=32, max_length=32)]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The coordinator's own name and identities, for the functions below."""
+
+    deployment: str
+    own: OwnIdentities
+    url: str
+    clock: Clock
+    ledger: Ledger
+
+
+async def load_salt_key(database: Database) -> bytes:
+    """The key of the salts of all manifests, made at the first start; one for all replicas."""
+    return await _secret(database, SALT_KEY, lambda: secrets.token_bytes(SALT_KEY_BYTES))
+
+
+async def _secret(database: Database, name: str, make: Callable[[], bytes]) -> bytes:
+    async with database.begin() as transaction:
+        await exclusive(transaction, name)
+        stored = await store.secret(transaction, name)
+        if stored is None:
+            stored = make()
+            await store.add_secret(transaction, name, stored)
+        return stored
+
+
+async def pair(
+    database: Database, registry: Registry, peers: Peers, request: AggregatorRequest
+) -> AggregatorRow:
+    """Pair an aggregator whose identity and token match its operator's statement, or renew them."""
+    found = await peers.identity(request.url.rstrip("/"))
+    if fingerprint(found.identity_key) != request.fingerprint:
+        raise FingerprintMismatch
+    row = AggregatorRow(
+        id=found.id,
+        url=request.url.rstrip("/"),
+        operator=found.operator,
+        identity_key=found.identity_key,
+        token=request.token,
+    )
+    await peers.candidate(row).check_token()
+    async with database.begin() as transaction:
+        await exclusive(transaction, "aggregators")
+        for known in await store.aggregators_like(transaction, row):
+            if (known.id, known.identity_key) != (row.id, row.identity_key):
+                raise AggregatorConflict(extra={"aggregator": known.id})
+            row = replace(row, pin=known.pin, shown=known.shown)
+        await store.put_aggregator(transaction, row, registry.clock.now())
+    return row
+
+
+async def issue_grant(
+    transaction: Transaction, registry: Registry, request: GrantRequest
+) -> GrantAnswer:
+    """A one-time secret for one party; only its hash is kept."""
+    return await grants.issue_grant(
+        transaction,
+        tables.grants,
+        request,
+        registry.clock.now(),
+        service=registry.deployment,
+        url=registry.url,
+        fingerprint=registry.own.current.fingerprint,
+    )
+
+
+async def enrol(
+    database: Database, registry: Registry, signed: Signed[Enrolment]
+) -> EnrolmentAnswer:
+    """Enrol a party: check the grant and the proof of possession, assign its numbers.
+
+    The same party with the same identity and curators may repeat the request while its secret is
+    valid: otherwise an answer lost in transit would leave it with numbers and no token.
+    """
+    request = signed.statement
+    await asyncio.to_thread(grants.check_proof, signed)
+    if request.first is not None:
+        raise EnrolmentRefused("numbers are assigned here", pointer="/first")
+    if request.service != registry.deployment:
+        raise EnrolmentRefused("the enrolment is meant for another service", pointer="/service")
+    try:
+        async with database.begin(large=True) as transaction:
+            return await _enrol(transaction, registry, request)
+    except IntegrityError:
+        # the database compares every name as it writes them: taken names are queried only then
+        async with database.reading() as transaction:
+            await _check_free(transaction, request)
+        raise
+
+
+async def _enrol(
+    transaction: Transaction, registry: Registry, request: Enrolment
+) -> EnrolmentAnswer:
+    now = registry.clock.now()
+    await exclusive(transaction, ROSTER)
+    secret_hash = grant_hash(request.secret)
+    granted = await grants.find_grant(transaction, tables.grants, secret_hash, now)
+    grants.check_allowed(granted, request)
+    if granted.used is not None:
+        first, version = await _enrolled_before(transaction, registry, granted, request)
+    elif granted.replaces:
+        first, version = await _replaced(transaction, request, now)
+        await grants.use_grant(transaction, tables.grants, secret_hash, now)
+    else:
+        if await store.party(transaction, request.party) is not None:
+            await _check_free(transaction, request)
+            raise CuratorEnrolled
+        await grants.use_grant(transaction, tables.grants, secret_hash, now)
+        first, version = await store.add_party(
+            transaction, request.party, request.kind, request.identity_key, request.curators, now
+        )
+        await exclusive(transaction, LOCK)
+        run = (first, len(request.curators))
+        joined = Draft(Kind.JOINED, request.party, {"party": request.party}, *run)
+        await registry.ledger.append(transaction, [joined])
+    token, record = mint(
+        (Scope.CURATOR,), registry.clock, subject=request.party, label=f"party {request.party}"
+    )
+    await insert_token(transaction, tables.tokens, record)
+    return EnrolmentAnswer(
+        party=request.party,
+        first=first,
+        curators=len(request.curators),
+        roster_version=version,
+        token=token,
+    )
+
+
+async def _replaced(transaction: Transaction, request: Enrolment, now: datetime) -> tuple[int, int]:
+    """Give a party another identity: (its first number, roster version). Its tokens so far end.
+    Raises UnknownParty, EnrolmentRefused for other curators."""
+    known = await store.party(transaction, request.party)
+    if known is None or known.left is not None:
+        raise UnknownParty
+    same = known.kind is request.kind and await store.are_curators_of(
+        transaction, known, request.curators
+    )
+    if not same:
+        raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
+    if known.identity_key == request.identity_key:
+        raise EnrolmentRefused("it has this identity", pointer="/identity_key")
+    await store.set_identity(transaction, known.id, request.identity_key, enrolled=now)
+    await forget_replaced(transaction, tables.replaced_keys, known.id)
+    await revoke_subject(transaction, tables.tokens, known.id, now)
+    version, _ = await store.roster_state(transaction)
+    return known.first, version
+
+
+async def leave(database: Database, registry: Registry, party: str) -> None:
+    """A party leaves; its tokens end, its numbers are never given again. Raises UnknownParty."""
+    now = registry.clock.now()
+    async with database.begin() as transaction:
+        await exclusive(transaction, ROSTER)
+        await exclusive(transaction, LOCK)
+        known = await store.party(transaction, party)
+        if known is None or not await store.leave(transaction, party, now):
+            raise UnknownParty
+        await revoke_subject(transaction, tables.tokens, party, now)
+        await registry.ledger.append(
+            transaction, await _departures(transaction, registry.ledger, known)
+        )
+
+
+async def come_back(database: Database, registry: Registry, party: str) -> str:
+    """Readmit a party that left, with its numbers and its old ledger; its new token.
+
+    The identity belongs to the data: a party that leaves and joins again keeps what was spent.
+    """
+    async with database.begin() as transaction:
+        await exclusive(transaction, ROSTER)
+        await exclusive(transaction, LOCK)
+        known = await store.party(transaction, party)
+        if known is None or not await store.come_back(transaction, party):
+            raise UnknownParty("there is no party of this name that left")
+        state = await registry.ledger.current(transaction)
+        absent = ~state.roster.members()[known.first : known.first + known.curators]
+        token, record = mint(
+            (Scope.CURATOR,), registry.clock, subject=party, label=f"party {party}"
+        )
+        await insert_token(transaction, tables.tokens, record)
+        await registry.ledger.append(
+            transaction,
+            [
+                Draft(Kind.JOINED, OPERATOR, {"party": party}, known.first + start, length)
+                for start, length in runs(absent)
+            ],
+        )
+    return token
+
+
+async def _departures(transaction: Transaction, ledger: Ledger, party: PartyRow) -> list[Draft]:
+    """The events of a party's leaving: of each run of its curators that had not left before."""
+    state = await ledger.current(transaction)
+    present = state.roster.members()[party.first : party.first + party.curators]
+    return [
+        Draft(Kind.LEFT, OPERATOR, {"party": party.id}, party.first + start, length)
+        for start, length in runs(present)
+    ]
+
+
+async def _enrolled_before(
+    transaction: Transaction, registry: Registry, granted: GrantRow, request: Enrolment
+) -> tuple[int, int]:
+    """(first number, roster version) of the same enrolment, whose tokens so far end."""
+    known = await store.party(transaction, request.party)
+    if (
+        known is None
+        or known.left is not None
+        or known.enrolled != granted.used  # it came by another grant since
+        or known.identity_key != request.identity_key
+        or not await store.are_curators_of(transaction, known, request.curators)
+    ):
+        raise JoinTokenUsed
+    await revoke_subject(transaction, tables.tokens, request.party, registry.clock.now())
+    version, _ = await store.roster_state(transaction)
+    return known.first, version
+
+
+async def _check_free(transaction: Transaction, request: Enrolment) -> None:
+    """Raise if a curator is listed twice, or has a number."""
+    if len(set(request.curators)) != len(request.curators):
+        raise EnrolmentRefused("a curator is listed twice", pointer="/curators")
+    taken = await store.enrolled_ids(transaction, request.curators)
+    if taken:
+        raise CuratorEnrolled(pointer="/curators", extra=places_of(request.curators, taken))
+
+
+# A party replaces its identity: the registry follows the links that it shows.
+#
+# Spec: keys, section 5.2. A fork shows that a key was stolen: the party's tokens end, so that
+# neither of the two goes on, until the operators of all services grant it another identity.
+
+_logger = get_logger("tacit.coordinator.parties")
+
+
+async def follow_party(
+    database: Database, registry: Registry, party: str, shown: PartyChain
+) -> bytes:
+    """Follow a party's links; its key from now on. The same again changes nothing.
+
+    Raises what `follow_party` raises, and UnknownParty.
+    """
+    now = registry.clock.now()
+    key: bytes | None = None
+    async with database.begin() as transaction:
+        await exclusive(transaction, ROSTER)
+        known = await store.party(transaction, party)
+        if known is None or known.left is not None:
+            raise UnknownParty
+        deployment, held = registry.deployment, known.identity_key
+        try:
+            key = await party_identities.follow(
+                transaction, tables.replaced_keys, deployment, party, held, shown, now
+            )
+        except IdentityForked:
+            await revoke_subject(transaction, tables.tokens, party, now)
+        else:
+            await store.set_identity(transaction, party, key)
+    if key is None:
+        _logger.warning("party_identity_forked")
+        raise IdentityForked("two successors of one key: the party's tokens have ended")
+    return key

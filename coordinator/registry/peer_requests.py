@@ -1,0 +1,309 @@
+"""Parts of the calls to aggregators: steps that share a request, keys shown last, tokens renewed.
+
+Steps that are due in many rounds at one aggregator share a request. The keys that an aggregator
+showed last are kept, so that not every round asks for them again. An aggregator that ended all
+tokens is given another one, by its identity (spec: keys, section 5.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Final, Generic, TypeAlias, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.own_identities import OwnIdentities
+from common.store.transactions import Database
+from common.web.problems import ProblemReceived, raise_for_problem
+from common.web.tokens import Scope, hash_token, new_token
+from coordinator.errors import AggregatorUnreachable
+from coordinator.store import registry as store
+from coordinator.store.registry import AggregatorRow
+from tacit.crypto.signing import Signed
+from tacit.protocol.aggregator_messages import (
+    MOST_STEPS,
+    Step,
+    StepAnswer,
+    StepAnswers,
+    StepName,
+    Steps,
+)
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
+from tacit.protocol.identities import CoordinatorRenewal
+from tacit.protocol.sealing_sessions import SealKeyStatement
+from tacit.wire import WireModel
+
+AT_ONCE: Final = 4
+"""Requests with steps that are under way to one aggregator; all but one of them are slow."""
+SLOW_S: Final = 0.5
+"""A request that takes longer holds a large round's step: others no longer wait for it."""
+MOST_BYTES: Final = 1 << 20
+PATHS: Final = {
+    StepName.CONTRIBUTE: "contributions",
+    StepName.KEYS: "verification-keys",
+    StepName.MISSING: "missing",
+    StepName.FREEZE: "freeze",
+    StepName.VERIFICATION: "verification",
+    StepName.VERDICT: "verdict",
+    StepName.COMMIT: "commitment",
+    StepName.REVEAL: "reveal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """What is needed of the answer to a step that succeeded: a hundredth of the work of a
+    response."""
+
+    status_code: int
+    content: bytes
+
+
+Answer: TypeAlias = httpx.Response | StepDone
+Post = Callable[[str, str], Awaitable[httpx.Response]]
+"""Sends JSON to a path. Raises AggregatorUnreachable."""
+
+
+def path_of(step: Step) -> str:
+    """The path of the step's own route."""
+    if step.name is StepName.OPEN:
+        return "/v1/rounds"
+    return f"/v1/rounds/{step.round}/{PATHS[step.name]}"
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    step: Step
+    post: Post
+    answer: asyncio.Future[Answer] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class StepQueue:
+    """The steps that wait for one aggregator."""
+
+    def __init__(self, pace_s: Callable[[], float] = lambda: 0.0) -> None:
+        self._pace_s = pace_s
+        self._sent_at = -inf
+        self._later: asyncio.TimerHandle | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._awaited: asyncio.Task[None] | None = None
+
+    async def ask(self, step: Step, post: Post) -> Answer:
+        """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
+        waiting = _Waiting(step, post)
+        self._waiting.append(waiting)
+        self._start()
+        return await waiting.answer
+
+    def _start(self) -> None:
+        if self._awaited is not None or len(self._senders) >= AT_ONCE or not self._waiting:
+            return
+        loop = asyncio.get_running_loop()
+        early_s = self._sent_at + self._pace_s() - loop.time()
+        if early_s > 0 and len(self._waiting) < MOST_STEPS:
+            if self._later is None:
+                self._later = loop.call_later(early_s, self._resume)
+            return
+        if lot := self._lot():
+            self._sent_at = loop.time()
+            sender = self._awaited = asyncio.create_task(self._send(lot), name="steps")
+            self._senders.add(sender)
+
+    def _resume(self) -> None:
+        self._later = None
+        self._start()
+
+    async def _send(self, lot: Sequence[_Waiting]) -> None:
+        sender = asyncio.current_task()
+        assert sender is not None
+        slow = asyncio.get_running_loop().call_later(SLOW_S, self._pass_by, sender)
+        try:
+            answers = await _answers(lot)
+        except Exception as error:
+            for waiting in lot:
+                if not waiting.answer.done():
+                    waiting.answer.set_exception(error)
+        else:
+            for waiting, answer in zip(lot, answers, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
+        finally:  # before the task is done: a step asked in between would never be sent
+            slow.cancel()
+            self._senders.discard(sender)
+            self._pass_by(sender)
+
+    def _pass_by(self, sender: asyncio.Task[None]) -> None:
+        """What waits goes, as this request is answered, or takes too long to wait for it."""
+        if self._awaited is sender:
+            self._awaited = None
+        self._start()
+
+    def _lot(self) -> list[_Waiting]:
+        """What goes next: at least one step, and no more than fits."""
+        lot: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(lot) < MOST_STEPS:
+            size += len(self._waiting[0].step.body)
+            if lot and size > MOST_BYTES:
+                break
+            waiting = self._waiting.popleft()
+            if not waiting.answer.cancelled():  # who asked waits no longer
+                lot.append(waiting)
+        return lot
+
+    async def aclose(self) -> None:
+        """End the requests under way."""
+        self._waiting.clear()
+        if self._later is not None:
+            self._later.cancel()
+        senders = list(self._senders)
+        for sender in senders:
+            sender.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
+
+
+async def _answers(lot: Sequence[_Waiting]) -> Sequence[Answer]:
+    post = lot[0].post
+    if len(lot) == 1:
+        return [await post(path_of(lot[0].step), lot[0].step.body)]
+    together = Steps(steps=tuple(waiting.step for waiting in lot))
+    answer = await post("/v1/rounds/steps", together.model_dump_json())
+    if answer.status_code != 200:
+        return [answer] * len(lot)
+    try:
+        found = StepAnswers.model_validate_json(answer.content).answers
+    except ValidationError:
+        found = ()
+    if len(found) != len(lot):
+        raise AggregatorUnreachable("an aggregator gives answers of another form")
+    return [_answer(item) for item in found]
+
+
+def _answer(item: StepAnswer) -> Answer:
+    content = item.body.encode()
+    if item.status < 400:
+        return StepDone(item.status, content)
+    return httpx.Response(item.status, content=content)
+
+
+# The keys that an aggregator showed last, so that not every round asks for them again.
+
+KEY_KEPT: Final = timedelta(minutes=1)
+"""How long a key that was shown serves for further rounds."""
+HANDED: Final = 256
+"""Keys of others that an aggregator is known to have."""
+
+Statement = TypeVar("Statement", bound=WireModel)
+
+
+@dataclass
+class _ShownKey(Generic[Statement]):
+    """The key that an aggregator showed last, verified, and when."""
+
+    key: Signed[Statement] | None = None
+    at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def current(
+        self, now: datetime, ask: Callable[[], Awaitable[Signed[Statement]]]
+    ) -> Signed[Statement]:
+        """The one shown within the last minute, or what it shows now."""
+        async with self.lock:
+            if self.key is None or not timedelta() <= now - self.at < KEY_KEPT:
+                self.key, self.at = await ask(), now
+            return self.key
+
+
+@dataclass(frozen=True)
+class ShownKeys:
+    """The keys that an aggregator showed last; `handed`: those of others that it was given."""
+
+    seal: _ShownKey[SealKeyStatement] = field(default_factory=_ShownKey)
+    handed: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
+
+    def hand(self, key_hash: bytes) -> None:
+        """It has another one's key."""
+        self.handed[key_hash] = None
+        while len(self.handed) > HANDED:
+            self.handed.popitem(last=False)
+
+    def forget(self) -> None:
+        """Show and ask for them again."""
+        self.seal.key = None
+        self.handed.clear()
+
+
+# An aggregator that ended all tokens is given another one for this coordinator, by its identity.
+#
+# Spec: keys, section 5.2. It is noticed where the aggregator refuses a request (`token_expired`),
+# which is then sent again. A token that the aggregator's operator revoked is a matter for people.
+
+PATH: Final = "/v1/coordinator/token"
+PAUSE: Final = timedelta(seconds=30)
+"""After a refusal nothing is asked for so long."""
+Send = Callable[[str], Awaitable[httpx.Response]]
+"""Posts JSON to `PATH` of the aggregator. Raises AggregatorUnreachable."""
+_logger = get_logger("tacit.coordinator.renewals")
+
+
+@dataclass(frozen=True)
+class Renewals:
+    """Renews this coordinator's tokens at aggregators, one at a time at each."""
+
+    database: Database
+    own: OwnIdentities
+    deployment: str
+    clock: Clock
+    _locks: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
+    _refused: dict[str, datetime] = field(default_factory=dict)
+
+    async def renewed(self, row: AggregatorRow, send: Send) -> AggregatorRow | None:
+        """The aggregator with the token of now; None where there is no other than it refused.
+        Raises AggregatorUnreachable."""
+        async with self._locks[row.id]:
+            stored = await self._stored(row.id)
+            if stored is None or stored.token != row.token:
+                return stored  # by another request, or process
+            now, refused = self.clock.now(), self._refused.get(row.id)
+            if self.own.revoked or (refused is not None and timedelta() <= now - refused < PAUSE):
+                return None
+            token = new_token(Scope.COORDINATOR)
+            try:
+                raise_for_problem(await send(self._request(row, token).model_dump_json()))
+            except ProblemReceived as error:
+                self._refused[row.id] = now
+                _logger.warning("token_not_renewed", aggregator=row.id, problem=error.name)
+                return None
+            async with self.database.begin() as transaction:
+                await store.set_token(transaction, row.id, token)
+        _logger.info("token_renewed", aggregator=row.id)
+        return replace(stored, token=token)
+
+    def _request(self, row: AggregatorRow, token: str) -> CoordinatorRenewal:
+        statement = TokenRenewal(
+            service=row.id,
+            party=self.deployment,
+            token_hash=hash_token(row.token),
+            new_hash=hash_token(token),
+            made=self.clock.now(),
+        )
+        signed = self.own.current.sign(RENEWAL_LABEL, statement)
+        return CoordinatorRenewal(renewal=signed, chain=self.own.chain)
+
+    async def _stored(self, aggregator: str) -> AggregatorRow | None:
+        async with self.database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        return next((row for row in rows if row.id == aggregator), None)

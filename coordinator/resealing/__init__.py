@@ -1,1 +1,0 @@
-"""Rotating the storage key: its routes, and the passes that seal everything anew."""

@@ -1,0 +1,384 @@
+"""Progress of open rounds: whom they await, who delivered or refused, what arrives.
+
+A round is complete when each of its curators has delivered or is refused; a party can refuse for
+its own curators only. How many every aggregator says it holds, and counts from all sides of where
+contributions stop: no contribution. Spec: console, sections 5.3, 5.7 and 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+
+import numpy as np
+from fastapi import Depends, FastAPI
+from fastapi import Query as Parameter
+from pydantic import Field
+
+from common.runtime.clock import Clock
+from common.store.database import exclusive
+from common.store.transactions import Database, Transaction
+from common.web.dependencies import part
+from common.web.problems import ProblemReceived
+from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty, UnknownRound
+from coordinator.registry.answers import Progress, answered, gather, soon
+from coordinator.registry.peers import Peer, Peers
+from coordinator.rounds import context
+from coordinator.rounds.context import Conduct, peers_of, signed_descriptor
+from coordinator.store import registry, round_details
+from coordinator.store import registry as registry_store
+from coordinator.store import round_details as store
+from coordinator.store import rounds as round_store
+from coordinator.store.rounds import RoundRow
+from coordinator.web import ClockPart, DatabasePart, Operator
+from tacit import sets
+from tacit.crypto.signing import Signed
+from tacit.errors import FieldError, Invalid
+from tacit.protocol.aggregator_messages import KEPT, LEAST, Flow, told, totals
+from tacit.protocol.round.descriptor import Refusal, RoundDescriptor, RoundState
+from tacit.protocol.round.messages import AcceptedSet
+from tacit.sets import Bits
+from tacit.wire import Instant, WireModel
+
+
+async def invited_curators(conduct: Conduct, row: RoundRow) -> Bits:
+    """The curators that the round awaits: those charged at its opening, which were in U then and on
+    its roster, or of its group. A curator that enrolled later is in no round opened before."""
+    async with conduct.database.reading() as transaction:
+        state = await conduct.ledger.current(transaction)
+        members = state.spending.members_of(state.spending.rounds[row.id])
+    invited = np.zeros(signed_descriptor(row).statement.roster_size, np.bool_)
+    invited[: members.size] = members[: invited.size]
+    return invited
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Whether every aggregator holds a piece of every awaited curator, and how many pieces the
+    first one holds, as far as it is known. `accepted`: the sets that all of them have shown with
+    that, in their order and not checked yet."""
+
+    whole: bool
+    count: int | None = None
+    accepted: Sequence[Signed[AcceptedSet]] = ()
+
+
+async def delivered(
+    peers: Sequence[Peer],
+    descriptor: RoundDescriptor,
+    awaited: Bits,
+    wait_s: float,
+    *,
+    all_invited: bool,
+) -> Delivered:
+    """Whether all awaited curators have delivered.
+
+    The first aggregator is asked alone, until it holds this many or `wait_s` is over, and the
+    others only then. Where `all_invited` are awaited a count suffices, and who holds that many
+    freezes at once: nobody could come later. Otherwise it does not, as curators that refuse may
+    deliver all the same, and each aggregator is asked which are missing. A round that will be
+    aborted freezes nowhere, so that its curators get their credit. It may be cancelled at any
+    moment.
+    """
+    expected = int(awaited.sum())
+    if expected == 0:
+        return Delivered(not all_invited)
+    if not all_invited or expected < descriptor.query.min_participants:
+        return await _delivered_by_number(peers, descriptor.round, awaited, expected, wait_s)
+    first, *others = peers
+    round_id = descriptor.round
+    [answer] = await gather([first.freeze_once_held(round_id, expected, wait_s)])
+    if not isinstance(answer, Signed):
+        return Delivered(False, answer.accepted if isinstance(answer, Progress) else None)
+    rest = await gather(peer.freeze_once_held(round_id, expected, wait_s) for peer in others)
+    shown = [answer, *(item for item in rest if isinstance(item, Signed))]
+    whole = len(shown) == len(peers)
+    return Delivered(whole, expected, shown if whole else ())
+
+
+async def _delivered_by_number(
+    peers: Sequence[Peer], round_id: str, awaited: Bits, expected: int, wait_s: float
+) -> Delivered:
+    [progress] = await gather([peers[0].progress(round_id, expected, wait_s)])
+    if isinstance(progress, Exception):
+        return Delivered(False)
+    if progress.accepted < expected:
+        return Delivered(False, progress.accepted)
+    missing = await gather(peer.missing(round_id, awaited) for peer in peers)
+    found = answered(missing)
+    return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
+
+
+# Refusals of a round: a party can refuse for its own curators only.
+#
+# A round is complete when each of its curators has delivered or is refused; the coordinator then
+# does not wait for the deadline. A party's refusal counts only for the curators that it hosts: the
+# coordinator no longer awaits those, and still awaits every other one by number, not by count. So a
+# party that refuses and delivers all the same ends no round early.
+
+
+async def take_refusals(
+    transaction: Transaction, round_id: str, party_id: str, body: Refusal, clock: Clock
+) -> None:
+    """Store a party's refusal; an identical repetition changes nothing.
+
+    Raises UnknownRound, RoundExpired, UnknownParty, Invalid, RefusalConflict or RoundClosed.
+    """
+    # Rows get their ids in the order of their commits, so that an incremental reader misses none.
+    await exclusive(transaction, f"refusals {round_id}")
+    head = await context.find(transaction, round_id)
+    party = await registry.party(transaction, party_id)
+    if party is None:
+        raise UnknownParty
+    try:
+        members = sets.unpack(body.members, party.curators)
+    except ValueError as error:
+        raise Invalid(str(error), pointer="/members") from None
+    if sum(body.grounds.values()) != int(members.sum()):
+        raise Invalid("the grounds are of as many curators as refuse", pointer="/grounds")
+    known = await store.find_refusal(transaction, round_id, party_id)
+    if known is not None:
+        if known != body:
+            raise RefusalConflict
+        return
+    # Counts as a change of the round: long polls on it are notified.
+    if not await round_store.change(transaction, round_id, RoundState.OPEN):
+        raise RoundClosed(extra={"state": head.state.value})
+    await store.add_refusal(transaction, round_id, party_id, body, clock.now())
+
+
+class Refusing:
+    """The curators refused so far, one boolean per roster number; reads on from the last row."""
+
+    def __init__(self, round_id: str, size: int) -> None:
+        self._round, self._last = round_id, 0
+        self.members: Bits = np.zeros(size, np.bool_)
+
+    async def read_on(self, transaction: Transaction) -> None:
+        """Read the refusals stored since the last call."""
+        for row in await store.refusals_after(transaction, self._round, self._last):
+            own = sets.unpack(row.members, row.curators)
+            inside = self.members[row.first : row.first + row.curators]
+            inside |= own[: inside.size]  # a party may have enrolled after the round was opened
+            self._last = row.id
+
+
+# How far an open round is: whom it awaits, and how many every aggregator says it holds.
+#
+# Spec: console, sections 5.3 and 7.
+
+LOOK_KEPT: Final = timedelta(seconds=1)
+_HELD: Final = 64
+
+
+class Held(WireModel):
+    """Of how many curators one aggregator says that it holds pieces; None if it does not answer."""
+
+    id: str
+    accepted: int | None
+
+
+class Received(WireModel):
+    """An open round as it was within the last second. `expected`: how many curators were charged
+    when it was opened; `least`: every aggregator holds pieces of so many or more, so at most so
+    many are in all of them by now; None unless all answer, and in any other state. `refused`:
+    curators that refuse, by ground."""
+
+    round: str
+    state: RoundState
+    expected: int | None
+    minimum: int | None
+    least: int | None = None
+    aggregators: tuple[Held, ...] = ()
+    refused: dict[str, int]
+
+
+@dataclass
+class _Look:
+    at: datetime | None = None
+    found: Received | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ReceivingLooks:
+    """Asks the aggregators of a round at most once a second, however many look."""
+
+    def __init__(self, conduct: Conduct) -> None:
+        self._conduct = conduct
+        self._looks: dict[str, _Look] = {}
+
+    async def look(self, round_id: str) -> Received:
+        """How far a round is. Raises UnknownRound, RoundExpired."""
+        look = self._looks.setdefault(round_id, _Look())
+        async with look.lock:
+            now = self._conduct.clock.now()
+            fresh = look.at is not None and timedelta() <= now - look.at < LOOK_KEPT
+            if look.found is None or not fresh:
+                look.found, look.at = await received(self._conduct, round_id), now
+            while len(self._looks) > _HELD:
+                self._looks.pop(next(iter(self._looks)))
+            return look.found
+
+
+async def received(conduct: Conduct, round_id: str) -> Received:
+    """How far a round is now. Raises UnknownRound, RoundExpired."""
+    async with conduct.database.reading() as transaction:
+        await context.find(transaction, round_id)
+        row = await round_store.find(transaction, round_id)
+        grounds = await round_details.count_refusals(transaction, round_id)
+        state = await conduct.ledger.current(transaction)
+    if row is None:
+        raise UnknownRound
+    descriptor, charge = signed_descriptor(row).statement, state.spending.rounds.get(round_id)
+    found = Received(
+        round=round_id,
+        state=row.state,
+        expected=None if charge is None else int(state.spending.members_of(charge).sum()),
+        minimum=descriptor.query.min_participants,
+        refused={ground.value: count for ground, count in grounds.items()},
+    )
+    if row.state is not RoundState.OPEN:
+        return found
+    peers = await peers_of(conduct, descriptor)
+    answers = await gather(soon(peer.progress(round_id)) for peer in peers)
+    held = tuple(
+        Held(id=peer.id, accepted=answer.accepted if isinstance(answer, Progress) else None)
+        for peer, answer in zip(peers, answers, strict=True)
+    )
+    counts = [each.accepted for each in held if each.accepted is not None]
+    least = min(counts) if counts and len(counts) == len(held) else None
+    return found.model_copy(update={"aggregators": held, "least": least})
+
+
+def add_receiving(app: FastAPI) -> None:
+    """Add the route to the app."""
+
+    @app.get(
+        "/v1/rounds/{round_id}/received",
+        tags=["rounds"],
+        summary="How far an open round is: whom it awaits, what every aggregator says it holds",
+    )
+    async def get_round_received(
+        round_id: str, looks: Annotated[ReceivingLooks, Depends(part(ReceivingLooks))], _: Operator
+    ) -> Received:
+        return await looks.look(round_id)
+
+
+# Do contributions arrive, and if not, where do they stop: counts from all sides, no contribution.
+#
+# Spec: console, sections 5.7 and 7.
+
+DAY: Final = timedelta(days=1)
+SENTENCE: Final = (
+    "Uploads are counted by each aggregator, hour by hour, and told once the hour is over; what "
+    "was counted fewer than five times in an hour is not told by name. A batch is one upload of "
+    "many curators. An aggregator tells its own counts: nothing proves them."
+)
+Begin = Annotated[
+    Instant | None,
+    Parameter(alias="from", description="At most 31 days ago; without it a day before `to`."),
+]
+End = Annotated[Instant | None, Parameter(alias="to", description="Without it, now.")]
+
+
+class AggregatorFlow(WireModel):
+    """What one aggregator tells: uploads until `until`, lone pieces and batches, by outcome; or the
+    `problem` with which it did not."""
+
+    id: str
+    until: Instant | None = None
+    lone: dict[str, int] = Field(default_factory=dict)
+    batch: dict[str, int] = Field(default_factory=dict)
+    problem: str | None = None
+
+
+class DeploymentFlow(WireModel):
+    """Rounds that were opened within a span, by state; curators that refused them, by ground;
+    uploads at the aggregators."""
+
+    begin: Annotated[Instant, Field(alias="from")]
+    end: Annotated[Instant, Field(alias="to")]
+    rounds: dict[str, int]
+    refused: dict[str, int]
+    aggregators: tuple[AggregatorFlow, ...]
+    least: int = LEAST
+    sentence: str = SENTENCE
+
+
+def add_flow(app: FastAPI) -> None:
+    """Add the route to the app."""
+
+    @app.get(
+        "/v1/flow",
+        tags=["rounds"],
+        summary="Whether contributions arrive: rounds, refusals and uploads of a span, in counts",
+    )
+    async def get_flow(
+        database: DatabasePart,
+        peers: Annotated[Peers, Depends(part(Peers))],
+        clock: ClockPart,
+        _: Operator,
+        begin: Begin = None,
+        end: End = None,
+    ) -> DeploymentFlow:
+        return await flow_of(database, peers, clock, begin, end)
+
+
+async def flow_of(
+    database: Database,
+    peers: Peers,
+    clock: Clock,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> DeploymentFlow:
+    """The flow from `begin` to `end`. Raises Invalid."""
+    start, until = span_of(clock, begin, end)
+    async with database.reading() as transaction:
+        states = await round_store.states_between(transaction, start, until)
+        refused = await round_details.count_refusals_between(transaction, start, until)
+        rows = await registry_store.list_aggregators(transaction)
+    asked = [peers.of(row) for row in rows]
+    answers = await gather(soon(peer.flow(start, until)) for peer in asked)
+    return DeploymentFlow(
+        begin=start,
+        end=until,
+        rounds={state.value: count for state, count in states.items()},
+        refused=told({ground.value: count for ground, count in refused.items()}),
+        aggregators=_aggregators(asked, answers),
+    )
+
+
+def span_of(
+    clock: Clock, begin: datetime | None, end: datetime | None
+) -> tuple[datetime, datetime]:
+    """From when until when is asked, within the last 31 days. Raises Invalid."""
+    now = clock.now()
+    until = now if end is None else min(end, now)
+    start = max(until, now - KEPT) - DAY if begin is None else begin
+    if start >= until:
+        raise Invalid(errors=(FieldError("/from", "is not before the end", "query"),))
+    if start < now - KEPT - DAY:
+        raise Invalid(errors=(FieldError("/from", "counts are kept for 31 days", "query"),))
+    return start, until
+
+
+def _aggregators(
+    peers: Sequence[Peer], answers: Sequence[Flow | Exception]
+) -> tuple[AggregatorFlow, ...]:
+    found = []
+    for peer, answer in zip(peers, answers, strict=True):
+        if isinstance(answer, Flow):
+            shown = AggregatorFlow(
+                id=peer.id,
+                until=answer.until,
+                lone=totals(answer.hours, "lone"),
+                batch=totals(answer.hours, "batch"),
+            )
+        else:
+            name = answer.name[:64] if isinstance(answer, ProblemReceived) else "unreachable"
+            shown = AggregatorFlow(id=peer.id, problem=name)
+        found.append(shown)
+    return tuple(found)

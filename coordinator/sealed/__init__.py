@@ -1,1 +1,0 @@
-"""Files sealed with the deployment's storage key."""

@@ -1,0 +1,176 @@
+"""Units and local times as a column map or an MQTT mapping declares them.
+
+Register, unit and kind of readings; and local times of a zone as moments, with the hour that occurs
+twice in autumn and the one that is skipped in spring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import MAXYEAR, UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+
+from common.runtime.clock import epoch_microseconds
+from curator.errors import BadItem
+from tacit import units
+from tacit.units import UNITS, Kind
+from tacit.wire import Checked, WireModel, require
+
+SKIPPED: Final = "does not exist in the zone: the clocks skip it"
+TWICE: Final = "comes twice in the zone: give an offset, or say which is meant"
+DISORDER: Final = "comes twice in the zone, and the rows do not ascend there"
+UNMARKED: Final = "has an offset that the zone does not have then"
+
+
+class Twice(StrEnum):
+    """What a local time that comes twice stands for."""
+
+    REFUSE = "refuse"
+    ORDER = "order"
+    EARLIER = "earlier"
+    LATER = "later"
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """A zone of the IANA database, such as Europe/Zurich. Raises ValueError for any other name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is not a zone of the IANA database") from None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One reading of a local time: microseconds since 1970, and how the zone names its offset."""
+
+    time: int
+    names: frozenset[str]
+
+
+@lru_cache(maxsize=100_000)
+def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
+    """What a naive local time may mean: none, one, or two moments in their order."""
+    found: list[Moment] = []
+    for fold, letter in ((0, "A"), (1, "B")):
+        local = wall.replace(tzinfo=zone, fold=fold)
+        if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wall:
+            continue
+        text = local.strftime("%z")
+        names = {text, f"{text[:3]}:{text[3:]}", local.tzname() or "", letter, str(fold)}
+        moment = Moment(epoch_microseconds(local), frozenset(names))
+        if all(other.time != moment.time for other in found):
+            found.append(moment)
+    if len(found) == 1:
+        return (Moment(found[0].time, found[0].names | {"A", "B", "0", "1"}),)
+    return tuple(found)
+
+
+def begin_of_gap(wall: datetime, zone: ZoneInfo) -> int | None:
+    """The moment of a change, if `wall` is the first local time that it skips."""
+    if moments(wall, zone):
+        return None
+    local = wall.replace(tzinfo=zone, fold=0)
+    moment = epoch_microseconds(local)
+    before = datetime.fromtimestamp((moment - 1) // 10**6, UTC).astimezone(zone)
+    changed = datetime.fromtimestamp(moment // 10**6, UTC).astimezone(zone)
+    return moment if before.utcoffset() != changed.utcoffset() else None
+
+
+class LocalTimes:
+    """Resolves the stamps of one stream, device by device, in their order."""
+
+    def __init__(self, zone: ZoneInfo, twice: Twice = Twice.REFUSE, *, ends: bool = False) -> None:
+        self._zone, self._twice, self._ends = zone, twice, ends
+        self._last: dict[Hashable, tuple[datetime, bool]] = {}
+
+    def resolve(self, wall: datetime, device: Hashable = None, mark: str | None = None) -> int:
+        """Microseconds since 1970 of a naive local time; `mark` is an offset, a zone's short name
+        (CEST), A or B, 0 or 1. Raises BadItem with one of the messages above."""
+        if not 1 < wall.year < MAXYEAR:
+            raise BadItem("is no time that exists")  # in UTC it may be beyond the calendar
+        found = moments(wall, self._zone)
+        if not found:
+            # An interval that ends as the clocks go forward: both 02:00 and 03:00 are its end.
+            gap = begin_of_gap(wall, self._zone) if self._ends else None
+            if gap is None:
+                raise BadItem(SKIPPED)
+            return gap
+        if mark:
+            found = tuple(moment for moment in found if mark in moment.names)
+            if not found:
+                raise BadItem(UNMARKED)
+        chosen = 0
+        if self._twice is Twice.ORDER:
+            chosen = self._in_order(wall, device, len(found))
+        elif len(found) == 2:
+            if self._twice is Twice.REFUSE:
+                raise BadItem(TWICE)
+            chosen = int(self._twice is Twice.LATER)
+        return found[chosen].time
+
+    def _in_order(self, wall: datetime, device: Hashable, count: int) -> int:
+        last, second = self._last.get(device, (None, False))
+        if count == 1:
+            self._last[device] = (wall, False)
+            return 0
+        if last is not None and wall <= last:
+            inside = len(moments(last, self._zone)) == 2 and last.date() == wall.date()
+            if second or not inside:
+                raise BadItem(DISORDER)
+            second = True
+        self._last[device] = (wall, second)
+        return int(second)
+
+
+# Register, unit and kind of readings as a column map or an MQTT mapping declares them.
+
+
+def _unit(unit: str) -> str:
+    return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
+
+
+def _register(name: str) -> str:
+    try:
+        return units.named(name)
+    except ValueError as error:
+        return require(False, name, str(error))
+
+
+Unit: TypeAlias = Annotated[str, AfterValidator(_unit)]
+RegisterName: TypeAlias = Annotated[str, AfterValidator(_register)]
+"""An OBIS code becomes the register name that it denotes."""
+
+
+class Declared(WireModel):
+    """What readings are, once for all of them: unit and kind are those of the register."""
+
+    register_name: RegisterName = Field(units.DEFAULT, alias="register")
+    unit: Unit
+    kind: Kind = Field(None, validate_default=True)
+    """By default the first kind that the register takes."""
+    rollover: Annotated[str, Field(max_length=40)] | None = None
+
+    @field_validator("unit")
+    @classmethod
+    def _unit_of_the_register(cls, unit: str, info: ValidationInfo) -> str:
+        return _suited(unit, units.mismatch(info.data.get("register_name", ""), unit))
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _own_kind(cls, kind: Any, info: ValidationInfo) -> Any:
+        return kind or units.kind_of(info.data.get("register_name", ""))
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_of_the_register(cls, kind: Kind, info: ValidationInfo) -> Kind:
+        return _suited(kind, units.kind_mismatch(info.data.get("register_name", ""), kind))
+
+
+def _suited(value: Checked, found: units.Mismatch | None) -> Checked:
+    return value if found is None else require(False, value, found.detail)

@@ -1,0 +1,444 @@
+"""The curator's own ledger, which is authoritative: cost of a round, spent and remaining budget.
+
+Spec: budget, sections 3 and 5. Every round and every collection costs something in *both* privacy
+units, by window and collusion scenario. The totals of a host's curators are nearly always equal, so
+they are kept as run lengths: a million of them take a few bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from curator.policy import Limit, Limits
+from tacit import sets
+from tacit.accounting.amounts import FEMTO, MICRO, Cost
+from tacit.accounting.charges import job_costs, unit_cost
+from tacit.accounting.composition import covering_within
+from tacit.accounting.guarantees import priced_text
+from tacit.accounting.scenarios import Scenario
+from tacit.query.fields import Window
+from tacit.query.query import Query
+from tacit.query.terms import PrivacyUnit
+from tacit.wire import format_exact
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.bool_]
+
+INFINITE: Final = 1 << 50
+"""Totals stop here: no finite epsilon reaches 10^9, no useful delta 1."""
+LIFETIME: Final = 0
+FOREVER: Final = datetime.fromisoformat("9999-01-01T00:00:00+00:00")
+BEGINNING: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one round costs in one privacy unit: columns (e) and (d)."""
+
+    epsilon: int
+    delta: int
+    epsilon_all: int
+    delta_all: int
+
+    @classmethod
+    def of(cls, assumed: Cost, everyone: Cost) -> Charge:
+        """Of exact costs, rounded up."""
+        return cls(*_scaled(assumed), *_scaled(everyone))
+
+    @property
+    def verified(self) -> bool:
+        """Whether column (e) is a figure that holds."""
+        return self.epsilon < INFINITE
+
+
+Charges = Mapping[PrivacyUnit, Charge]
+"""What one round costs, in both units."""
+
+
+@lru_cache(maxsize=1024)
+def _charges(text: str, operators: tuple[str, ...] | None) -> Charges:
+    query = Query.model_validate_json(text)
+
+    def cost(unit: PrivacyUnit, scenario: Scenario) -> Cost:
+        return unit_cost(query, scenario, unit, operators)
+
+    return MappingProxyType(
+        {
+            unit: Charge.of(cost(unit, Scenario.ASSUMED), cost(unit, Scenario.EVERYONE))
+            for unit in PrivacyUnit
+        }
+    )
+
+
+def charges_of(query: Query, operators: Sequence[str] | None = None) -> Charges:
+    """The cost of a round of this query; the same for every curator. May take a second, once.
+
+    `operators`: those of its aggregators (two of one operator count as one aggregator).
+    """
+    return _charges(priced_text(query), None if operators is None else tuple(operators))
+
+
+def job_charges(query: Query, epsilon: Fraction, operators: Sequence[str] | None = None) -> Charges:
+    """The one debit of a job whose records spend `epsilon` at most in all its rounds, which are
+    like this one. Spec: federated-counting, section 6."""
+    costs = job_costs(query, epsilon, operators)
+    return {
+        unit: Charge.of(costs[unit, Scenario.ASSUMED], costs[unit, Scenario.EVERYONE])
+        for unit in PrivacyUnit
+    }
+
+
+PAID: Final[Charges] = MappingProxyType(dict.fromkeys(PrivacyUnit, Charge(0, 0, 0, 0)))
+"""Of a later round of such a job."""
+
+
+def _scaled(cost: Cost) -> tuple[int, int]:
+    if cost.epsilon is None or cost.delta is None:
+        return INFINITE, 0
+    return min(ceil(cost.epsilon * MICRO), INFINITE), min(ceil(cost.delta * FEMTO), INFINITE)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums of debits of consecutive curators, one element each."""
+
+    epsilon: Ints
+    delta: Ints
+    epsilon_all: Ints
+    delta_all: Ints
+
+    @classmethod
+    def zero(cls, count: int) -> Totals:
+        """Nothing spent by `count` curators."""
+        return cls(*(np.zeros(count, np.int64) for _ in range(4)))
+
+    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The four arrays."""
+        return self.epsilon, self.delta, self.epsilon_all, self.delta_all
+
+    def plus(self, charge: Charge, members: Bits, *, factor: int = 1) -> Totals:
+        """With the charge added for the members; `factor` -1 takes it back.
+
+        What is infinite stays so.
+        """
+        amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
+
+        def added(column: Ints, amount: int) -> Ints:
+            if amount == 0:
+                return column
+            moved = np.clip(column + members * np.int64(factor * amount), 0, INFINITE)
+            return np.where(column >= INFINITE, column, moved)
+
+        return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
+
+    def plus_times(self, charge: Charge, times: Ints) -> Totals:
+        """With the charge added as often as `times` says for each curator, or for all of them."""
+        amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
+
+        def added(column: Ints, amount: int) -> Ints:
+            if amount == 0:
+                return column
+            enough = np.minimum(times, INFINITE // amount + 1)  # the product stays below 2^63
+            return np.minimum(column + enough * np.int64(amount), INFINITE)
+
+        return Totals(*(added(*pair) for pair in zip(self.columns(), amounts, strict=True)))
+
+    def spread(self, count: int) -> Totals:
+        """For `count` curators, where a column with one element holds for all of them."""
+        return Totals(*(np.broadcast_to(column, count) for column in self.columns()))
+
+    def maximum(self, other: Totals) -> Totals:
+        """The larger of the two, elementwise."""
+        pairs = zip(self.columns(), other.columns(), strict=True)
+        return Totals(*(np.maximum(a, b) for a, b in pairs))
+
+    def part(self, start: int, stop: int) -> Totals:
+        """Those of some of the curators."""
+        return Totals(*(column[start:stop] for column in self.columns()))
+
+
+@dataclass(frozen=True)
+class Debit:
+    """One row of the ledger, in one unit: a round's charge for the members of a span of curators.
+
+    `offset` counts from the party's first curator; `members` has one bit per curator of the span.
+    `contribution`: what it paid for; None for reports.
+    """
+
+    charge: Charge
+    offset: int
+    members: Bits
+    window: Window
+    made: datetime
+    credited: bool
+    contribution: int | None = None
+
+    def over(self, offset: int, length: int) -> Bits:
+        """Its members as seen from another span."""
+        return members_over((self.offset, self.members), offset, length)
+
+    @property
+    def counted(self) -> Charge:
+        """The charge with column (e) taken back if it was credited."""
+        if not self.credited or not self.charge.verified:
+            return self.charge
+        return Charge(0, 0, self.charge.epsilon_all, self.charge.delta_all)
+
+
+def members_over(members: tuple[int, Bits], offset: int, length: int) -> Bits:
+    """Members (the offset of their span, and its bits) as seen from the span offset, length."""
+    first, bits = members
+    result = np.zeros(length, np.bool_)
+    start, stop = max(offset, first), min(offset + length, first + len(bits))
+    if start < stop:
+        result[start - offset : stop - offset] = bits[start - first : stop - first]
+    return result
+
+
+def period_of(now: datetime, period_s: int) -> tuple[datetime, datetime]:
+    """The period (fixed, counted from 1970) that holds an instant; `LIFETIME` never ends."""
+    if period_s == LIFETIME:
+        return BEGINNING, FOREVER
+    size = period_s * 10**6
+    start = epoch_microseconds(now) // size * size
+    return from_epoch_microseconds(start), from_epoch_microseconds(start + size)
+
+
+def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
+    """Basic composition of some debits for the curators of a span."""
+    return _sum(debits, offset, length, verified_only=verified_only).spread(length)
+
+
+def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
+    """The same, a column with one element only where it is the same for everybody: most debits are
+    of all curators of a span, or of none. Debits of one charge are counted, and added once: those
+    of a proved round are hundreds of rows that differ in whose they are."""
+    alike: dict[Charge, list[Debit]] = {}
+    for item in debits:
+        if item.offset < offset + length and offset < item.offset + len(item.members):
+            alike.setdefault(_for_account(item.counted, verified_only), []).append(item)
+    total = Totals.zero(1)
+    for charge, some in alike.items():
+        total = total.plus_times(charge, _times(some, offset, length))
+    return total
+
+
+def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
+    """In how many of these debits, which all meet the span, each of its curators is; one element if
+    that is the same for everybody."""
+    of_all, times = 0, np.zeros(0, np.int64)
+    for item in debits:
+        first = max(offset - item.offset, 0)
+        own = item.members[first : offset + length - item.offset]
+        if len(own) == length and own.all():
+            of_all += 1
+            continue
+        if not times.size:
+            times = np.zeros(length, np.int64)
+        start = item.offset + first - offset
+        times[start : start + len(own)] += own
+    if not times.size or (times == times[0]).all():
+        times = times[:1] if times.size else np.zeros(1, np.int64)
+    return times + of_all
+
+
+def for_account(charge: Charge, period_s: int) -> Charge:
+    """What a charge adds to an account: a period counts column (e) of verified rounds only."""
+    return _for_account(charge, period_s != LIFETIME)
+
+
+def _for_account(charge: Charge, verified_only: bool) -> Charge:
+    if verified_only and not charge.verified:
+        return Charge(0, 0, charge.epsilon_all, charge.delta_all)
+    return charge
+
+
+def largest_over_instants(
+    debits: Sequence[Debit], window: Window, offset: int, length: int, *, verified_only: bool
+) -> Totals:
+    """The largest sum over the instants of `window` of the debits that cover them (a sweep)."""
+    starts = np.array([epoch_microseconds(item.window.start) for item in debits], np.int64)
+    ends = np.array([epoch_microseconds(item.window.end) for item in debits], np.int64)
+    bounds = epoch_microseconds(window.start), epoch_microseconds(window.end)
+    worst = Totals.zero(1)
+    for _, places in covering_within(starts, ends, *bounds):
+        inside = [debits[place] for place in places]
+        worst = worst.maximum(_sum(inside, offset, length, verified_only=verified_only))
+    return worst.spread(length)
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shortage:
+    """Curators whose budget a round would exceed, with the public figures of the refusal."""
+
+    members: Bits
+    detail: str
+    figures: dict[str, str]
+
+
+def shortages(
+    limits: Limits, charge: Charge, period: Totals, lifetime: Totals, members: Bits
+) -> list[Shortage]:
+    """Which of the members cannot afford the charge, limit by limit; empty if all can.
+
+    A round without a verified figure costs no finite amount: it meets a finite lifetime limit
+    never, and a period's limit always (whether it is wanted at all is the policy's to say).
+    """
+    own = for_account(charge, 1)
+    found = [
+        *_over(limits.period, "period", own.epsilon, own.delta, period.epsilon, period.delta),
+        *_over(
+            limits.lifetime,
+            "lifetime",
+            charge.epsilon,
+            charge.delta,
+            lifetime.epsilon,
+            lifetime.delta,
+        ),
+        *_over(
+            limits.all_aggregators,
+            "all aggregators",
+            charge.epsilon_all,
+            charge.delta_all,
+            period.epsilon_all,
+            period.delta_all,
+        ),
+    ]
+    result, left = [], members.copy()
+    for over, detail, figures in found:
+        blocked = left & over
+        if blocked.any():
+            left &= ~blocked
+            result.append(Shortage(blocked, detail, figures))
+    return result
+
+
+def _over(
+    limit: Limit, name: str, epsilon: int, delta: int, spent_epsilon: Ints, spent_delta: Ints
+) -> Iterable[tuple[Bits, str, dict[str, str]]]:
+    for figure, most, scale, asked, spent in (
+        ("epsilon", limit.epsilon, MICRO, epsilon, spent_epsilon),
+        ("delta", limit.delta, FEMTO, delta, spent_delta),
+    ):
+        if most is None:
+            continue
+        over = spent + asked > int(most * scale)
+        if over.any():
+            yield (
+                over,
+                f"the {name} limit on {figure} would be exceeded",
+                {
+                    "limit": format_exact(most),
+                    "asked": format_scaled(asked, scale),
+                    "spent_at_most": format_scaled(int(spent[over].max()), scale),
+                },
+            )
+
+
+def format_scaled(amount: int, scale: int) -> str:
+    """An amount as a decimal string, or "inf"."""
+    return "inf" if amount >= INFINITE else format_exact(Fraction(amount, scale))
+
+
+def format_charge(charge: Charge) -> dict[str, str]:
+    """All columns of a charge, or of sums of charges, as decimal strings."""
+    return {
+        "epsilon": format_scaled(charge.epsilon, MICRO),
+        "delta": format_scaled(charge.delta, FEMTO),
+        "epsilon_all_aggregators": format_scaled(charge.epsilon_all, MICRO),
+        "delta_all_aggregators": format_scaled(charge.delta_all, FEMTO),
+    }
+
+
+def presence_bits(bitmap: bytes, length: int) -> Bits:
+    """The members of a stored bitmap."""
+    return sets.unpack(bitmap, length)
+
+
+def statement_of(
+    debits: Sequence[Debit], position: int, now: datetime, period_s: int, limits: Limits
+) -> dict[str, Any]:
+    """One unit's part of a curator's ledger statement (section `budget` of its API)."""
+    start, end = period_of(now, period_s)
+    current = [item for item in debits if start <= item.made < end]
+    period = sum_debits(current, position, 1, verified_only=True)
+    lifetime = sum_debits(debits, position, 1, verified_only=False)
+    mine = [item for item in debits if item.over(position, 1)[0]]
+    return {
+        "limits": limits.model_dump(mode="json", exclude_none=True),
+        "period": {
+            "start": start.isoformat().replace("+00:00", "Z"),
+            "seconds": period_s,
+            **_figures(period),
+        },
+        "lifetime": _figures(lifetime),
+        "rounds": len(mine),
+        "unverified_rounds": sum(not item.charge.verified for item in mine),
+    }
+
+
+def worst_instant(debits: Sequence[Debit], position: int) -> dict[str, str]:
+    """The record unit's figure: the largest sum over all instants that any round covers."""
+    mine = [item for item in debits if item.over(position, 1)[0]]
+    if not mine:
+        return _figures(Totals.zero(1))
+    whole = Window(
+        start=min(item.window.start for item in mine),
+        end=max(item.window.end for item in mine) + timedelta(microseconds=1),
+    )
+    return _figures(largest_over_instants(mine, whole, position, 1, verified_only=False))
+
+
+def _figures(totals: Totals) -> dict[str, str]:
+    return format_charge(Charge(*(int(column[0]) for column in totals.columns())))
+
+
+# Long integer arrays that are mostly constant, as runs: the compact form of per-curator totals.
+#
+# A host's curators nearly always have equal totals, so a million of them take a few bytes. Format:
+# uint32 count of runs, then per run an int64 value, then per run a uint32 length (little-endian).
+
+
+def pack_run_lengths(values: Ints) -> bytes:
+    """The runs of a one-dimensional array."""
+    if values.size == 0:
+        return pack_runs(values, values)
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(values)) + 1))
+    return pack_runs(values[starts], np.diff(np.concatenate((starts, [values.size]))))
+
+
+def unpack_run_lengths(packed: bytes) -> Ints:
+    """The array of `pack`; raises ValueError for other bytes."""
+    return np.repeat(*unpack_runs(packed))
+
+
+def pack_runs(values: Ints, lengths: Ints) -> bytes:
+    """The same of runs that are known: the value and the length of each."""
+    head = np.array([values.size], "<u4").tobytes()
+    return head + values.astype("<i8").tobytes() + lengths.astype("<u4").tobytes()
+
+
+def unpack_runs(packed: bytes) -> tuple[Ints, Ints]:
+    """The values and lengths of the runs; raises ValueError for other bytes than `pack`'s."""
+    if len(packed) < 4:
+        raise ValueError("not a packed array")
+    count = int(np.frombuffer(packed, "<u4", 1)[0])
+    if len(packed) != 4 + 12 * count:
+        raise ValueError("not a packed array")
+    values = np.frombuffer(packed, "<i8", count, 4)
+    lengths = np.frombuffer(packed, "<u4", count, 4 + 8 * count)
+    return values.astype(np.int64, copy=False), lengths.astype(np.int64)

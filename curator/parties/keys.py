@@ -1,0 +1,366 @@
+"""Keys of the hosted parties: what they seal with, tokens renewed by identity, identities replaced.
+
+`Keyring` has one engine each; `SealKeys` the aggregators' seal keys by the hash that they signed. A
+token that a service ended is renewed by the party's identity. An identity is replaced by command,
+while rounds run (spec: keys, section 5.2): made and stored -> shown to coordinator and aggregators
+-> in use, the old key destroyed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.store.transactions import Database, Transaction
+from common.web.problems import ProblemReceived
+from common.web.tokens import Scope, hash_token, new_token
+from curator.engine import Engine
+from curator.errors import LastingSignatureMissing, PeerUnavailable, SealKeyUnusable, UnknownParty
+from curator.parties.peers import Peers
+from curator.sealer import Sealer
+from curator.store import parties as party_store
+from curator.store import parties as store
+from curator.store import party_identities
+from curator.store.parties import ACTIVE, PartyRow
+from curator.store.party_identities import NextIdentity
+from tacit.crypto.sealing import SealBroken, SealKeyMalformed, SealPublicKey, key_hash
+from tacit.crypto.signing import Identity, fingerprint
+from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
+from tacit.protocol.party_identities import PartyChain, PartySuccession, succeed_party
+from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
+from tacit.protocol.trust import SealRefused, check_lasting
+from tacit.randomness import SecureRandom
+
+_logger = get_logger("tacit.curator.keyring")
+
+
+class Keyring:
+    """One engine per party."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._source = SecureRandom()
+
+    def engine_of(self, party: PartyRow) -> Engine:
+        """The engine of a party."""
+        held = self._engines.get(party.id)
+        if held is None:
+            sealer = Sealer(party.id, Identity.from_bytes(party.identity))
+            held = self._engines[party.id] = Engine(sealer, self._source)
+        return held
+
+    def forget(self, party: str) -> None:
+        """Seal nothing more under the identity that a party had, and make its engine again."""
+        self._engines.pop(party, None)
+
+    def is_answered(self, party: str, session: bytes) -> bool:
+        """Whether the aggregator of a session is known to know it."""
+        held = self._engines.get(party)
+        return held is not None and held.sealer.is_answered(session)
+
+    def answered(self, party: str, session: bytes) -> None:
+        """The aggregator of a session has answered under it."""
+        if party in self._engines:
+            self._engines[party].sealer.answered(session)
+
+    def unknown(self, party: str, session: bytes) -> None:
+        """The aggregator of a session does not know it: nothing more is sealed under it."""
+        if party in self._engines:
+            self._engines[party].sealer.forget(session)
+
+
+# Seal keys by the hash that an aggregator signed, fetched once and kept in memory.
+#
+# A key comes from the aggregator, at the address of the join token, or from the coordinator, which
+# mirrors it. Who serves it need not be trusted: the hash is compared before anything is parsed.
+# Spec: keys, section 2.1.
+
+KEPT: Final = 256
+"""Keys of 1,216 bytes: those of a day and more, of sixteen aggregators."""
+
+
+class SealKeys:
+    """The public keys that rounds seal to. `anchored`: where the documents of
+    aggregators are, if ML-DSA has to have signed every key, too."""
+
+    def __init__(self, peers: Peers, anchored: Database | None = None) -> None:
+        self._peers, self._anchored = peers, anchored
+        self._lasting: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()
+        self._keys: OrderedDict[bytes, SealPublicKey] = OrderedDict()
+        self._alone = asyncio.Lock()
+
+    async def of(self, descriptor: RoundDescriptor, party: PartyRow) -> tuple[SealPublicKey, ...]:
+        """Of all aggregators of a round, in their order.
+
+        Raises SealKeyUnusable for what an aggregator signed and is no key, LastingSignatureMissing
+        where ML-DSA has to have signed it and has not, PeerUnavailable if nobody serves it.
+        """
+        async with self._alone:  # parties of one round ask for the same keys
+            if self._anchored is not None:
+                for entry in descriptor.aggregators:
+                    await self._check_lasting(self._anchored, entry, party)
+            return tuple([await self._key(entry, party) for entry in descriptor.aggregators])
+
+    async def _check_lasting(
+        self, database: Database, entry: AggregatorEntry, party: PartyRow
+    ) -> None:
+        checked = (entry.seal.public_key_hash, entry.identity_key)
+        if checked in self._lasting:
+            return
+        async with database.reading() as transaction:  # what the round's check has followed
+            row = (await store.parties_by_id(transaction, [party.id]))[party.id]
+        anchor = next(each for each in row.anchors if each.aggregator == entry.id)
+        anchored = anchor.pin.anchored
+        try:
+            signed = await self._peers.seal_signature(anchor.url, entry.seal.public_key_hash)
+            check_lasting(signed, entry, () if anchored is None else anchored.documents)
+        except ProblemReceived as error:
+            if error.retryable or error.status >= 500:
+                raise PeerUnavailable(f"{entry.id} does not show its signature") from None
+            raise LastingSignatureMissing(f"{entry.id}: {error.name}") from None
+        except SealRefused as error:
+            raise LastingSignatureMissing(error.detail) from None
+        self._lasting[checked] = None
+        while len(self._lasting) > KEPT:
+            self._lasting.popitem(last=False)
+
+    async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
+        wanted = entry.seal.public_key_hash
+        found = self._keys.get(wanted)
+        if found is None:
+            raw = await self._fetched(entry.id, wanted, party)
+            try:
+                found = SealPublicKey(raw)
+                found.seal(b"", b"")  # an X25519 half of small order shows only here
+            except (SealKeyMalformed, SealBroken) as error:
+                raise SealKeyUnusable(f"{entry.id}: {error}") from None
+            self._keys[wanted] = found
+            while len(self._keys) > KEPT:
+                self._keys.popitem(last=False)
+        self._keys.move_to_end(wanted)
+        return found
+
+    async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
+        anchored = [each.url for each in party.anchors if each.aggregator == aggregator]
+        for url in (*anchored, party.coordinator_url):
+            try:
+                raw = await self._peers.seal_key(url, wanted)
+            except (PeerUnavailable, ProblemReceived):
+                continue
+            if key_hash(raw) == wanted:
+                return raw
+        raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")
+
+
+# Parties' tokens at a service that ended all of them are renewed by the parties' identities.
+#
+# Spec: keys, section 5.2. A service that refuses a token because it was ended is noticed where it
+# is called; the sweep then asks for another one for every party there.
+
+_RENEWED_TOGETHER: Final = 8
+_renewals_logger = get_logger("tacit.curator.renewals")
+
+
+@dataclass(frozen=True)
+class Renewals:
+    """Asks services that ended their tokens for others."""
+
+    database: Database
+    peers: Peers
+    clock: Clock
+
+    async def sweep(self) -> int:
+        """Renew what services ended since the last sweep; how many tokens."""
+        ended, renewed = set(self.peers.expired), 0
+        self.peers.expired -= ended
+        if not ended:
+            return 0
+        async with self.database.reading(large=True) as transaction:
+            rows = await store.list_parties(transaction, state=ACTIVE)
+        for start in range(0, len(rows), _RENEWED_TOGETHER):
+            some = rows[start : start + _RENEWED_TOGETHER]
+            renewed += sum(await asyncio.gather(*(self._renewed(row, ended) for row in some)))
+        if renewed:
+            _renewals_logger.info("tokens_renewed", tokens=renewed)
+        return renewed
+
+    async def _renewed(self, row: PartyRow, ended: set[str]) -> int:
+        count = 0
+        if row.coordinator_url in ended and row.coordinator_token is not None:
+            token = await self._asked(
+                row, row.coordinator_url, row.deployment, row.coordinator_token
+            )
+            if token is not None:
+                async with self.database.begin() as transaction:
+                    await store.change_party(transaction, row.id, coordinator_token=token)
+                count += 1
+        for anchor in row.anchors:
+            if anchor.url in ended and anchor.token is not None:
+                token = await self._asked(row, anchor.url, anchor.aggregator, anchor.token)
+                if token is not None:
+                    async with self.database.begin() as transaction:
+                        await store.set_anchor_token(transaction, row.id, anchor.aggregator, token)
+                    count += 1
+        return count
+
+    async def _asked(self, row: PartyRow, url: str, service: str, token: str) -> str | None:
+        """Another token; None where the one there is good, or the service takes none."""
+        made = new_token(Scope.CURATOR)
+        statement = TokenRenewal(
+            service=service,
+            party=row.id,
+            token_hash=hash_token(token),
+            new_hash=hash_token(made),
+            made=self.clock.now(),
+        )
+        signed = Identity.from_bytes(row.identity).sign(RENEWAL_LABEL, statement)
+        try:
+            await self.peers.renew_token(url, signed)
+            return made
+        except PeerUnavailable:
+            self.peers.expired.add(url)  # once more
+        except ProblemReceived as error:
+            _renewals_logger.info("token_not_renewed", party=row.logged, problem=error.name)
+        return None
+
+
+# Identities of parties are replaced by command, while rounds run. Spec: keys, section 5.2.
+#
+#     made and stored -> shown to coordinator and aggregators -> in use, the old key destroyed
+#
+# What follows is stored before anybody is shown it. Until every service has it the party signs with
+# the identity before, which the services accept until the overlap is over; from then on it signs
+# with the new one in any case. A sweep does what is left, also after a crash.
+
+SWEEP_S: Final = 5.0
+_TOGETHER: Final = 8
+_successions_logger = get_logger("tacit.curator.successions")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A party whose next identity is not known to all its services: the problem of each that was
+    asked and has not taken it. `used`: the party signs with it already."""
+
+    party: str
+    fingerprint: bytes
+    used: bool
+    problems: dict[str, str]
+
+
+@dataclass
+class Successions:
+    """Replaces identities of the parties here. One process sweeps: the leader."""
+
+    database: Database
+    peers: Peers
+    keyring: Keyring
+    clock: Clock
+    _problems: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def begin(self, named: Sequence[str] | None, overlap: timedelta) -> int:
+        """Make the next identity of some enrolled parties, or of all; how many. One that waits
+        already goes on. Raises UnknownParty."""
+        async with self.database.begin(large=True) as transaction:
+            rows = await self._chosen(transaction, named)
+            held = {each.party for each in await party_identities.waiting(transaction)}
+            chosen = [row for row in rows if row.id not in held]
+            for row in chosen:
+                await party_identities.add_next(
+                    transaction, await self._next(transaction, row, overlap)
+                )
+        return len(chosen)
+
+    async def waiting(self) -> tuple[Waiting, ...]:
+        """Parties whose next identity is not known to all their services."""
+        async with self.database.reading(large=True) as transaction:
+            found = await party_identities.waiting(transaction)
+        return tuple(
+            Waiting(
+                each.party,
+                fingerprint(each.link.statement.identity_key),
+                each.secret is None,
+                self._problems.get(each.party, {}),
+            )
+            for each in found
+        )
+
+    async def sweep(self) -> int:
+        """Show what waits to all services; how many identities all of them know now."""
+        async with self.database.reading(large=True) as transaction:
+            found = await party_identities.waiting(transaction)
+        done = 0
+        for start in range(0, len(found), _TOGETHER):
+            some = found[start : start + _TOGETHER]
+            done += sum(await asyncio.gather(*(self._finish(each) for each in some)))
+        return done
+
+    async def _chosen(
+        self, transaction: Transaction, named: Sequence[str] | None
+    ) -> list[PartyRow]:
+        rows = await party_store.list_parties(transaction, state=ACTIVE)
+        if named is None:
+            return rows
+        known = {row.id: row for row in rows}
+        for place, name in enumerate(named):
+            if name not in known:
+                raise UnknownParty(pointer=f"/parties/{place}")
+        return [known[name] for name in dict.fromkeys(named)]
+
+    async def _next(
+        self, transaction: Transaction, row: PartyRow, overlap: timedelta
+    ) -> NextIdentity:
+        old, new, now = Identity.from_bytes(row.identity), Identity.generate(), self.clock.now()
+        statement = PartySuccession(
+            deployment=row.deployment,
+            party=row.id,
+            replaced=old.fingerprint,
+            identity_key=new.public_key,
+            effective=now,
+            overlap_until=now + overlap,
+        )
+        serial = await party_identities.last_serial(transaction, row.id) + 1
+        return NextIdentity(row.id, serial, succeed_party(statement, new, old), new.to_bytes())
+
+    async def _finish(self, found: NextIdentity) -> bool:
+        """Whether all services know it now."""
+        async with self.database.reading() as transaction:
+            row = await party_store.party(transaction, found.party)
+            chain = await party_identities.chain(transaction, found.party)
+        assert row is not None
+        problems = await self._shown(row, chain)
+        over = self.clock.now() >= found.link.statement.overlap_until
+        async with self.database.begin() as transaction:
+            if not problems:
+                await party_identities.mark_shown(transaction, found)
+            if found.secret is not None and (over or not problems):
+                await party_identities.put_in_use(transaction, found)
+        self.keyring.forget(row.id)
+        if problems:
+            self._problems[row.id] = problems
+            _successions_logger.warning(
+                "identity_not_taken", party=row.logged, services=len(problems)
+            )
+            return False
+        self._problems.pop(row.id, None)
+        _successions_logger.info("identity_replaced", party=row.logged)
+        return True
+
+    async def _shown(self, row: PartyRow, chain: PartyChain) -> dict[str, str]:
+        """Show a party's links to all its services; the problems of those that did not take it."""
+        assert row.coordinator_token is not None
+        services = [(row.deployment, row.coordinator_url, row.coordinator_token)]
+        services += [(each.aggregator, each.url, each.token or "") for each in row.anchors]
+        problems = {}
+        for name, url, token in services:
+            try:
+                await self.peers.show_party(url, token, row.id, chain)
+            except (PeerUnavailable, ProblemReceived) as error:
+                problems[name] = error.name
+        return problems

@@ -1,1 +1,0 @@
-"""Drivers: rounds over a population, in process (`in_process`) or through services (`services`)."""

@@ -1,0 +1,263 @@
+"""Charges to a budget: what one round costs in each privacy unit, the one credit, and what each
+record of a federated job has spent.
+
+What one round of a query costs in either privacy unit (spec: budget, section 3).
+
+The noise is that of the query as declared: its scales b_p = Delta_p / (s_p epsilon) are computed
+for the query's *own* unit. What a round costs in the other unit follows from the same draws and the
+other unit's sensitivity F_p: part p costs F_p / b_p = s_p epsilon F_p / Delta_p, so the round costs
+
+    epsilon' = epsilon * sum_p s_p F_p / Delta_p          (one part: epsilon * F / Delta),
+
+never above epsilon * max_p F_p / Delta_p, and exactly that where the ratios are equal. Where the
+honest noise holds no whole draw, delta is the certified one of sensitivity F_p at that epsilon:
+no formula of group privacy, which would multiply delta by up to e^epsilon'.
+
+With windows that hold more readings than `max_readings`, the record unit counts swaps and may cost
+*more* than the curator unit (a histogram of one reading each: 2 against 1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.amounts import UNVERIFIED, Cost, debited_delta
+from tacit.accounting.guarantees import (
+    HonestNoise,
+    composed_delta,
+    declared_epsilon,
+    honest_noise,
+    no_guarantee,
+    with_clamping,
+)
+from tacit.accounting.scenarios import Scenario, honest_draws
+from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
+from tacit.query.query import Query
+from tacit.query.terms import PrivacyUnit, Sharing, Stance
+
+
+def unit_cost(
+    query: Query,
+    scenario: Scenario,
+    unit: PrivacyUnit,
+    operators: Sequence[str] | None = None,
+) -> Cost:
+    """One round's (epsilon, delta) in this unit; (None, None) where nothing is verified.
+
+    It holds for every manifest of at least `min_participants` curators. In the query's own unit it
+    is the figure of `verified_line`. `operators`: who runs each aggregator (None: all different).
+    """
+    return _unit_cost(query, scenario, unit, None if operators is None else tuple(operators))
+
+
+def unit_costs(
+    query: Query, operators: Sequence[str] | None = None
+) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
+    """`unit_cost` of both units in all five scenarios."""
+    return _unit_costs(query, None if operators is None else tuple(operators))
+
+
+def job_costs(
+    query: Query, epsilon: Fraction, operators: Sequence[str] | None = None
+) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
+    """What a job costs whose records spend `epsilon` at most in all rounds together.
+
+    query: of one of its rounds. The figure needs a whole unknown draw of noise in each cell, which
+    is so where the round itself costs its epsilon, with delta 0; else nothing is verified. In the
+    unit `curator` all records that count are its own. Spec: federated-counting, section 6.
+    """
+    records = {PrivacyUnit.RECORD: 1, PrivacyUnit.CURATOR: query.max_readings}
+    assert query.epsilon is not None
+    return {
+        (unit, scenario): Cost(epsilon * records[unit], Fraction(0))
+        if cost == Cost(query.epsilon * records[unit], Fraction(0))
+        else UNVERIFIED
+        for (unit, scenario), cost in unit_costs(query, operators).items()
+    }
+
+
+@lru_cache(maxsize=1024)
+def _unit_costs(
+    query: Query, operators: tuple[str, ...] | None
+) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
+    return MappingProxyType(
+        {
+            (unit, scenario): _unit_cost(query, scenario, unit, operators)
+            for unit in PrivacyUnit
+            for scenario in Scenario
+        }
+    )
+
+
+@lru_cache(maxsize=4096)
+def _unit_cost(
+    query: Query, scenario: Scenario, unit: PrivacyUnit, operators: tuple[str, ...] | None
+) -> Cost:
+    if query.stance is Stance.PAPER:
+        return UNVERIFIED
+    honest = honest_draws(query, scenario, None, operators)
+    declared = declared_epsilon(query, honest)
+    if declared is None:
+        return UNVERIFIED
+    noise = honest_noise(query, honest, unit)
+    if no_guarantee(query, noise) is not None:
+        return UNVERIFIED
+    epsilon, scaled = _scaled(declared, honest_noise(query, honest), noise)
+    delta = with_clamping(query, epsilon, composed_delta(scaled, epsilon))
+    return UNVERIFIED if delta >= 1 else Cost(epsilon, debited_delta(delta))
+
+
+def _scaled(
+    declared: Fraction, own: tuple[HonestNoise, ...], asked: tuple[HonestNoise, ...]
+) -> tuple[Fraction, tuple[HonestNoise, ...]]:
+    """epsilon' and the parts with their shares of it, in place of the shares of epsilon."""
+    growth = tuple(
+        one.share * Fraction(other.sensitivity, one.sensitivity)
+        for one, other in zip(own, asked, strict=True)
+    )
+    total = sum(growth, Fraction(0))
+    return declared * total, tuple(
+        HonestNoise(share / total, part.sensitivity, part.dimension, part.draws)
+        for share, part in zip(growth, asked, strict=True)
+    )
+
+
+# The one credit: a round that aborted before anything can have been opened.
+#
+# Spec: budget, section 5.
+#
+# A debit is final once a piece may have left. It is reversed, under the query's own assumption
+# only, when enough aggregators sign "never frozen, pieces destroyed" that no quorum can have opened
+# the sum even if t_s of them lie.
+
+
+def statements_needed(query: Query) -> int | None:
+    """How many "never frozen" statements earn a credit; None where none ever does.
+
+    Enough that no quorum can have opened the sum even if `t_s` of them lie.
+    """
+    corrupt = query.collusion.aggregators
+    if query.sharing is Sharing.NONE:
+        return None
+    if query.sharing is Sharing.SHAMIR:
+        assert query.threshold is not None
+        return query.aggregators - query.threshold + 1 + corrupt
+    return corrupt + 1
+
+
+def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortStatement]]) -> bool:
+    """Whether enough operators of the round's aggregators signed that it ended without a frozen
+    set: two aggregators of one operator are one."""
+    needed = statements_needed(descriptor.query)
+    if needed is None:
+        return False
+    digest, believed = descriptor.digest(), set()
+    for signed in aborts:
+        statement = signed.statement
+        if statement.frozen is not Frozen.NEVER or statement.round != descriptor.round:
+            continue
+        if statement.descriptor_hash != digest:
+            continue
+        try:
+            entry = descriptor.aggregators[descriptor.index_of(statement.aggregator)]
+            verify(ABORT_LABEL, signed, entry.identity_key)
+        except (KeyError, SignatureBroken):
+            continue
+        believed.add(entry.operator)
+    return len(believed) >= needed
+
+
+# What each record has spent of a job's one debit, and which records may still count.
+#
+# Spec: federated-counting, section 6.2. A record that adds v to a block with noise of scale b
+# spends |v|_1 / b. It counts in a round only while the sum S of what it spent stays within the
+# job's epsilon; otherwise it adds nothing to this round. So whatever is asked, in whatever order
+# and at whatever rates, no record spends more: for two databases that differ by one record the
+# views of a whole job are within e^epsilon (an individual privacy filter; Feldman and Zrnic 2021,
+# pure DP).
+#
+# All sums are exact: numerators over a common denominator. S is private: nobody is told it, and
+# nothing but the vectors depends on it.
+
+Ints = NDArray[np.int64]
+Bits = NDArray[np.bool_]
+
+MOST_BITS: Final = 4_096
+"""Of a common denominator: honest jobs stay far below, and sums stay cheap."""
+_WIDE: Final = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Spent:
+    """S of each record (n,) of one curator in one job: numerators over a denominator."""
+
+    numerators: NDArray[Any]
+    denominator: int = 1
+
+    @classmethod
+    def nothing(cls, records: int) -> Spent:
+        """Before the first round."""
+        return cls(np.zeros(records, np.int64))
+
+    @property
+    def most(self) -> Fraction:
+        """The largest S; 0 without records."""
+        return Fraction(int(self.numerators.max(initial=0)), self.denominator)
+
+    def admit(
+        self, counts: Ints, costs: Sequence[Fraction], epsilon: Fraction
+    ) -> tuple[Spent, Bits]:
+        """One round more: the sums after it, and (n,) whether each record counts in it.
+
+        counts (n, blocks): what each record adds to each block, in L1 norm; costs: 1 / b of each
+        block. Where no common denominator of `MOST_BITS` exists, which is public, no record counts.
+        """
+        denominator = math.lcm(self.denominator, *(cost.denominator for cost in costs))
+        if denominator.bit_length() > MOST_BITS:
+            return self, np.zeros(len(self.numerators), np.bool_)
+        units = [cost.numerator * (denominator // cost.denominator) for cost in costs]
+        limit = math.floor(epsilon * denominator)
+        largest = int(counts.max(initial=0)) * sum(units) + limit
+        kind = np.int64 if max(largest, denominator) < _WIDE else object
+        own = self.numerators.astype(kind) * (denominator // self.denominator)
+        after = own.copy()
+        for block, unit in enumerate(units):
+            after = after + counts[:, block].astype(kind) * unit
+        counted = np.asarray(after <= limit, np.bool_)
+        return Spent(np.where(counted, after, own), denominator), counted
+
+    def packed(self) -> bytes:
+        """The numerators as bytes, all of one width."""
+        width = max(1, -(-int(self.numerators.max(initial=0)).bit_length() // 8))
+        if self.numerators.dtype != object:
+            octets = np.ascontiguousarray(self.numerators, "<i8").view(np.uint8)
+            return octets.reshape(-1, 8)[:, :width].tobytes()
+        return b"".join(int(each).to_bytes(width, "little") for each in self.numerators)
+
+    @classmethod
+    def unpacked(cls, packed: bytes, records: int, denominator: int) -> Spent:
+        """The sums of `packed`. Raises ValueError for bytes of another number of records."""
+        if not records:
+            return cls.nothing(0)
+        width, rest = divmod(len(packed), records)
+        if rest or not width:
+            raise ValueError("the sums are those of another number of records")
+        if width < 8:
+            octets = np.zeros((records, 8), np.uint8)
+            octets[:, :width] = np.frombuffer(packed, np.uint8).reshape(records, width)
+            return cls(octets.view("<i8").ravel().astype(np.int64), denominator)
+        numbers = [
+            int.from_bytes(packed[start : start + width], "little")
+            for start in range(0, len(packed), width)
+        ]
+        return cls(np.array(numbers, object), denominator)

@@ -1,0 +1,448 @@
+"""The error that a result will have, from public values only: rounding, noise and its quantiles,
+quotients of noisy parts, and how large a group has to be.
+
+How far rounding moves a total, from public values only (spec: aggregation, section 7).
+
+A reading becomes a whole number of steps of the resolution, so it moves by at most half a step. The
+total of N readings moves by at most N times that; if their errors are uniform and independent, its
+standard deviation is sqrt(N/12) steps. Readings can agree in their rounding (all of 0.5 kWh at a
+resolution of 1 kWh), so only the first figure holds for any data.
+
+A reading y = x - centre of a variance also enters by its square: with |y| <= h and an error e,
+
+    |(y + e)^2 - y^2| <= |e| (2 h + |e|),    deviation below h step / sqrt(3), mean step^2 / 12.
+
+A vector within its L1 bound of B steps can pass it once its d entries are rounded, by at most
+s = min(d, 2 B) / 2. It is then multiplied by B / (B + s) and truncated, which takes up to one more.
+
+Integer bounds are the declared ones rounded outward, so that clamping moves no reading within the
+declared bounds. What it does to other readings depends on data, and no figure here counts it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.accounting.loss.rounding import Draws
+from tacit.protocol.federation import step_of
+from tacit.query.encoding import Linear
+from tacit.query.functions import (
+    Part,
+    VectorBlock,
+    parts,
+    reading_rule,
+    reads_vectors,
+    vector_blocks,
+)
+from tacit.query.mechanisms import aggregator_plan, curator_plan
+from tacit.query.query import Query
+from tacit.query.terms import MAX_CURATORS, Function
+from tacit.units import NANO, UNITS
+
+COARSE: Final = Fraction(1, 10)
+"""The share of the noise from which on a report warns of rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """By how much rounding can move one coordinate of a part, in the part's unit: at most `worst`;
+    `typical` is the deviation of independent uniform errors.
+
+    `bounds`: what a reading is clamped to, in the query's unit; None where a part counts.
+    """
+
+    worst: Fraction
+    typical: float
+    bounds: tuple[Fraction, Fraction] | None = None
+
+    def exceeds(self, mean_absolute: float) -> bool:
+        """Whether it can move a figure by more than `COARSE` times its noise, E|Z|."""
+        return self.worst > Fraction(mean_absolute) * COARSE
+
+
+def roundings(query: Query, participants: int) -> tuple[Rounding, ...]:
+    """The rounding of each part of a total over this many curators with `max_readings` readings
+    each, in the order of `parts`."""
+    count = participants * query.max_readings
+    blocks = iter(vector_blocks(query) if query.function is Function.VECTOR_SUM else ())
+    found = []
+    for part in parts(query):
+        match part.linear:
+            case Linear.SUM | Linear.SQUARES:
+                found.append(_of_numbers(query, count, squares=part.linear is Linear.SQUARES))
+            case Linear.VECTOR:
+                found.append(_of_block(query, next(blocks), count))
+            case _:
+                found.append(Rounding(Fraction(0), 0.0))
+    return tuple(found)
+
+
+def _of_numbers(query: Query, count: int, *, squares: bool) -> Rounding:
+    rule, step = reading_rule(query), query.resolution
+    centre = rule.centre / _nano(query)
+    bounds = centre + rule.bounds.low * step, centre + rule.bounds.high * step
+    error = _largest_error(query, step)
+    if not squares:
+        return Rounding(count * error, _deviation(error, step, count), bounds)
+    width = 2 * rule.bounds.largest * step
+    mean = float(count * step**2 / 12) if error else 0.0
+    typical = math.hypot(mean, float(width) * _deviation(error, step, count))
+    return Rounding(count * error * (width + error), typical, bounds)
+
+
+def _of_block(query: Query, block: VectorBlock, count: int) -> Rounding:
+    step, most = block.resolution, block.l1_bound
+    bounds = max(block.bounds.low, -most) * step, min(block.bounds.high, most) * step
+    if step_of(query) is not None:  # whose vectors are whole numbers of steps already
+        return Rounding(Fraction(0), 0.0, bounds)
+    error = _largest_error(query, step)
+    worst, largest = error, Fraction(block.bounds.largest)
+    several = reads_vectors(query) and block.dimension > 1
+    if error and several and most < block.dimension * largest:
+        over = Fraction(min(block.dimension, 2 * most), 2)
+        worst += (min(largest, most + over) * over / (most + over) + 1) * step
+    return Rounding(count * worst, _deviation(error, step, count), bounds)
+
+
+def _nano(query: Query) -> Fraction:
+    """Nano-units of the base unit, in which readings are stored, in one unit of the query."""
+    return UNITS[query.unit].factor * NANO
+
+
+def _largest_error(query: Query, step: Fraction) -> Fraction:
+    """By how much one reading moves at most; a step of one nano-unit, in which readings are stored,
+    moves none."""
+    return Fraction(0) if step * _nano(query) == 1 else step / 2
+
+
+def _deviation(error: Fraction, step: Fraction, count: int) -> float:
+    return float(step) * math.sqrt(count / 12) if error else 0.0
+
+
+# The error a result will have, from public values only (spec: aggregation, sections 4, 7 and 9).
+#
+# The error of a released sum is the noise of *all* parties, honest or not, and what rounding adds
+# (`tacit.accounting.expected_error`). Of the noise, in ring units:
+#
+# - R discrete Laplaces (or shares that add up to R) of scale b, in the limit of a fine resolution:
+#   E|Z| = 2 b Gamma(R + 1/2) / (sqrt(pi) Gamma(R));
+# - any integer X with a real characteristic function phi:
+#   E|X| = 1/pi int_0^pi (1 - phi(t)) / (1 - cos t) dt,
+#   since |x| = 1/pi int_0^pi (1 - cos x t) / (1 - cos t) dt for whole x (Fejer's kernel). For n
+#   parties that draw with probability p, phi = (1 - p + p phi_1)^n, and for a share of weight r,
+#   phi_1 = ((1-a)^2 / (1 - 2 a cos t + a^2))^r. In the continuous limit this is
+#   (2/pi) int_0^infinity (1 - phi(t)) / t^2 dt;
+# - variance: n p r 2a / (1-a)^2.
+#
+# No reading is touched. numpy and the standard library only.
+
+Floats = NDArray[np.float64]
+
+_PANEL: Final = 0.5
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_NEAR_ZERO: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class PartError:
+    """The error of each coordinate of one part, in `unit`s of the query's result: the first two
+    figures are of its noise, and `rounding` is in addition."""
+
+    part: str
+    dimension: int
+    mean_absolute: float
+    standard_deviation: float
+    rounding: Rounding
+
+
+def laplace_mean_absolute(total: float, scale: float) -> float:
+    """E|Z| of `total` Laplaces of this scale (total may be fractional), continuous."""
+    return 2 * scale * math.exp(math.lgamma(total + 0.5) - math.lgamma(total)) / math.sqrt(math.pi)
+
+
+def standard_deviation(layers: tuple[Draws, ...]) -> float:
+    """Of the sum of all draws, in ring units."""
+    return math.sqrt(sum(_variance(layer) for layer in layers))
+
+
+def _variance(layer: Draws) -> float:
+    rate = float(1 / layer.scale)
+    one = 2 * math.exp(-rate) / math.expm1(-rate) ** 2
+    return layer.parties * float(layer.probability * layer.weight) * one
+
+
+@lru_cache(maxsize=1024)
+def mean_absolute(layers: tuple[Draws, ...]) -> float:
+    """E|X| of the sum of all draws, in ring units, to about 1e-9 of its value."""
+    deviation = standard_deviation(layers)
+    if deviation == 0:
+        return 0.0
+    start = min(_NEAR_ZERO / deviation, math.pi / 2)
+    panels = math.ceil((math.log(math.pi) - math.log(start)) / _PANEL)
+    edges = np.linspace(math.log(start), math.log(math.pi), panels + 1)
+    half = (edges[1] - edges[0]) / 2
+    t = np.exp((edges[:-1, np.newaxis] + half + half * _NODES).ravel())
+    sine = np.sin(t / 2) ** 2
+    exponent = np.zeros(t.size)
+    for layer in layers:
+        exponent += log_characteristic(layer, sine)
+    integrand = -np.expm1(exponent) / (2 * sine) * t
+    weights = np.tile(_WEIGHTS * half, panels)
+    return float(integrand @ weights + deviation**2 * start) / math.pi
+
+
+def log_characteristic(layer: Draws, sine: Floats) -> Floats:
+    """ln phi(t) of all draws of a layer, from sin^2(t/2)."""
+    rate = float(1 / layer.scale)
+    one = -float(layer.weight) * np.log1p(4 * math.exp(-rate) / math.expm1(-rate) ** 2 * sine)
+    every: Floats = one
+    if layer.probability != 1:
+        every = np.log1p(float(layer.probability) * np.expm1(one))
+    return layer.parties * every
+
+
+def all_draws(query: Query, participants: int, index: int) -> tuple[Draws, ...]:
+    """The noise of one part of a result: every curator's and every aggregator's.
+
+    Under the paper stance scales are at most these.
+    """
+    layers = []
+    for plan, count in (
+        (curator_plan(query), participants),
+        (aggregator_plan(query), query.aggregators),
+    ):
+        if plan is not None and plan.probability > 0:
+            layers.append(Draws(plan.scales[index], count, plan.weight, plan.probability))
+    return tuple(layers)
+
+
+def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
+    """The error of each part of a result over this many curators, in the query's unit.
+
+    A part `squares` is in squared units, a count in ones.
+    """
+    found = []
+    rounded = roundings(query, participants)
+    for index, (part, rounding) in enumerate(zip(parts(query), rounded, strict=True)):
+        layers = all_draws(query, participants, index)
+        worth = float(part.value)
+        found.append(
+            PartError(
+                part.name,
+                part.dimension,
+                mean_absolute(layers) * worth,
+                standard_deviation(layers) * worth,
+                rounding,
+            )
+        )
+    return tuple(found)
+
+
+# Quantiles of the error of a released sum, from public values only.
+#
+# The law of a sum of whole draws X is symmetric, and its characteristic function phi is real
+# (`tacit.accounting.expected_error`). On a circle of n points
+#
+#     P(X = x mod n) = 1/n sum_j phi(2 pi j / n) cos(2 pi j x / n),
+#
+# exactly; the circle is so large that what goes round it has a probability below 2^-50. A law that
+# is wide is taken on a lattice that is as much coarser: an error of at most one step, below a
+# hundredth of the deviation or of the widest scale.
+#
+# Spec: console, sections 4.3 and 7. numpy and the standard library only.
+
+_MOST_POINTS: Final = 1 << 15
+_SCALES: Final = 40
+_DEVIATIONS: Final = 9
+
+
+@lru_cache(maxsize=256)
+def absolute_quantiles(layers: tuple[Draws, ...], levels: tuple[float, ...]) -> tuple[float, ...]:
+    """For each level from 0 to 1 the least k with P(|X| <= k) at or above it, in ring units.
+
+    X is the sum of all draws; without any it is 0. By symmetry the quantile of X at 1/2 + level/2
+    is that of |X| at `level`. Raises ValueError for a level that is not between 0 and 1.
+    """
+    if any(not 0 < level < 1 for level in levels):
+        raise ValueError("a level lies between 0 and 1")
+    deviation = standard_deviation(layers)
+    if deviation == 0:
+        return (0.0,) * len(levels)
+    widest = max(float(layer.scale) for layer in layers)
+    reach = _SCALES * max(widest, 1.0) + _DEVIATIONS * deviation
+    step = max(1.0, 2 * reach / _MOST_POINTS)
+    points = 1 << math.ceil(math.log2(2 * reach / step))
+    coarser = tuple(
+        replace(layer, scale=layer.scale / Fraction(step)) if step > 1 else layer
+        for layer in layers
+    )
+    cumulated = np.cumsum(_folded(coarser, points))
+    return tuple(float(place) * step for place in np.searchsorted(cumulated, levels))
+
+
+def _folded(layers: tuple[Draws, ...], points: int) -> Floats:
+    """P(|X| = k mod points) for k from 0 to points/2 - 1."""
+    sine = np.sin(np.pi / points * np.arange(points // 2 + 1)) ** 2
+    exponent = np.zeros(sine.size)
+    for layer in layers:
+        exponent += log_characteristic(layer, sine)
+    masses: Floats = np.fft.irfft(np.exp(exponent), points)[: points // 2]
+    masses[1:] *= 2
+    return masses
+
+
+# The error of a mean and of a variance, quotients of noisy parts (spec: aggregation, section 7).
+#
+# With the sum S of N centred readings (|S| <= h N), their squares Q (at most h^2 N), and the noise
+# z_s, z_q, z_n of these and of N, the mean S/N and the variance Q/N - (S/N)^2 are off by
+#
+#     (z_s - S/N z_n) / (N + z_n)    and, but for terms of second order,
+#     (z_q - 2 S/N z_s + (2 (S/N)^2 - Q/N) z_n) / (N + z_n),    |2 (S/N)^2 - Q/N| <= h^2.
+#
+# Figures are at most those of readings at a bound, and take N + z_n as N - b, where |z_n| <= b
+# holds with the chance of an interval. Half-widths hold for all parts together (union bound) and
+# count the terms of second order; where b reaches N there are none. N is `max_readings` readings of
+# everyone: with fewer of them errors are larger in proportion.
+#
+# Rounding moves a mean by at most half a step, as it moves each reading; and a standard deviation,
+# which is a norm, as much: the variance by at most step h + step^2 / 4.
+
+LEVEL: Final = Fraction(95, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class AverageError:
+    """The error of a mean or a variance, in its own unit: with the chance `LEVEL` at most
+    `half_width`; `rounding` is in addition."""
+
+    name: str
+    mean_absolute: float
+    standard_deviation: float
+    half_width: float
+    rounding: Rounding
+
+
+def averages(query: Query, participants: int) -> tuple[AverageError, ...] | None:
+    """The errors of the averages among a query's results, none for most functions; None where the
+    noise of the count is as large as the count."""
+    if query.function not in (Function.MEAN, Function.VARIANCE):
+        return ()
+    names = [part.name for part in parts(query)]
+    worth = dict(zip(names, (float(part.value) for part in parts(query)), strict=True))
+    draws = {name: all_draws(query, participants, place) for place, name in enumerate(names)}
+    used = ("sum", "count") if query.function is Function.MEAN else ("sum", "squares", "count")
+    level = float(1 - (1 - LEVEL) / len(used))
+    most = {name: absolute_quantiles(draws[name], (level,))[0] * worth[name] for name in used}
+    average = {name: mean_absolute(draws[name]) * worth[name] for name in used}
+    deviation = {name: standard_deviation(draws[name]) * worth[name] for name in used}
+    count = participants * query.max_readings
+    least = count - most["count"]
+    if least <= 0:
+        return None
+    rounded = dict(zip(names, roundings(query, participants), strict=True))
+    bounds = rounded["sum"].bounds
+    assert bounds is not None
+    half = (bounds[1] - bounds[0]) / 2
+    h, of_mean = float(half), rounded["sum"].worst / count
+
+    def figures(weights: dict[str, float]) -> tuple[float, float]:
+        return (
+            sum(weight * average[name] for name, weight in weights.items()) / least,
+            math.hypot(*(weight * deviation[name] for name, weight in weights.items())) / least,
+        )
+
+    width = (most["sum"] + h * most["count"]) / least
+    mean = AverageError(
+        "mean",
+        *figures({"sum": 1, "count": h}),
+        width,
+        Rounding(of_mean, rounded["sum"].typical / count, bounds),
+    )
+    if query.function is Function.MEAN:
+        return (mean,)
+    of_variance = 2 * of_mean * half + of_mean**2
+    squares = (most["squares"] + h**2 * most["count"]) / least
+    variance = AverageError(
+        "variance",
+        *figures({"squares": 1, "sum": 2 * h, "count": h**2}),
+        squares + width * (2 * h + width),
+        Rounding(of_variance, rounded["squares"].typical / count, bounds),
+    )
+    return mean, variance
+
+
+# How large a group makes a result useful, from public values (spec: aggregation, section 9).
+
+
+def typical_contribution(part: Part) -> Fraction:
+    """Half of the most a curator can add to one coordinate, in the unit of its part.
+
+    One reading falls into one bin, and an L1 bound is shared by the coordinates.
+    """
+    share = part.dimension if part.linear in (Linear.HISTOGRAM, Linear.VECTOR) else 1
+    return part.largest * part.value / (2 * share)
+
+
+def relative_error(query: Query, participants: int, typical: Fraction | None = None) -> float:
+    """An upper bound of E|error| / typical value, of the noise and the worst rounding: the largest
+    over the parts of a total, of which each curator adds a typical contribution, or the averages.
+
+    `typical`: of the first part, if it is known better than half of what the bounds allow.
+    """
+    found = averages(query, participants)
+    if found is None:
+        return math.inf
+    if found:
+        return max(
+            (each.mean_absolute + float(each.rounding.worst)) / float(_typical_average(query, each))
+            for each in found
+        )
+    worst = 0.0
+    for index, (part, error) in enumerate(
+        zip(parts(query), forecast(query, participants), strict=True)
+    ):
+        each = typical if typical is not None and index == 0 else typical_contribution(part)
+        off = error.mean_absolute + float(error.rounding.worst)
+        worst = max(worst, off / float(each * participants))
+    return worst
+
+
+def _typical_average(query: Query, average: AverageError) -> Fraction:
+    """Half of the largest mean that the bounds allow, and of the largest variance."""
+    low, high = average.rounding.bounds or query.bounds
+    if average.name == "mean":
+        return max(abs(low), abs(high)) / 2
+    return (high - low) ** 2 / 8
+
+
+@lru_cache(maxsize=4096)  # every round's report asks it of its query
+def smallest_useful_group(
+    query: Query, share: Fraction, typical: Fraction | None = None
+) -> int | None:
+    """The smallest number of curators whose typical total is hit to within `share` on average.
+
+    At least `min_participants` (no smaller group is ever released); None beyond 10^7 curators.
+    The relative error falls with every curator: noise grows no faster than the square root, and
+    rounding in proportion.
+    """
+    if share <= 0 or (typical is not None and typical <= 0):
+        raise ValueError("a share and a typical contribution are above 0")
+    low, high = query.min_participants, query.min_participants
+    while relative_error(query, high, typical) > share:
+        if high >= MAX_CURATORS:
+            return None
+        low, high = high, min(2 * high, MAX_CURATORS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if relative_error(query, middle, typical) > share:
+            low = middle
+        else:
+            high = middle
+    return high

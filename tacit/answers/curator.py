@@ -1,0 +1,377 @@
+"""Answers of a curator service: to its operator about hosted parties and their data, and to the
+owner of a curator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tacit.answers.base import Answer, Figure, Octets, Time
+from tacit.answers.rounds import Span
+from tacit.report.model import VerifiedStatement
+
+
+class AnchoredAggregator(Answer):
+    """An aggregator that a party knows by its fingerprint."""
+
+    id: str
+    url: str
+    fingerprint: str
+
+
+class HostedParty(Answer):
+    """A curator or host of this process. `first`: the roster number of its first curator, once it
+    is enrolled."""
+
+    party: str
+    kind: Literal["curator", "host"]
+    state: str
+    deployment: str
+    coordinator: str
+    first: int | None
+    curators: int
+    aggregators: list[AnchoredAggregator]
+    enrolled: Time | None
+
+
+class ListOfHostedParties(Answer):
+    """All parties of this process."""
+
+    parties: list[HostedParty]
+
+
+class ReplacementsBegun(Answer):
+    """How many parties' identities are being replaced from now on."""
+
+    begun: int
+
+
+class WaitingReplacement(Answer):
+    """A party whose next identity is not known to all services. `used`: whether it signs by it;
+    `problems`: of services that did not take it."""
+
+    party: str
+    fingerprint: str
+    used: bool
+    problems: dict[str, str]
+
+
+class WaitingReplacements(Answer):
+    """All of them."""
+
+    waiting: list[WaitingReplacement]
+
+
+class ReadingProblem(Answer):
+    """Why a reading was not stored; `pointer`: the field."""
+
+    name: str
+    detail: str | None
+    pointer: str | None
+
+
+class ReadingTaken(Answer):
+    """What became of a reading, by its place among those sent."""
+
+    index: int
+    status: Literal["accepted", "duplicate", "conflict", "rejected"]
+    problem: ReadingProblem | None = None
+
+
+class ReadingsTaken(Answer):
+    """An answer for each reading."""
+
+    items: list[ReadingTaken]
+
+
+class UnreadPlace(Answer):
+    """What could not be read of a file, and where."""
+
+    line: int
+    column: int | None
+    detail: str
+    element: str | None = None
+
+
+class ImportedReadings(Answer):
+    """How far an import is. `unknown_curators`: the most frequent names that nobody here has."""
+
+    id: str
+    state: str
+    lines: int
+    accepted: int
+    duplicates: int
+    conflicts: int
+    rejected: int
+    unknown_curators: list[str]
+    unknown_curators_count: int
+    errors: list[UnreadPlace]
+
+
+class KeptTable(Answer):
+    """A curator's own table: its columns, and how many rows."""
+
+    curator: str
+    columns: list[str]
+    rows: int
+
+
+class KeptItems(Answer):
+    """A table of sequences or sets of items that was stored. `items`: different ones; `timed`:
+    whether records have a time, so that a job with a window counts them."""
+
+    curator: str
+    name: str
+    records: int
+    items: int
+    timed: bool
+
+
+class ItemTableSize(Answer):
+    """A table of sequences or sets of items, how many records it has, and whether these have a
+    time."""
+
+    name: str
+    records: int
+    timed: bool
+
+
+class ItemTables(Answer):
+    """A curator's tables of one kind."""
+
+    curator: str
+    tables: list[ItemTableSize]
+
+
+# What a curator's owner is answered: what was spent, what was answered and to whom, and stops.
+#
+# A charge has four figures: epsilon and delta as the query assumes, and the same if all aggregators
+# pool what they see.
+
+
+class ChargedAmount(Answer):
+    """A charge, or a sum of charges."""
+
+    epsilon: Figure
+    delta: Figure
+    epsilon_all_aggregators: Figure
+    delta_all_aggregators: Figure
+
+
+class StatedCharge(ChargedAmount):
+    """The charge of one round; `unverified`: no theorem covers its figures."""
+
+    status: Literal["verified", "unverified"]
+
+
+class PeriodCharge(ChargedAmount):
+    """What was charged since `start`, in a period of so many seconds."""
+
+    start: Time
+    seconds: int
+
+
+class Debit(StatedCharge):
+    """A debit. `round`: null for noisy reports; `assumes`: who does not pool what they see;
+    `credited`: the round was never released, and does not count."""
+
+    round: str | None
+    assumes: str
+    made: Time
+    window: Span
+    credited: bool
+
+
+class ListOfDebits(Answer):
+    """A page of debits, the newest first."""
+
+    debits: list[Debit]
+
+
+class AgreedLimit(Answer):
+    """A limit that is agreed; a field that is absent is not limited."""
+
+    epsilon: Figure | None = None
+    delta: Figure | None = None
+
+
+class AgreedLimits(Answer):
+    """Limits per period, for the lifetime, and if all aggregators pool what they see."""
+
+    period: AgreedLimit
+    lifetime: AgreedLimit
+    all_aggregators: AgreedLimit
+
+
+class UnitStatement(Answer):
+    """A ledger's statement in one privacy unit, with the newest debits."""
+
+    limits: AgreedLimits
+    period: PeriodCharge
+    lifetime: ChargedAmount
+    rounds: int
+    unverified_rounds: int
+    debits: list[Debit]
+
+
+class RecordStatement(UnitStatement):
+    """The same for one reading. `worst_instant`: the largest sum over rounds of one instant."""
+
+    worst_instant: ChargedAmount
+
+
+class Units(Answer):
+    """A statement for each privacy unit."""
+
+    record: RecordStatement
+    curator: UnitStatement
+
+
+class OwnBudget(Answer):
+    """A curator's ledger. `public_columns`: those that may be sent without noise."""
+
+    curator: str
+    party: str
+    public_columns: list[str]
+    units: Units
+
+
+class AskedFor(Answer):
+    """What of the readings a query asks for. `bounds`: to which each is cut; `noise_by`: who adds
+    noise, `curator`, `aggregators`, `both` or `nobody`."""
+
+    register_name: str = Field(alias="register")
+    unit: str
+    bounds: list[Figure]
+    min_participants: int
+    noise_by: str
+
+
+class RefusalReason(Answer):
+    """Why an answer was refused, with the figures of the limit."""
+
+    name: str
+    detail: str
+    figures: dict[str, Any]
+
+
+class DeclaredCharge(StatedCharge):
+    """What was promised for an answer. `guess`: how often those whom the query names guess right at
+    most, of 1."""
+
+    assumes: str
+    guess: Figure | None
+
+
+class UnitCharges(Answer):
+    """A charge in each privacy unit."""
+
+    record: StatedCharge
+    curator: StatedCharge
+
+
+class ReadingsUsed(Answer):
+    """How many readings an answer used, and how many were cut to the bounds."""
+
+    used: int
+    clamped: int
+    note: str | None = None
+
+
+class RefusedProof(Answer):
+    """Why aggregators refused the proof of an answer."""
+
+    reasons: list[str]
+    detail: str
+
+
+class GivenContribution(Answer):
+    """What a round asked, and what it was answered. `delivery`: sealed bodies by state; `outcome`:
+    how the round ended."""
+
+    round: str
+    query: str
+    query_name: str
+    query_hash: Octets
+    descriptor_hash: Octets
+    function: str
+    mechanism: str
+    stance: str
+    privacy_unit: str
+    asked: AskedFor
+    window: Span
+    state: str
+    send_at: Time
+    finished: Time | None
+    outcome: str | None
+    expired: Time | None
+    contributed: bool
+    refused_because: list[RefusalReason]
+    credited: bool
+    delivery: dict[str, int]
+    problems: list[str]
+    declared: DeclaredCharge | None = None
+    charged: UnitCharges | None = None
+    readings: ReadingsUsed | None = None
+    refused_by_proof: RefusedProof | None = None
+
+
+class ListOfContributions(Answer):
+    """A page of what rounds asked, the newest first."""
+
+    contributions: list[GivenContribution]
+
+
+class NamedAggregator(Answer):
+    """An aggregator that an answer was shared among."""
+
+    id: str
+    operator: str
+    url: str
+    fingerprint: str
+
+
+class WholeContribution(GivenContribution):
+    """One answer, with who would have to work together to learn what."""
+
+    verified: list[VerifiedStatement]
+    aggregators: list[NamedAggregator]
+
+
+class ReadingCounts(Answer):
+    """What became of a curator's readings. `refreshed_after_contribution`: changed after a round
+    had used them."""
+
+    curator: str
+    accepted: int
+    duplicates: int
+    conflicts: int
+    rejected: int
+    refreshed_after_contribution: int
+    contributed: int
+    clamped: int
+
+
+class ProcessStop(Answer):
+    """Whether all curators of a process take part in nothing, and since when."""
+
+    stopped: bool
+    since: Time | None
+
+
+class StoppedBy(Answer):
+    """Who stopped a curator, and since when."""
+
+    owner: Time | None
+    operator: Time | None
+    process: Time | None
+
+
+class CuratorStop(Answer):
+    """Whether a curator takes part in nothing."""
+
+    curator: str
+    stopped: bool
+    by: StoppedBy

@@ -1,0 +1,295 @@
+"""Calls of a curator service: readings in, and what their owner may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tacit.client.exchange import (
+    Json,
+    Request,
+    Steps,
+    Stream,
+    content_of,
+    get,
+    items_of,
+    json_of,
+    operation,
+    pages,
+    stream,
+)
+from tacit.protocol.round.messages import Transcript
+from tacit.protocol.round.opening import check_transcript
+from tacit.protocol.trust import Anchors
+from tacit.query.functions import decode
+from tacit.wire import encode_binary
+
+Kind = Literal["sequences", "transactions"]
+
+
+def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[Json]]:
+    """Send readings; one answer per item, in order. A repeated delivery is one reading."""
+    body = readings if isinstance(readings, dict) else list(readings)
+    return items_of(Request("POST", "/v1/readings", body, repeatable=True), "items")
+
+
+def _import_readings(content: bytes, *, unit: str, **columns: Any) -> Steps[Json]:
+    """Import a CSV file of readings (plain, gz or xz); `columns` maps them, see the API."""
+    return json_of(
+        Request(
+            "POST",
+            "/v1/readings/import",
+            content=content,
+            params={"unit": unit, **columns},
+            headers={"Content-Type": "text/csv"},
+            repeatable=True,
+        )
+    )
+
+
+def _import_progress(import_id: str) -> Steps[Json]:
+    """How far an import is, while it runs."""
+    return json_of(get(f"/v1/readings/imports/{import_id}"))
+
+
+def _put_records(
+    curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
+) -> Steps[Json]:
+    """Give a curator its own table of numbers, in place of the one before."""
+    body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
+    return json_of(Request("POST", "/v1/records", body, repeatable=True))
+
+
+def _records(curator: str) -> Steps[Json]:
+    """Columns and number of rows of a curator's table."""
+    return json_of(get(f"/v1/curators/{curator}/records"))
+
+
+def _drop_records(curator: str) -> Steps[None]:
+    """Delete a curator's table."""
+    yield Request("DELETE", f"/v1/curators/{curator}/records", repeatable=True)
+
+
+def _put_items(
+    kind: Kind, curator: str, content: bytes, *, name: str = "records", form: str = "text"
+) -> Steps[Json]:
+    """Give a curator a table of its own sequences or sets (`transactions`), in place of the one of
+    this name. content: a file of them; form: text, ndjson or spmf."""
+    return json_of(
+        Request(
+            "POST",
+            f"/v1/{kind}",
+            content=content,
+            params={"curator": curator, "name": name, "format": form},
+            headers={"Content-Type": "text/plain"},
+            repeatable=True,
+        )
+    )
+
+
+def _items(kind: Kind, curator: str) -> Steps[Json]:
+    """Names and sizes of a curator's tables of sequences, or of sets."""
+    return json_of(get(f"/v1/curators/{curator}/{kind}"))
+
+
+def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[None]:
+    """Delete a curator's table of sequences, or of sets."""
+    path = f"/v1/curators/{curator}/{kind}"
+    yield Request("DELETE", path, params={"name": name}, repeatable=True)
+
+
+def _statement(curator: str) -> Steps[Json]:
+    """A curator's ledger statement: what was spent, what is left."""
+    return json_of(get(f"/v1/curators/{curator}/budget"))
+
+
+def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[Json]:
+    """Have a curator service verify every row of its ledger, also against a checkpoint you kept."""
+    return json_of(get("/v1/ledger/verification", {"seq": seq, "head": head}))
+
+
+def _history(curator: str) -> Stream[Json]:
+    """Rounds that a curator contributed to or refused, newest first."""
+    return pages(f"/v1/curators/{curator}/contributions", "contributions")
+
+
+def _debits(curator: str, *, unit: str = "curator") -> Stream[Json]:
+    """All debits of a curator's ledger in one privacy unit, newest first."""
+    return pages(f"/v1/curators/{curator}/debits", "debits", {"unit": unit})
+
+
+def _reports(curator: str) -> Stream[Json]:
+    """Jobs that asked a curator for noisy reports, newest first, and how many it made."""
+    return pages(f"/v1/curators/{curator}/reports", "reports")
+
+
+def _answer(curator: str, round_id: str) -> Steps[Json]:
+    """One answer of a curator, and who would have to work together to learn what of it."""
+    return json_of(get(_answer_path(curator, round_id)))
+
+
+def _answer_anchors(curator: str, round_id: str) -> Steps[Json]:
+    """Which round a curator answered, and to whose identities: {"descriptor_hash", "trust", ...}.
+
+    `trust` is a trust file for `verify` and `tacit round verify`.
+    """
+    return json_of(get(f"{_answer_path(curator, round_id)}/anchors"))
+
+
+def _answer_transcript(curator: str, round_id: str) -> Steps[Json]:
+    """The transcript of a round that a curator answered, as its service fetched it."""
+    return json_of(get(f"{_answer_path(curator, round_id)}/transcript"))
+
+
+def _check_answer(curator: str, round_id: str) -> Steps[Json]:
+    """Recombine the sum of a round that a curator answered: {"same_round", "result", ...}.
+
+    Which round it was, and to whose keys its pieces went, its own service tells, not the
+    coordinator. `same_round`: whether the coordinator published the round that was answered; what
+    another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
+    not go to, and what each single check raises.
+    """
+    place = _answer_path(curator, round_id)
+    anchors = Anchors.model_validate_json((yield from content_of(f"{place}/anchors")))
+    content = yield from content_of(f"{place}/transcript")
+    transcript = Transcript.model_validate_json(content)
+    descriptor = transcript.descriptor.statement
+    found = {
+        "round": round_id,
+        "answered": encode_binary(anchors.descriptor_hash),
+        "published": encode_binary(descriptor.digest()),
+    }
+    if found["answered"] != found["published"]:
+        return found | {"same_round": False}
+    checked = check_transcript(transcript, anchors.coordinator_key, anchors.trust)
+    return found | {
+        "same_round": True,
+        "result": decode(descriptor.query, checked.total),
+        "participants": transcript.participants,
+        "aggregators": [reveal.aggregator for reveal in transcript.reveals],
+    }
+
+
+def _reading_counts(curator: str) -> Steps[Json]:
+    """How many readings of a curator were accepted, refused, used, clamped."""
+    return json_of(get(f"/v1/curators/{curator}/readings"))
+
+
+def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Json]:
+    """The curators of a curator service: budget left, newest reading, stops; `only`: of one filter
+    (out_of_budget, without_bound, silent, stopped, own_policy)."""
+    return pages("/v1/curators", "curators", {"prefix": prefix or None, "filter": only})
+
+
+def _summary() -> Steps[Json]:
+    """How many curators a curator service has, and how many of them need a look."""
+    return json_of(get("/v1/summary"))
+
+
+def _intake(*, begin: str | None = None, end: str | None = None) -> Steps[Json]:
+    """Readings that came in within whole hours, by outcome; of a day without `begin`."""
+    return json_of(get("/v1/intake", {"from": begin, "to": end}))
+
+
+def _silent_devices(*, silent_s: int = 86_400) -> Stream[Json]:
+    """Devices without a reading of the last `silent_s` seconds, the longest silent first."""
+    return pages("/v1/devices", "devices", {"silent_s": silent_s})
+
+
+def _registers() -> Steps[Json]:
+    """Registers that have readings, their units, and the queries that ask for them."""
+    return json_of(get("/v1/registers"))
+
+
+def _completeness(
+    register: str, *, period_s: int = 3_600, begin: str | None = None, end: str | None = None
+) -> Steps[Json]:
+    """How many devices have a reading of a register in each period; of a day without `begin`."""
+    given = {"register": register, "period_s": period_s, "from": begin, "to": end}
+    return json_of(get("/v1/completeness", given))
+
+
+def _policy(curator: str | None = None) -> Steps[Json]:
+    """The default policy, or a curator's."""
+    return json_of(get(_policy_path(curator)))
+
+
+def _set_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+    """Set the default policy, or a separate one for a curator; it replaces the whole policy."""
+    request = Request("PUT", _policy_path(curator), policy, repeatable=True)
+    return json_of(request)
+
+
+def _preview_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+    """Which rounds of the last 30 days a policy would have answered: {"rounds", "answered",
+    "refused"}; of a curator, or of the whole process."""
+    return json_of(Request("POST", f"{_policy_path(curator)}/preview", policy, repeatable=True))
+
+
+def _drop_policy(curator: str) -> Steps[None]:
+    """Delete your override of a curator's policy."""
+    yield Request("DELETE", _policy_path(curator), repeatable=True)
+
+
+def _stops(curator: str | None = None) -> Steps[Json]:
+    """Whether a curator takes part in nothing, and who stopped it; of none, the whole process."""
+    return json_of(get(_stop_path(curator)))
+
+
+def _stop(curator: str | None = None) -> Steps[Json]:
+    """Let a curator take part in nothing more; of none, all of the process."""
+    return json_of(Request("PUT", _stop_path(curator), {"stopped": True}, repeatable=True))
+
+
+def _start_again(curator: str | None = None) -> Steps[Json]:
+    """Take back one's own stop. Another's holds on: an owner's, the operator's, the process'."""
+    return json_of(Request("PUT", _stop_path(curator), {"stopped": False}, repeatable=True))
+
+
+def _answer_path(curator: str, round_id: str) -> str:
+    return f"/v1/curators/{curator}/contributions/{round_id}"
+
+
+def _stop_path(curator: str | None) -> str:
+    return "/v1/stop" if curator is None else f"/v1/curators/{curator}/stop"
+
+
+def _policy_path(curator: str | None) -> str:
+    return "/v1/policy" if curator is None else f"/v1/curators/{curator}/policy"
+
+
+class Readings:
+    """Readings of one's own curators, their policies and their ledgers."""
+
+    send_readings = operation(_send_readings)
+    import_readings = operation(_import_readings)
+    import_progress = operation(_import_progress)
+    put_records = operation(_put_records)
+    records = operation(_records)
+    drop_records = operation(_drop_records)
+    put_items = operation(_put_items)
+    items = operation(_items)
+    drop_items = operation(_drop_items)
+    statement = operation(_statement)
+    verify_ledger = operation(_verify_ledger)
+    history = stream(_history)
+    debits = stream(_debits)
+    reports = stream(_reports)
+    answer = operation(_answer)
+    answer_anchors = operation(_answer_anchors)
+    answer_transcript = operation(_answer_transcript)
+    check_answer = operation(_check_answer)
+    reading_counts = operation(_reading_counts)
+    own_curators = stream(_own_curators)
+    summary = operation(_summary)
+    intake = operation(_intake)
+    silent_devices = stream(_silent_devices)
+    registers = operation(_registers)
+    completeness = operation(_completeness)
+    policy = operation(_policy)
+    set_policy = operation(_set_policy)
+    preview_policy = operation(_preview_policy)
+    drop_policy = operation(_drop_policy)
+    stops = operation(_stops)
+    stop = operation(_stop)
+    start_again = operation(_start_again)

@@ -1,0 +1,336 @@
+"""Answers of the API as Python objects: rounds, jobs, their results and pictures, the budget, and
+the progress of a call that waits. Pictures need matplotlib.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
+from fractions import Fraction
+from html import escape
+from typing import Any, Final
+
+from tacit.client import report_objects
+from tacit.client.report_objects import Number, Report, Shown, frame, number
+from tacit.errors import MissingExtra
+from tacit.query.functions import PRESENCE
+
+
+def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
+    """A matplotlib figure: a bar for each figure, its interval where there is one. Raises
+    MissingExtra."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("matplotlib", "pictures") from None
+    told = [row for row in rows if row["value"] is not None]
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(told))
+    values = [float(row["value"]) for row in told]
+    axes.bar(places, values, color="#4c78a8")
+    for place, row in zip(places, told, strict=True):
+        if row["low"] is not None:
+            low, high = float(row["low"]), float(row["high"])
+            axes.vlines(place, low, high, color="black", linewidth=1.5)
+    names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
+    if len(told) <= 30:
+        axes.set_xticks(list(places), names)
+    axes.set_title(f"{title}; lines: noise in 95 of 100 cases")
+    axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
+    return figure
+
+
+# A round and what it released.
+
+_DIGITS: Final = 2
+
+
+class Window(Shown):
+    """The readings that a round asks for: from `start`, and before `end`."""
+
+    start: datetime
+    end: datetime
+
+
+class Round(Shown):
+    """A round: where it stands. `participants`: of a released one."""
+
+    id: str
+    query_id: str
+    state: str
+    reason: str | None
+    opened: datetime
+    deadline: datetime
+    finished: datetime | None
+    window: Window
+    participants: int | None
+    aggregators: list[str]
+    unit: str
+
+    @property
+    def over(self) -> bool:
+        """Whether it is released or aborted."""
+        return self.state in ("released", "aborted")
+
+    def __str__(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"round {self.id} {self.state}{why}"
+
+    def _repr_html_(self) -> str:
+        return report_objects.text("p", str(self))
+
+
+class Result(Shown):
+    """What a round released, with its report."""
+
+    round: str
+    query_id: str
+    function: str
+    unit: str
+    window: Window
+    participants: int
+    report: Report
+
+    @property
+    def figures(self) -> dict[str, Number | list[Number] | None]:
+        """The released parts by name, exact; None where one cannot be said (`reason` tells why)."""
+        return {name: _figure(value) for name, value in self["result"].items() if name != "reason"}
+
+    @property
+    def value(self) -> Number | list[Number] | None:
+        """What was asked for: the sum, the mean, the counts of a histogram, the first block of a
+        vector; all parts are in `figures`."""
+        found = self.figures
+        return found.get(self.function, next(iter(found.values())))
+
+    @property
+    def half_width(self) -> Decimal | None:
+        """How far noise moves the figure that was asked for, in 95 of 100 cases at most; None
+        where that is a list. What rounding adds: `report.accuracy`."""
+        listed = self.function in ("histogram", "vector_sum")
+        return None if listed else self._half_width(self.function)
+
+    @property
+    def interval(self) -> tuple[Number, Number] | None:
+        """Where the figure without noise lies, in 95 of 100 cases; readings are clamped
+        as the query says, and what liars added is in it."""
+        value, width = self.value, self.half_width
+        if width is None or value is None or isinstance(value, list):
+            return None
+        return _around(value, width)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each released figure: part, index in its list, value, low, high, unit. `low`
+        and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
+        found = []
+        for name, value in self.figures.items():
+            listed = isinstance(value, list)
+            width = self._half_width(name) if listed else self.half_width
+            own = width if listed or name == self.function else None
+            for index, each in enumerate(value if isinstance(value, list) else [value]):
+                low, high = (None, None) if own is None or each is None else _around(each, own)
+                found.append(
+                    {
+                        "part": name,
+                        "index": index if listed else None,
+                        "value": each,
+                        "low": low,
+                        "high": high,
+                        "unit": self._unit(name),
+                    }
+                )
+        return found
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows())
+
+    def plot(self) -> Any:
+        """The released figures with their intervals, as a matplotlib figure. Raises
+        MissingExtra without matplotlib."""
+        pass
+
+        return drawn(self.rows(), self.function.replace("_", " "))
+
+    @property
+    def headline(self) -> str:
+        """The result in one line; a sum or count rounded to what its noise leaves of it."""
+        told = []
+        for name, value in self.figures.items():
+            if isinstance(value, list):
+                told.append(f"{name}: {len(value)} figures")
+            elif value is not None:
+                width = self.half_width if name == self.function else None
+                unit = "" if self._unit(name) == "1" else f" {self._unit(name)}"
+                shown, error = _rounded(value, width)
+                noise = f" ± {error}{unit} of noise in 95 of 100 cases" if error else ""
+                told.append(f"{name} {shown}{unit}{noise}")
+        return f"{', '.join(told)}; {self.participants} curators answered"
+
+    def _half_width(self, part: str) -> Decimal | None:
+        error = self.report.error_of(part)
+        width = None if error is None else error.interval.half_width
+        return width if isinstance(width, Decimal) and width.is_finite() else None
+
+    def _unit(self, name: str) -> str:
+        error = self.report.error_of(name)
+        squared = f"{self.unit}^2" if name == "variance" else self.unit
+        return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *self.report.accuracy, str(self.report)])
+
+    def _repr_html_(self) -> str:
+        return f"<p><b>{escape(self.headline)}</b></p>{self.report._repr_html_()}"
+
+
+def _figure(value: Any) -> Number | list[Number] | None:
+    if isinstance(value, list):
+        return [number(each) for each in value]
+    return None if value is None else number(value)
+
+
+def _around(value: Number, width: Decimal) -> tuple[Number, Number]:
+    if isinstance(value, Decimal):
+        return value - width, value + width
+    return value - Fraction(width), value + Fraction(width)
+
+
+def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
+    """A figure to the place of its half-width's second digit, and that half-width, rounded up."""
+    if not width or not isinstance(value, Decimal):
+        return (f"{value:f}" if isinstance(value, Decimal) else f"{float(value):.6g}"), ""
+    place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))
+    shown = value.quantize(place, rounding=ROUND_HALF_EVEN)
+    return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
+
+
+# A job and its result.
+
+
+class Job(Shown):
+    """A job: where it stands."""
+
+    id: str
+    algorithm: str
+    stance: str
+    state: str
+    progress: float
+    stage: str | None
+    remaining_s: float | None
+    error: dict[str, Any] | None
+    created: datetime
+    finished: datetime | None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has succeeded, failed or was cancelled."""
+        return self.state in ("succeeded", "failed", "cancelled")
+
+    def __str__(self) -> str:
+        told = f"job {self.id}, {self.algorithm}: {self.state}"
+        return told if self.over else f"{told}, {100 * self.get('progress', 0):.0f} %"
+
+    def _repr_html_(self) -> str:
+        return report_objects.text("p", str(self))
+
+
+class JobResult(Shown):
+    """What a job published."""
+
+    summary: dict[str, Any]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The longest list of the summary as records, or one record of its single figures."""
+        lists = {name: value for name, value in self.summary.items() if isinstance(value, list)}
+        name = max(lists, key=lambda each: len(lists[each]), default=None)
+        if name is None:
+            return [dict(self.summary)]
+        return [each if isinstance(each, dict) else {name: each} for each in lists[name]]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        shown = [(name, str(value)[:200]) for name, value in self.summary.items()]
+        return report_objects.table(["published", "value"], shown)
+
+
+class Picture(bytes):
+    """A plot as SVG or PNG, which a notebook draws."""
+
+    def _repr_svg_(self) -> str | None:
+        return self.decode() if self.lstrip()[:1] == b"<" else None
+
+    def _repr_png_(self) -> bytes | None:
+        return bytes(self) if self[:4] == b"\x89PNG" else None
+
+
+# What was spent over all releases.
+
+
+class SpentLine(Shown):
+    """What holds over all rounds against one group of people."""
+
+    scenario: str
+    key: str
+    trust_model: str | None
+    epsilon: Number | None
+    delta: Number | None
+
+
+class Released(Shown):
+    """All rounds composed, for a reading and for a curator."""
+
+    rounds: int
+    record: list[SpentLine]
+    curator: list[SpentLine]
+    sentence: str
+
+
+class Budget(Shown):
+    """The global bounds that the sources claim, and what really holds for what was released."""
+
+    claimed: dict[str, Any]
+    released: Released
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A record for each group of people and unit: what all rounds together cost."""
+        lines = (("record", self.released.record), ("curator", self.released.curator))
+        return [
+            {
+                "unit": unit,
+                "key": line.key,
+                "scenario": line.scenario,
+                "epsilon": line.epsilon,
+                "delta": line.delta,
+            }
+            for unit, found in lines
+            for line in found
+        ]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows())
+
+    def _repr_html_(self) -> str:
+        rows = [[str(value) for value in row.values()] for row in self.rows()]
+        heads = ["unit", "row", "who works together", "epsilon", "delta"]
+        told = f"{self.released.rounds} rounds. {self.released.sentence}"
+        return report_objects.table(heads, rows) + report_objects.text("p", told)
+
+
+# What happens while a call waits, on one line of standard error.
+
+
+def show_progress(found: Round | Job) -> None:
+    """Print how far a round or job is; on a terminal in place of what was printed before."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{found}" + ("\n" if found.over else ""))
+    else:
+        sys.stderr.write(f"{found}\n")
+    sys.stderr.flush()

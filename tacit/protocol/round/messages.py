@@ -1,0 +1,314 @@
+"""Messages of a round: accepted sets, verdicts of proved rounds, manifest, commitments, reveals and
+the transcript.
+
+Whose pieces an aggregator holds at the freeze, and the parts of hosts in proved rounds.
+
+Spec: aggregation, section 6; validity, section 10.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from tacit import sets
+from tacit.crypto.sealing import Span
+from tacit.crypto.signing import Signed
+from tacit.protocol.round.descriptor import Hash, RoundDescriptor, RoundId
+from tacit.protocol.sealing_sessions import Session, SessionId
+from tacit.query.terms import LONGEST_PART, MAX_AGGREGATORS, MAX_CURATORS, Identifier
+from tacit.sets import Bits
+from tacit.wire import Binary, WireModel, require
+
+ONLY_PART = 0
+"""The number of a host's part in proved rounds: roster number and segment alone say which curators
+make one part. With parts of its choice a host could prove one curator at a time, each with the
+largest noise. Spec: validity, section 9."""
+ACCEPTED_LABEL = "tacit accepted set v1"
+PROVED_SET_LABEL = "tacit proved set v1"
+
+
+class ProvedPart(WireModel):
+    """A host's part of a proved round: one contribution for all curators that `presence` tells, a
+    bitmap over `first`..`first + length - 1`; empty: all of them, as in most parts. It is counted
+    or refused whole."""
+
+    segment: Annotated[int, Field(ge=0, lt=2**32)]
+    first: Annotated[int, Field(ge=0, lt=2**32)]
+    length: Annotated[int, Field(ge=1, le=LONGEST_PART)]
+    part: Annotated[int, Field(ge=0, lt=2**32)]
+    presence: Annotated[Binary, Field(max_length=LONGEST_PART // 8)]
+
+    @classmethod
+    def of(cls, span: Span, part: int, bitmap: bytes) -> ProvedPart:
+        """The part of a span, in its shortest form; one boolean per number in the bitmap."""
+        whole = sets.count(bitmap) == span.length
+        return cls(
+            segment=span.segment,
+            first=span.first,
+            length=span.length,
+            part=part,
+            presence=b"" if whole else bitmap,
+        )
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Which part it is, whichever curators are in it."""
+        return self.segment, self.first, self.length, self.part
+
+    @property
+    def present(self) -> Bits:
+        """Which numbers of the span it is of, (length,). Raises ValueError for no bitmap of one
+        curator or more."""
+        if not self.presence:
+            return np.ones(self.length, np.bool_)
+        found = sets.unpack(self.presence, self.length)
+        if not found.any():
+            raise ValueError("a part of nobody")
+        return found
+
+    @property
+    def order(self) -> tuple[int, int, int, int, bytes]:
+        """By what lists of parts are sorted."""
+        return self.segment, self.first, self.length, self.part, self.presence
+
+    @property
+    def curators(self) -> int:
+        """n': of how many curators it is."""
+        return sets.count(self.presence) if self.presence else self.length
+
+
+class AcceptedSet(WireModel):
+    """Whose pieces an aggregator holds at the freeze, and whose noise contributions (aggregator
+    indices).
+
+    Declared rounds: `members`, a bitmap over roster numbers. Proved rounds: `parts` of hosts,
+    sorted, and `lone`, a compressed bitmap of all others.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    members: Binary | None = None
+    contributions: tuple[int, ...]
+    lone: Binary | None = None
+    parts: tuple[ProvedPart, ...] | None = None
+
+    @property
+    def label(self) -> str:
+        """For what purpose it is signed."""
+        return ACCEPTED_LABEL if self.lone is None else PROVED_SET_LABEL
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AcceptedSet:
+        one = (self.members is None) != (self.lone is None)
+        require(one, None, "either members, or lone curators and parts")
+        require((self.lone is None) == (self.parts is None), None, "lone goes with parts")
+        return self
+
+    def held(self, size: int) -> bytes:
+        """Everybody in it, a bitmap over `size` numbers. Raises ValueError if it is malformed."""
+        if self.lone is None:
+            return self.members or b""
+        found = sets.unpack(sets.decompressed(self.lone, size), size).copy()
+        for part in self.parts or ():
+            found[part.first : part.first + part.length] |= part.present
+        return sets.pack(found)
+
+
+class FreezeRequest(WireModel):
+    """Freeze once pieces of `accepted` curators are held, within `wait_s`; without it, now."""
+
+    accepted: Annotated[int, Field(ge=1, le=MAX_CURATORS)]
+    wait_s: Annotated[float, Field(ge=0, le=30)] = 0
+
+
+# What aggregators of a proved round say to each other: key shares, verifier shares, verdicts.
+#
+# Spec: validity, sections 7 and 10.
+
+VERIFICATION_LABEL = "tacit verification v1"
+VERDICT_LABEL = "tacit verdict v1"
+
+
+class SealedKeyShare(WireModel):
+    """An aggregator's share of a proved round's verify key, sealed to another one. Spec: validity,
+    section 7."""
+
+    sender: Identifier
+    receiver: Identifier
+    session: SessionId | None = None
+    announce: Signed[Session] | None = None
+    nonce: Annotated[Binary, Field(min_length=12, max_length=12)]
+    sealed: Annotated[Binary, Field(min_length=48, max_length=48)]
+
+
+class RelayedKeyShares(WireModel):
+    """The shares of all others for one aggregator, as the coordinator passes them on."""
+
+    shares: Annotated[tuple[SealedKeyShare, ...], Field(max_length=MAX_AGGREGATORS)]
+
+
+class KeyCheck(WireModel):
+    """What an aggregator tells of a round's verify key: who has the same key gives the same."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    key_check: Hash
+
+
+class VerificationRequest(WireModel):
+    """The signed accepted sets of all aggregators, from which each computes the candidates."""
+
+    accepted: tuple[Signed[AcceptedSet], ...]
+
+
+class Verification(WireModel):
+    """What an aggregator says of its verifier shares before it sees the others'. `items`: how many
+    contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    candidates_hash: Hash
+    items: Annotated[int, Field(ge=0)]
+    shares_hash: Hash
+
+
+SHORT_SHARES: Final = 64 << 10
+"""Verifier shares that are no longer, sealed, and one chunk travel with the requests around them:
+those of all aggregators together are still a small request."""
+
+
+class Verified(WireModel):
+    """The answer to a verification; `shares`: its verifier shares if they are one short chunk,
+    sealed. Longer ones are asked for."""
+
+    verification: Signed[Verification]
+    shares: Annotated[Binary, Field(max_length=SHORT_SHARES)] | None = None
+
+
+class VerdictRequest(WireModel):
+    """The signed verifications of all aggregators. `shares`: by index, the one short chunk of those
+    whose verifier shares were not passed on before; or none at all."""
+
+    verifications: tuple[Signed[Verification], ...]
+    shares: Annotated[
+        tuple[Annotated[Binary, Field(max_length=SHORT_SHARES)] | None, ...],
+        Field(max_length=MAX_AGGREGATORS),
+    ] = ()
+
+
+REFUSED_BY_PROOF: Final = (
+    "refused by the proof: its software is faulty, it lies, or an aggregator does"
+)
+"""What every party and report says of a curator whose contribution was not counted."""
+
+
+class ProofReason(StrEnum):
+    """Why an aggregator does not count a contribution."""
+
+    PROOF = "proof"
+    JOINT_RANDOMNESS = "joint_randomness"
+    POINT = "point"
+
+
+class Verdict(WireModel):
+    """Whom among the candidates an aggregator refuses, and over which verifier shares it decided;
+    it counts all others.
+
+    `shares_hashes`: by index. `reasons`: a bitmap over the candidates, in their order, of those
+    refused.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    aggregator: Identifier
+    candidates_hash: Hash
+    shares_hashes: tuple[Hash, ...]
+    reasons: dict[ProofReason, Binary]
+
+
+# What is summed and how it is opened: manifest, commitments, reveals, and the transcript of all.
+#
+# Spec: aggregation, section 6.
+
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+"""A whole number in decimal digits, which JSON readers take for no float."""
+
+COMMITMENT_LABEL = "tacit commitment v1"
+
+
+class Manifest(WireModel):
+    """What is summed: the quorum (indices) and the intersection of its accepted sets.
+
+    `salt`: drawn by the coordinator and known to the parties only. Without it an outsider who holds
+    a transcript could try guesses of who took part.
+    `parts`: in proved rounds those of hosts that are counted.
+    """
+
+    round: RoundId
+    descriptor_hash: Hash
+    quorum: tuple[int, ...]
+    members: Binary
+    count: Annotated[int, Field(ge=0)]
+    contributions: tuple[int, ...]
+    salt: Hash
+    parts: tuple[ProvedPart, ...] | None = None
+
+
+class ManifestRequest(WireModel):
+    """What the manifest follows from: every aggregator computes it. The coordinator forwards all
+    signed sets, in a proved round all verdicts (and no sets, or those that were verified). It gives
+    what it knows alone, the `salt`, with the manifest's hash."""
+
+    salt: Hash
+    manifest_hash: Hash
+    accepted: tuple[Signed[AcceptedSet], ...]
+    verdicts: tuple[Signed[Verdict], ...] | None = None
+
+
+class Commitment(WireModel):
+    """A hash that binds an aggregator to its partial sum before it sees the others'. `offset`: of a
+    proved round's total, per coordinate, in ring units; it follows from the manifest."""
+
+    round: RoundId
+    descriptor_hash: Hash
+    manifest_hash: Hash
+    aggregator: Identifier
+    hash: Hash
+    offset: tuple[WholeNumber, ...] | None = None
+
+
+class RevealRequest(WireModel):
+    """The commitments of the manifest's whole quorum."""
+
+    commitments: tuple[Signed[Commitment], ...]
+
+
+class Reveal(WireModel):
+    """A partial sum: d ring words (in proved rounds field elements of 8 or 16 bytes),
+    little-endian, and the nonce of its commitment."""
+
+    aggregator: Identifier
+    nonce: Annotated[Binary, Field(min_length=32, max_length=32)]
+    partial: Binary
+
+
+class Transcript(WireModel):
+    """What anyone needs to check a released sum. The manifest's members are for the parties: here
+    is their salted hash, from which a verifier computes the manifest's hash itself, so that quorum,
+    participants and contributions are those that every aggregator committed to.
+    """
+
+    format: Literal["tacit.transcript/1"] = "tacit.transcript/1"
+    descriptor: Signed[RoundDescriptor]
+    members_hash: Hash
+    quorum: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    participants: Annotated[int, Field(ge=0, lt=2**32)]
+    contributions: tuple[Annotated[int, Field(ge=0, lt=MAX_AGGREGATORS)], ...]
+    commitments: tuple[Signed[Commitment], ...]
+    reveals: tuple[Reveal, ...]
