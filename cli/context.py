@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar
+from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar, get_type_hints
 
 import httpx
 import typer
@@ -48,11 +48,11 @@ _INLINE: Final = "the text given"
 
 @dataclass(frozen=True)
 class Target:
-    """Where the commands of one invocation go."""
+    """The service that a command talks to, as options of the command."""
 
-    home: Path = DEFAULT_HOME
-    url: str | None = None
-    token: str | None = None
+    home: Home = DEFAULT_HOME
+    url: Url = None
+    token: Token = None
 
     def deployment(self) -> Deployment:
         """The embedded deployment of the data directory."""
@@ -134,30 +134,34 @@ T = TypeVar("T")
 
 
 def printed(ask: Callable[..., Answer]) -> Callable[..., None]:
-    """A command that prints what `ask` answers; adds the option --json."""
+    """A command that prints the answer of `ask`; adds the option --json."""
 
-    def command(*, as_json: AsJson = False, **own: Any) -> None:
+    @wraps(ask)
+    def command(*, as_json: bool, **arguments: Any) -> None:
         with plain_errors():
-            answer = ask(**own)
+            answer = ask(**arguments)
         answer.show(as_json)
 
-    return _with_parameters_of(ask, command)
+    parameters = signature(ask, eval_str=True).parameters.values()
+    as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    return grouped(_with_signature(command, [*parameters, as_json]))
 
 
 def at(
     opened: Callable[[Target], AbstractContextManager[T]],
 ) -> Callable[[Callable[Concatenate[T, ...], Answer]], Callable[..., None]]:
-    """A `printed` command whose function gets, first, what `opened` makes of the target; adds the
+    """A `printed` command whose first argument is what `opened` returns for the target; adds the
     options --home, --url and --token."""
 
     def decorate(ask: Callable[Concatenate[T, ...], Answer]) -> Callable[..., None]:
-        def command(
-            *, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None, **own: Any
-        ) -> Answer:
-            with opened(Target(home, url, token)) as first:
-                return ask(first, **own)
+        @wraps(ask)
+        def command(*, target: Target, **arguments: Any) -> Answer:
+            with opened(target) as first:
+                return ask(first, **arguments)
 
-        return printed(_with_parameters_of(ask, command, given=1))
+        parameters = list(signature(ask, eval_str=True).parameters.values())[1:]
+        target = Parameter("target", Parameter.KEYWORD_ONLY, annotation=Target)
+        return printed(_with_signature(command, [*parameters, target]))
 
     return decorate
 
@@ -167,17 +171,42 @@ at_curator = at(Target.curator)
 at_target = at(nullcontext[Target])
 
 
-def _with_parameters_of(
-    ask: Callable[..., object], command: Callable[..., T], *, given: int = 0
-) -> Callable[..., T]:
-    """`command` as Typer reads it: name and help of `ask`, the parameters of `ask` but the first
-    `given`, which `command` itself passes, and then its own keywords."""
-    found = list(signature(ask, eval_str=True).parameters.values())[given:]
-    keywords = signature(command, eval_str=True).parameters.values()
-    found += [each for each in keywords if each.kind is Parameter.KEYWORD_ONLY]
-    result = wraps(ask)(command)
-    vars(result)["__signature__"] = Signature(found)
-    return result
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
+    """`command` as Typer reads it: a parameter whose type is a dataclass becomes one option for
+    each of its fields."""
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter)
+            continue
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        parameters += [
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.default is MISSING else field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(group)
+        ]
+
+    @wraps(command)
+    def call(**values: Any) -> T:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return command(**values)
+
+    return _with_signature(call, parameters)
+
+
+def _with_signature(command: Callable[..., T], parameters: Sequence[Parameter]) -> Callable[..., T]:
+    """`command`, which takes keywords only, with the parameters that Typer makes options of."""
+    keywords = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in parameters]
+    vars(command)["__signature__"] = Signature(keywords)
+    return command
 
 
 def say(text: str, *, markup: bool = True) -> None:

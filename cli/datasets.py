@@ -10,15 +10,12 @@ import typer
 
 from algorithms.datasets.kinds import KINDS
 from cli.context import (
-    DEFAULT_HOME,
     Answer,
-    Home,
     Target,
-    Token,
-    Url,
     at_coordinator,
     console,
     fail,
+    grouped,
     plain_errors,
     printed,
     read_json,
@@ -146,9 +143,10 @@ def one(client: Client, dataset: Id) -> Answer:
 
 
 @app.command("rm")
-def remove(dataset: Id, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None) -> None:
+@grouped
+def remove(dataset: Id, target: Target) -> None:
     """Delete a dataset. Its ledger stays: the same data again finds what was spent."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
+    with plain_errors(), target.coordinator() as client:
         client.delete_dataset(dataset)
     typer.echo(f"{dataset} is deleted; its ledger stays")
 

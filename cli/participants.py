@@ -17,14 +17,13 @@ from cli.context import (
     Answer,
     Home,
     Target,
-    Token,
-    Url,
     at_coordinator,
     at_curator,
     at_target,
     console,
     errors,
     fail,
+    grouped,
     plain_errors,
     printed,
     table,
@@ -271,15 +270,14 @@ def list_tokens(target: Target, service: Service = "coordinator") -> Answer:
 
 
 @token_app.command("revoke")
+@grouped
 def revoke_token(
     token_id: Annotated[str, typer.Argument(help="Id of the token, from `tacit token list`.")],
+    target: Target,
     service: Service = "coordinator",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
 ) -> None:
-    """End a token at once, for ever."""
-    with plain_errors(), _client(Target(home, url, token), service) as client:
+    """Revoke a token permanently; it fails from now on."""
+    with plain_errors(), _client(target, service) as client:
         client.revoke_token(token_id)
     typer.echo(f"{token_id} is revoked")
 

@@ -21,14 +21,11 @@ from pydantic_core import ErrorDetails
 from rich.markup import escape
 
 from cli.context import (
-    DEFAULT_HOME,
     Answer,
     AsJson,
-    Home,
     Target,
-    Token,
-    Url,
     at_curator,
+    grouped,
     plain_errors,
     read_json,
     tabled,
@@ -197,6 +194,7 @@ def show_policy(client: Client, curator: Curator = None) -> Answer:
 
 
 @app.command("set")
+@grouped
 def set_policy(
     changes: Annotated[
         list[str],
@@ -210,16 +208,15 @@ def set_policy(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and send nothing.")
     ] = False,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
+    *,
+    target: Target,
     as_json: AsJson = False,
 ) -> None:
     """Change a policy; it holds from the next contribution on. What changes is shown first.
 
     Example: `tacit policy set record.period.epsilon=2.5 algorithms=kmeans,crowd-tasking`
     """
-    with plain_errors(), Target(home, url, token).curator() as client:
+    with plain_errors(), target.curator() as client:
         old = policy_of(client.policy(curator))
         new = changed(old, changes)
         found = differences(old, new)
@@ -264,14 +261,12 @@ def try_policy(
 
 
 @app.command("drop")
+@grouped
 def drop(
-    curator: Annotated[str, typer.Argument(help="Id of the curator.")],
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
+    curator: Annotated[str, typer.Argument(help="Id of the curator.")], target: Target
 ) -> None:
     """Delete your override of a curator's policy."""
-    with plain_errors(), Target(home, url, token).curator() as client:
+    with plain_errors(), target.curator() as client:
         client.drop_policy(curator)
     typer.echo(f"the default policy holds for {curator}")
 

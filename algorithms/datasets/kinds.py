@@ -384,7 +384,7 @@ def _network(dataset: Any) -> dict[str, Any]:
 _ROLES = ("label", "curator")
 _ITEMS = ("universe",)
 _HERE = "algorithms.datasets."
-_LISTS = "tacit.records."
+_ITEM_FILES = "tacit.records.item_files"
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
@@ -419,17 +419,13 @@ KINDS: Final[Mapping[str, Kind]] = {
             "record",
             {
                 "text": Format(
-                    _LISTS + "transactions_files",
+                    _ITEM_FILES,
                     "read_text",
                     "a record a line, items between blanks",
                     _ITEMS,
                 ),
-                "ndjson": Format(
-                    _LISTS + "transactions_files", "read_ndjson", "a list a line", _ITEMS
-                ),
-                "parquet": Format(
-                    _LISTS + "transactions_files", "read_parquet", "a column of lists", _ITEMS
-                ),
+                "ndjson": Format(_ITEM_FILES, "read_ndjson", "a list a line", _ITEMS),
+                "parquet": Format(_ITEM_FILES, "read_parquet", "a column of lists", _ITEMS),
             },
             _records,
             units=("record",),
@@ -440,20 +436,16 @@ KINDS: Final[Mapping[str, Kind]] = {
             "sequence",
             {
                 "text": Format(
-                    _LISTS + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                    _ITEM_FILES, "read_text_sequences", "a line each, between blanks", _ITEMS
                 ),
                 "spmf": Format(
-                    _LISTS + "sequences_files",
+                    _ITEM_FILES,
                     "read_spmf",
                     "-1 after an item, -2 at the end",
                     _ITEMS,
                 ),
-                "ndjson": Format(
-                    _LISTS + "sequences_files", "read_ndjson", "a list a line", _ITEMS
-                ),
-                "msnbc": Format(
-                    _LISTS + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
-                ),
+                "ndjson": Format(_ITEM_FILES, "read_ndjson_sequences", "a list a line", _ITEMS),
+                "msnbc": Format(_ITEM_FILES, "read_msnbc", "the layout of that file", _ITEMS),
             },
             lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},
             units=("sequence",),
