@@ -105,11 +105,9 @@ def _problem(found: dict[str, Any]) -> str:
     return f"{found['party']}: {said or 'not tried yet'}"
 
 
-# `tacit keys next`, `rotate identity`, `confirm`: a service's identity is replaced by command.
-#
-# Spec: keys, section 5. The private halves of the next pair lie in a sealed file that the service
-# never has until they are needed; its public halves lie beside it, in `FILE.pub`. Each command can
-# be given again after it was killed: a file that is there is used as it is.
+# The private halves of the next pair lie in a sealed file that the service never has until they are
+# needed; its public halves lie beside it, in `FILE.pub`. Each command can be given again after it
+# was killed: a file that is there is used as it is.
 
 _LEFT: Final = (
     "\ntokens of parties and of the coordinator ended here, and are renewed by their identities; "

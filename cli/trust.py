@@ -204,11 +204,9 @@ def _write(file: Path, trust: Trust) -> None:
     file.write_text(f"{document}\n", encoding="utf-8")
 
 
-# `tacit anchors`: one line that people compare, over all identities of a deployment.
-#
-# Spec: keys, section 7. A join token that one operator bundled may name aggregators that do not
-# exist. Nobody inside the network can tell a victim; a line that true operators publish elsewhere
-# can.
+# `tacit anchors`: one line that people compare, over all identities of a deployment. Spec: keys,
+# section 7. A join token that one operator bundled may name aggregators that do not exist. Nobody
+# inside the network can tell a victim; a line that true operators publish elsewhere can.
 
 anchors_app = typer.Typer(
     no_args_is_help=True, help="One line over all identities, to be compared."
@@ -329,9 +327,8 @@ def _of_aggregator(url: str, token: str | None) -> _Anchors:
     return _Anchors(paired["deployment"], bytes.fromhex(paired["fingerprint"]), aggregators)
 
 
-# `tacit pair`: two operators make their services known to each other, each on his own side.
-#
-# Each gives the other the fingerprint of his identity out of band (by telephone, on paper) and each
+# `tacit pair`: two operators make their services known to each other, each on his own side. Each
+# gives the other the fingerprint of his identity out of band (by telephone, on paper) and each
 # command compares it before anything is trusted: who stands at an address proves nothing.
 
 pair_app = typer.Typer(

@@ -21,7 +21,8 @@ from algorithms.sequential_prefix_tree.evaluation import (
 )
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.sequential_prefix_tree.publication import Release, publish
-from simulation.stand_in_data import StandIn, bus, metro
+from reproduction.stand_in_data import bus
+from simulation.stand_in_data import StandIn, metro
 
 Form = Literal["simple", "hybrid"]
 FORMS: Final[tuple[Form, ...]] = ("simple", "hybrid")

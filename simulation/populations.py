@@ -7,8 +7,6 @@ sum need of them (m_i, f(x_i), D_i of each curator), for data too large or not f
     household_loads           `simulation.load_model`
     factory_loads             two shifts on working days over a base load (model below)
     movielens, movielens_like MovieLens 100K: from its published marginals, or generated to them
-    electricity_like          ElectricityLoadDiagrams 2011-2014: generated to what the sources'
-                              tables fix of it (spec: budget, section 6)
     read_csv                  any table of meters, wide or long
 
 Seeded: for simulation only. Nothing here is a real person's reading but what a file holds.
@@ -46,14 +44,7 @@ MOVIELENS_FILMS: Final = 1_682
 MOVIELENS_RATINGS: Final = 100_000
 LARGEST_RATING: Final = 5
 
-ELECTRICITY_METERS: Final = 370
-ELECTRICITY_INSTANTS: Final = 140_256
-ELECTRICITY_LARGEST_READING: Final = 192_500
-ELECTRICITY_LARGEST_TOTAL: Final = 5_270_000_000
-ELECTRICITY_GLOBAL_EPSILON: Final = Fraction(1466, 10_000)
-ELECTRICITY_ROOT_SQUARES: Final = 200_000
 
-_LARGE_METER_READING: Final = 60_000
 _COUNT_PLACES: Final = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 1.0)
 _COUNT_QUANTILES: Final = (20, 33, 65, 148, 246, 311, 500)
 _RECORDS_PER_CURATOR: Final = 5
@@ -225,55 +216,6 @@ def factory_loads(factories: int, days: int, source: SeededRandom) -> Population
     wobble = np.exp(generator.normal(0, 0.05, (factories, step.size)))
     load = np.minimum(np.round(size * np.where(working, 1.0, 0.4) * wobble, 3), 1000)
     return _loads("factories", load, Fraction(1000), "generated: two-shift sites over a base load")
-
-
-def joined(name: str, first: Population, second: Population) -> Population:
-    """Two populations of the same unit as one, with the wider declarations."""
-    if first.unit != second.unit:
-        raise ValueError("two populations of one unit")
-    return Population(
-        name,
-        np.concatenate([first.counts, second.counts]),
-        np.concatenate([first.values, second.values]),
-        first.unit,
-        (min(first.bounds[0], second.bounds[0]), max(first.bounds[1], second.bounds[1])),
-        max(first.max_readings, second.max_readings),
-        min(first.resolution, second.resolution),
-        f"{first.provenance}; {second.provenance}",
-    )
-
-
-def electricity_like(source: SeededRandom) -> Marginals:
-    """370 meters with the four figures that the sources' tables fix of ElectricityLoadDiagrams.
-
-    D_X = 5.27e9; 370 max_i D_i/f(x_i) = 0.1466 (a meter that ran for a short part of the four
-    years); sqrt(sum_i D_i^2) = 2.0e5 to 1 %; no reading above 192,500 in any of 140,256 instants,
-    whose product 2.7e10 is the global sensitivity. One large meter holds D_X. The other largest
-    readings are log-normal (sigma 0.5), scaled to the sum of squares, and their meters ran at 10 %
-    to 60 % of it on average. Integers, in the file's raw unit (kW in each quarter-hour).
-
-    The tables say that the curators' noise is nearly normal (E|L| = 0.798 standard deviations), so
-    no single D_i dominates: 192,500 is a bound here, which no meter reaches.
-    """
-    generator = source.generator
-    others = ELECTRICITY_METERS - 1
-    drawn = np.exp(generator.normal(0, 0.5, others))
-    left = ELECTRICITY_ROOT_SQUARES**2 - _LARGE_METER_READING**2
-    most = np.rint(drawn * math.sqrt(left / float((drawn**2).sum()))).astype(np.int64)
-    factor = generator.uniform(0.1, 0.6, others)
-    totals = np.rint(most * factor * ELECTRICITY_INSTANTS).astype(np.int64)
-    brief = int(np.argsort(most)[others // 2])  # an ordinary meter
-    ratio = ELECTRICITY_GLOBAL_EPSILON / ELECTRICITY_METERS
-    totals[brief] = math.ceil(int(most[brief]) / ratio)
-    return Marginals(
-        "electricity-like",
-        np.full(ELECTRICITY_METERS, ELECTRICITY_INSTANTS, np.int64),
-        np.concatenate([[ELECTRICITY_LARGEST_TOTAL], totals]),
-        np.concatenate([[_LARGE_METER_READING], most]),
-        "kW",
-        "generated to the four figures that the sources' tables fix of ElectricityLoadDiagrams "
-        "2011-2014; the readings themselves are not here",
-    )
 
 
 # ------------------------------------------------------------------------------------- MovieLens

@@ -107,8 +107,6 @@ def figures(query: Query, found: Sums) -> Figures:
             return found.vector
 
 
-# The readings that curators hold in a round: a population, after its events.
-#
 # Readings become the whole nano-units in which a curator service stores them; they lie in the
 # window at even distances, in their order.
 

@@ -47,13 +47,9 @@ def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[Result
     )
 
 
-# How far the counts of a released file are from the true ones, by classes of counts.
-#
 # Post-processing of noisy counts and of public parameters: it costs no privacy, and anyone who has
 # the release can repeat it. A class's range holds for the things whose true count is in the class
-# and for those whose released one is.
-#
-# Spec: federated-counting, section 14.
+# and for those whose released one is. Spec: federated-counting, section 14.
 
 Floats = NDArray[np.float64]
 

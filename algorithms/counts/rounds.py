@@ -147,8 +147,6 @@ def _figure(number: float) -> str:
     return amount(Fraction(number), _SHORT)
 
 
-# Answers from curators: an adaptive counting as the sums of rounds.
-#
 # Spec: federated-counting, sections 2 to 4. One vector for each question; all cells are opened, so
 # no empty one is sampled: what passes has the same law. Neither coordinator nor curator names an
 # algorithm.

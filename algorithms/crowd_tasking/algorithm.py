@@ -70,8 +70,6 @@ def perturb_floating(
     return readings + series_noise(components, users, rounds, draw, coins)
 
 
-# The central form: every user of a data set is simulated, then the aggregator does its part.
-#
 # Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
 # users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
 

@@ -204,8 +204,6 @@ def risk(
     )
 
 
-# What only the operator of a simulated task may see: errors and risks against the true readings.
-#
 # Spec: crowd-tasking, sections 2, 3.3 and 9; jobs, "Parameters" (`evaluate`). Never published.
 
 MOST_ATTACKED: Final = 100

@@ -125,8 +125,6 @@ def _histogram(axes: Axes, task: Task, found: Floats) -> None:
     axes.legend(frameon=False)
 
 
-# Plots of an evaluation: the true aggregate next to the released one, and what attacks find.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _EVALUATION_INCHES: Final = (5.4, 4.0)

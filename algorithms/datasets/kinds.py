@@ -85,10 +85,8 @@ def _buffered(stream: BinaryIO) -> io.BufferedReader:
     return io.BufferedReader(_Joined([stream]), 1 << 20)
 
 
-# The kinds of datasets: their formats, readers, default unit, and what an operator is shown.
-#
-# Spec: jobs, section "Datasets". Adding a kind is one module with its class and its readers, and
-# one entry in `KINDS`. Readers are imported when they are first used: some need pyarrow.
+# Adding a kind is one module with its class and its readers, and one entry in `KINDS`. Readers are
+# imported when they are first used: some need pyarrow.
 
 Reader = Callable[[DatasetDeclaration, BinaryIO], Any]
 FILE: Final = "file"

@@ -112,8 +112,6 @@ def late_points(offsets: Ints, times: Floats) -> Ints:
     return np.flatnonzero(late)
 
 
-# Readers of trajectories: NDJSON, or two CSV parts.
-#
 # Spec: jobs, section "Datasets". Only one line is in memory at a time, in addition to the result.
 
 LARGEST_TIME: Final = 2.0**53

@@ -130,8 +130,6 @@ def bit_error(plan: BitPlan) -> dict[str, Any]:
     }
 
 
-# The privacy reports of bits: dpbv as Theorem 4 claims it, and `dpbv-exact`.
-#
 # Spec: dpbv-clustering, sections 4, 6 and 9; jobs, "Privacy report".
 
 _LEAST_CLAIM: Final = Decimal("1e-99")

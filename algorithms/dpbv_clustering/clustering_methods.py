@@ -132,15 +132,12 @@ def scores(reference: Ints, labels: Ints) -> dict[str, float]:
     }
 
 
-# kCluster: k-means on mean distances instead of centres.
-#
 # Spec: dpbv-clustering, section 3.6. Source: Algorithm 2, equations 15 to 17. Each round every
 # record moves to the cluster of the previous round with the least mean distance (itself counted as
 # 0). The batch update has no descent guarantee: a labelling that repeats ends it, and so does
-# `max_iter`.
-#
-# It asks for two things only: sums of distances to clusters, and distances to single records. They
-# come from a matrix, or, for one attribute and for sums of attributes, from the bits without one:
+# `max_iter`. It asks for two things only: sums of distances to clusters, and distances to single
+# records. They come from a matrix, or, for one attribute and for sums of attributes, from the bits
+# without one:
 #
 #     sum_{p' in C} d_H(p, p') = |C| w_p + W_C - 2 b_p . S_C
 #
@@ -404,8 +401,6 @@ def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:
     return filled
 
 
-# What the source compares with: plain k-means, ADP and RSP.
-#
 # Spec: dpbv-clustering, section 6. They run on true records and protect little or nothing: their
 # labels are for the evaluation, their true figures for the report. Noise is floating-point
 # Gaussian, from public randomness; nothing here is released.

@@ -101,8 +101,6 @@ def matrix(words: Words, bits: int, kernel: Kernel | None = None) -> Singles:
     return found
 
 
-# Distances decoded from flipped bits, their variance, and their combination over attributes.
-#
 # Spec: dpbv-clustering, sections 3.3, 3.4 and 3.7. Source: Theorem 5, equations 11, 12, 19 to 23.
 # With p = 1 - q and m differing clean bits, E[d_H] = 2pq s + (p - q)^2 m, and over the random
 # points m has mean 2 s |x - y| / mu up to |x - y| = 2t. A record's distance to itself is 0 by
@@ -259,8 +257,6 @@ def point_distances(points: Floats, combination: Combination) -> Singles:
     return plain.finish(total)
 
 
-# Distances of vertically partitioned records: Alice's part is exact, Bob's comes from bits.
-#
 # Spec: dpbv-clustering, section 3.7. Source: equations 18 to 23 (20 lacks a square). Offered in
 # `paper` only: Alice's attributes are not protected at all, and a decomposition encodes every
 # record once per pair.
@@ -319,10 +315,9 @@ def decomposed(values: Floats, code: Code, flip: Flip, source: NoiseSource) -> F
     return found + found.T
 
 
-# Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones.
-#
-# Spec: dpbv-clustering, section 3.5. Source: Definition 2, Theorem 1, Algorithm 1. Per attribute,
-# before attributes are combined. `cut` = 2t - 3 sd(2t): what is at most that is believed.
+# Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones. Spec:
+# dpbv-clustering, section 3.5. Source: Definition 2, Theorem 1, Algorithm 1. Per attribute, before
+# attributes are combined. `cut` = 2t - 3 sd(2t): what is at most that is believed.
 #
 # - `line`: without flips an attribute is a line, and shortest paths along it add up.
 # - `hop_mean`: with flips, the mean over all admissible middle points, layer by layer; a minimum

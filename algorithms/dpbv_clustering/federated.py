@@ -207,8 +207,6 @@ ROUNDS: Final = FederatedRounds(
 )
 
 
-# dpbv-clustering over curators that send reports: noisy cells, noisy points, or flipped bits.
-#
 # Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
 # with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on
 # both forms are the same. The coordinator's operator sees single reports: the privacy report's

@@ -97,8 +97,6 @@ def is_plane(dimension: int) -> bool:
     return dimension >= _PLANE
 
 
-# Plots of an evaluation: reference labels against released ones, true sizes, scores.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _NAME: Final = "dpbv-clustering"
@@ -153,9 +151,6 @@ def _scores(axes: Axes, scores: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_ylabel("score (1: the same)")
 
 
-# What a job of dpbv-clustering publishes: made of released bits, counts or points, and of public
-# parameters alone.
-#
 # Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central and the federated form
 # call this module with the same values.
 

@@ -89,8 +89,6 @@ def recover_records(words: Words, codes: tuple[Code, ...]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-# What an adversary who holds the public points makes of a record's bits.
-#
 # Spec: dpbv-clustering, sections 3.8, 4.2 and 9. Public figures only: the error of the
 # likelihood-ratio test between two stated values is computed, and how well a value is recovered is
 # simulated on invented values.
@@ -134,9 +132,6 @@ def recovery_error(code: Code, flip: Flip, values: int, source: SeededRandom) ->
     return float(np.abs(recover(words[:, 0], code) - invented).mean())
 
 
-# The stance `paper`: DPBV and a clusterer on distances, as the source has them; and the same
-# machinery where `dpbv-exact` is asked for distances.
-#
 # Spec: dpbv-clustering, sections 3.1 to 3.8.
 
 MATRIX_ROWS: Final = 20_000

@@ -212,8 +212,6 @@ def assortativity(graph: Ends, vertices: int) -> float | None:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-# Comparison with the true graph: visible only to the operator, never published.
-#
 # Spec: graph-der, section 5. A uniform random graph with the true number of edges is measured, too:
 # on random sets it answers cut queries as well as the release.
 

@@ -122,10 +122,9 @@ def draw(
     return drawn
 
 
-# Edges inside leaves: some true ones are kept, the rest lie anywhere.
-#
-# Source: Chen's thesis, section 7.4.2, ArrangeEdge. Spec: graph-der, section 3. All leaves of a
-# block are arranged together. A cell is the number row * vertices + column of its labels.
+# Edges inside leaves: some true ones are kept, the rest lie anywhere. Source: Chen's thesis,
+# section 7.4.2, ArrangeEdge. Spec: graph-der, section 3. All leaves of a block are arranged
+# together. A cell is the number row * vertices + column of its labels.
 
 BLOCK_EDGES: Final = 1 << 20
 """Most true and requested edges that are arranged together; larger graphs are split into blocks."""
@@ -314,10 +313,9 @@ def _within(keys: Ints, held: Ints) -> NDArray[np.bool_]:
     return found
 
 
-# Labels 0 to n - 1 of the vertices: rows and columns of the matrix.
-#
-# Spec: graph-der, sections 2 and 4.2. A labelling has to be independent of the edges: the order of
-# first appearance in a file is not, and its neighbours are often edges.
+# Labels 0 to n - 1 of the vertices: rows and columns of the matrix. Spec: graph-der, sections 2 and
+# 4.2. A labelling has to be independent of the edges: the order of first appearance in a file is
+# not, and its neighbours are often edges.
 
 
 def order_of(graph: EdgeList, labelling: Labelling, seed: int) -> NDArray[np.int32]:
@@ -346,8 +344,6 @@ def neighbours_adjacent(graph: EdgeList, order: NDArray[np.int32]) -> tuple[floa
     return float((high - low == 1).sum()) / (graph.count - 1), graph.edges / pairs
 
 
-# A run from a graph to what is published: noisy tree, whole counts of leaves, synthetic edges.
-#
 # Source: Chen's thesis, Algorithm 7.1 DER. Spec: graph-der, section 3.
 
 

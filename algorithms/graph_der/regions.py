@@ -135,9 +135,8 @@ def leaf_map(grid: Grid, leaves: Ints) -> NDArray[np.int32]:
     return held
 
 
-# What the plain and the compiled kernel of splitting points take and give.
-#
-# Spec: graph-der, sections 3.1 and 3.3.
+# What the plain and the compiled kernel of splitting points take and give. Spec: graph-der,
+# sections 3.1 and 3.3.
 
 Floats: TypeAlias = NDArray[np.float64]
 

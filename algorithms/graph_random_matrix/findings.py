@@ -102,9 +102,8 @@ def _assigned(points: Floats, centres: Floats, beat: Beat) -> tuple[Labels, Floa
     return labels, sums, sizes, inertia
 
 
-# What is read off a release: singular values, clusters, scores. Post-processing, no budget.
-#
-# Spec: graph-random-matrix, sections 3.3 to 3.5 (Algorithms 3 and 5 of the source).
+# What is read off a release: singular values, clusters, scores. Post-processing, no budget. Spec:
+# graph-random-matrix, sections 3.3 to 3.5 (Algorithms 3 and 5 of the source).
 
 
 @dataclass(frozen=True, eq=False)

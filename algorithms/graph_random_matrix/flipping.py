@@ -117,15 +117,11 @@ def expected_edges(vertices: int, mean_degree: Fraction, law: Flip) -> int:
     return math.ceil(vertices * mean_degree / 2 + pairs_of(vertices) * law.probability)
 
 
-# Leading eigenpairs of the unbiased estimate that a flipped graph gives of the true one.
-#
 # (R - p (J - I)) / (1 - 2 p) has the mean A off the diagonal, and entries of variance v. Its noise
 # has the operator norm 2 sqrt(n v), so that a direction counts from 2.1 sqrt(n v) on; an eigenvalue
-# lambda > sqrt(n v) then shows as lambda + n v / lambda, and its vector with the squared cosine
-# 1 - n v / lambda^2.
-#
-# Source: F. Benaych-Georges and R. R. Nadakuditi, 2011 (spiked Wigner matrices). Spec:
-# graph-random-matrix, section 3.7.
+# lambda > sqrt(n v) then shows as lambda + n v / lambda, and its vector with the squared cosine 1 -
+# n v / lambda^2. Source: F. Benaych-Georges and R. R. Nadakuditi, 2011 (spiked Wigner matrices).
+# Spec: graph-random-matrix, section 3.7.
 
 MARGIN: Final = 2.1
 """Of sqrt(n v): noise alone reaches 2."""

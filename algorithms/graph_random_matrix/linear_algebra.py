@@ -65,10 +65,8 @@ class Adjacency:
             yield Rows(number, first, starts, self.neighbours[begin:end])
 
 
-# Leading left singular vectors from a Gram matrix or of a thin one, and the centrality they give.
-#
-# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix
-# G = M' M has the squared singular values, and U = M V / s.
+# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix G
+# = M' M has the squared singular values, and U = M V / s.
 
 Floats = NDArray[np.float64]
 Beat = Callable[[], None]

@@ -87,8 +87,6 @@ def _clusters(axes: Axes, sizes: list[int]) -> None:
     axes.set_ylabel("vertices")
 
 
-# Plots of an evaluation: eigenvectors, influential vertices and clusters next to the true ones.
-#
 # Spec: jobs, section "Result"; graph-random-matrix, section 5. Visible only to the operator; drawn
 # where the evaluation is read.
 
@@ -143,8 +141,6 @@ def _true_clusters(axes: Axes, agreement: Mapping[str, float]) -> None:
     axes.set_ylabel("mutual information (1: the same)")
 
 
-# A run's result: what is shown of the release, and its files.
-#
 # Spec: graph-random-matrix, section 2; jobs, "Result".
 
 Names = NDArray[Any]

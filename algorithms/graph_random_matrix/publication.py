@@ -117,9 +117,7 @@ def _summed(
     return found
 
 
-# The adjacency matrix of a graph, row by row.
-#
-# Spec: graph-random-matrix, section 7, lever 4.
+# The adjacency matrix of a graph, row by row. Spec: graph-random-matrix, section 7, lever 4.
 
 
 def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
@@ -135,8 +133,6 @@ def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
     return Adjacency(starts, ends[order])
 
 
-# The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
-#
 # Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
 # Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
 # fixed number of rows, so that a repeated attempt draws the same noise.
@@ -299,16 +295,12 @@ def _told(graph: Adjacency, rows: int, context: Context) -> Iterator[Rows]:
         yield each
 
 
-# Noisy subspace iteration on a grid: an alternative estimator for the same budget.
-#
 # X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
 # takes an orthonormal basis of Y as the next X. X is public before its step, and is rounded to a
 # grid first: A X is then a matrix of whole multiples, an edge {i, j} changes it by rows i and j of
 # X, and the two longest rows bound that exactly. Noise of variance D^2 T / (2 rho) in each step
-# spends rho / T of it, rho in total (adaptive composition of zCDP).
-#
-# Source: M. Hardt and E. Price, "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix,
-# section 3.6, point 6.
+# spends rho / T of it, rho in total (adaptive composition of zCDP). Source: M. Hardt and E. Price,
+# "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix, section 3.6, point 6.
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,7 +74,7 @@ class Facts:
     values_above_noise: int = 0
 
 
-# The fixed words of the privacy report. Spec: graph-random-matrix, section 4.2.
+# Spec: graph-random-matrix, section 4.2.
 
 FLOATING: Final = (
     "floating-point Gaussian noise: the low bits of a float can show what a value was not. No "
@@ -192,8 +192,6 @@ def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ..
     return held
 
 
-# The privacy report of flipped pairs: pure epsilon for an edge, delta 0.
-#
 # Spec: graph-random-matrix, sections 3.7 and 9. Made of public values only.
 
 PUBLICATION: Final = (
@@ -308,8 +306,6 @@ def _flip_details(law: Flip, choice: Choice, facts: Facts | None) -> dict[str, A
     return details
 
 
-# The privacy report of a run: claimed and verified guarantees, for both stances.
-#
 # Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
 # parameters, and after a run the number of vertices and the seed of the projection.
 

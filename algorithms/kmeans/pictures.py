@@ -109,8 +109,6 @@ def _budget(axes: Axes, state: State) -> None:
     axes.set_xlabel("epsilon (grey: not spent)" if asked < len(split) else "epsilon")
 
 
-# Plots of an evaluation: true and released sizes, centres and the means of their rows.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _EVALUATION_INCHES: Final = (5.4, 4.0)

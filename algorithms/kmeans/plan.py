@@ -153,8 +153,6 @@ def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints
     return Parts(middles[chosen], halves[chosen], np.maximum(counts[chosen], _LIGHTEST))
 
 
-# The plan of a sound run: which queries, with which budgets, decided before any data is touched.
-#
 # Spec: kmeans, section 5.3 (and 6.1 for noise shares above 1). Every input is public. Budgets are
 # exact rationals that add up to epsilon; grid sizes come from rules in floating point, which cost
 # no privacy.

@@ -114,11 +114,10 @@ def drawn_relations(
     return Relations(order, real, tuple(together))
 
 
-# Pieces on levels, and where a further one fits. Spec: path-publishing, section 3.3.
-#
-# Source: Lu's thesis, Algorithm 6.5. What is placed is a transitive DAG at every moment: a piece's
-# ancestors and descendants are all of its comparable pieces. Sets of pieces are bit masks over
-# their order of placing.
+# Pieces on levels, and where a further one fits. Spec: path-publishing, section 3.3. Source: Lu's
+# thesis, Algorithm 6.5. What is placed is a transitive DAG at every moment: a piece's ancestors and
+# descendants are all of its comparable pieces. Sets of pieces are bit masks over their order of
+# placing.
 
 
 class Levels:
@@ -214,11 +213,10 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= bit
 
 
-# A vertex that fits nowhere is cut into pieces. Spec: path-publishing, section 3.5.
-#
-# Source: Lu's thesis, Algorithm 6.6. A greedy cover: each piece takes the place that serves most of
-# the pairs that are left. Options are examined again after every piece, or else two pieces of one
-# vertex could become comparable through a third. It always ends with every pair covered.
+# A vertex that fits nowhere is cut into pieces. Spec: path-publishing, section 3.5. Source: Lu's
+# thesis, Algorithm 6.6. A greedy cover: each piece takes the place that serves most of the pairs
+# that are left. Options are examined again after every piece, or else two pieces of one vertex
+# could become comparable through a third. It always ends with every pair covered.
 
 
 def split_node(levels: Levels, node: int, together: int, pieces: list[int]) -> int:
@@ -273,7 +271,6 @@ def _best(levels: Levels, together: int, rest: int) -> tuple[int, int, int, int]
 
 
 # Sub-vertices are inserted one after the other, with backtracking, and split where they must be.
-#
 # Source: Lu's thesis, Algorithm 6.4, repaired. Spec: path-publishing, section 3.4. A stage ends
 # when all nodes are placed, when nothing is left to try, or when its budget of steps is used up;
 # then the deepest arrangement that it reached is kept, the next node is split, and a new stage
@@ -395,10 +392,8 @@ class _Search:
         return best
 
 
-# From pieces on levels to what is published. Source: Lu's thesis, Algorithm 6.3 and Rule 5.
-#
-# Spec: path-publishing, sections 3.6 and 2.4. Nodes and edges are sorted: the order of insertion is
-# the order of the path.
+# Source: Lu's thesis, Algorithm 6.3 and Rule 5. Spec: path-publishing, sections 3.6 and 2.4. Nodes
+# and edges are sorted: the order of insertion is the order of the path.
 
 
 def graph_path(

@@ -80,9 +80,7 @@ DEFECTS: Final = (
 )
 
 
-# The privacy report of a run, for each mode. Made of public parameters alone.
-#
-# Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
+# Made of public parameters alone. Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
 
 NAME: Final = "path-publishing"
 LN_2: Final = Fraction("0.693147180560")

@@ -56,11 +56,10 @@ def layout_of(published: ComplementEdges) -> LevelledGraph:
     return canonical_layout(together, published.vertices, LAYOUT_BUDGET)
 
 
-# A noisy label for each pair of vertices. Spec: path-publishing, section 3.9.
-#
-# A pair is a step of the path, another edge, or none. A step gets the label H with probability 1 -
-# q, another edge G with the same, a pair without an edge either by a fair coin; q =
-# 1/(1+e^epsilon). Between any two of the three a label is at most e^epsilon times as likely.
+# Spec: path-publishing, section 3.9. A pair is a step of the path, another edge, or none. A step
+# gets the label H with probability 1 - q, another edge G with the same, a pair without an edge
+# either by a fair coin; q = 1/(1+e^epsilon). Between any two of the three a label is at most
+# e^epsilon times as likely.
 
 ABSENT, LINK, STEP = range(3)
 

@@ -311,8 +311,6 @@ def _number(value: Any) -> int | float | str:
     return "inf" if plain == float("inf") else plain
 
 
-# The privacy report of a check: nothing is released. Spec: trajectory-kcl, section 10.
-
 NAME: Final = "privacy-check"
 
 LIMITS: Final = (
@@ -348,8 +346,6 @@ def privacy_report(params: Parameters, *, attached: bool) -> PrivacyReport:
     )
 
 
-# A plot of the findings: what each model asked for, and what the worst group of the table has.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _INCHES: Final = (5.4, 3.2)

@@ -97,8 +97,6 @@ def counted(groups: Groups, sensitive: Texts) -> Counts:
     return Counts(starts, keys % width, counts, groups.sizes, totals)
 
 
-# What a partition satisfies: one number for each group, for each model.
-#
 # Spec: trajectory-kcl, section 10.1. Sources: Chen's thesis, chapter 2; for t-closeness Lu's
 # thesis, chapter 2. All take the entries of `Counts` and give an array (g,).
 
@@ -150,8 +148,6 @@ def outside_majority(counts: Counts) -> float:
     return 1 - int(most.sum()) / int(counts.sizes.sum())
 
 
-# Earth mover's distances of the groups' distributions to the table's, for t-closeness.
-#
 # Spec: trajectory-kcl, section 10.1. Closed forms where there are some: total variation (equal),
 # cumulative differences (ordered), the flow over each edge (tree); else the transport programme, by
 # HiGHS (scipy, imported inside).

@@ -246,8 +246,6 @@ def largest_shares(noisy: Values) -> NDArray[np.float64]:
     return shares
 
 
-# N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
-#
 # Spec: federated-counting, section 2; sequential-ngram, section 3, steps 1 to 4, and 4.7.
 
 COVERED: Final = 0.95
@@ -342,8 +340,6 @@ def covering(noisy: Numbers) -> int:
 COUNTING: Final = AdaptiveCounting(ask, absorb)
 
 
-# The tree of one keeper's sequences.
-#
 # Spec: sequential-ngram, section 3, steps 1 to 4; federated-counting, section 2.
 
 BLOCK_SYMBOLS: Final = 1 << 20

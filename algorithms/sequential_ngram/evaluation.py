@@ -200,8 +200,6 @@ def released_patterns(
     ]
 
 
-# Comparison with the true data: visible only to the operator, never published.
-#
 # Spec: sequential-ngram, section 5.
 
 GROUPS: Final = 5

@@ -90,7 +90,6 @@ def _share(weights: Floats) -> Floats:
 
 
 # Single items that noise alone would show are not released one by one: their mass is spread.
-#
 # Without it half of all items come out above 0 whatever the data, each about b = l_max / e_root
 # often. Items at the root's own threshold theta stay. Of the u others, x their noisy counts,
 #
@@ -98,7 +97,6 @@ def _share(weights: Floats) -> Floats:
 #
 # is what they hold together, without the bias of having cut off the upper tail of their noise. If
 # it is more than noise, r > 3 b sqrt(2 u), each gets r / u, rounded without bias; else nothing.
-#
 # Post-processing of noisy counts: no budget. Spec: sequential-ngram, section 3, step 4.
 
 _CLEAR: Final = 3
@@ -131,9 +129,8 @@ def _scale(tree: Tree) -> float:
     return tree.settings.l_max / float(tree.spends[int(tree.groups[0])].budget)
 
 
-# The released grams with whole counts, and longer ones by a Markov assumption.
-#
-# Spec: sequential-ngram, section 3, steps 6 and 7. Grams of all lengths are in one table, sorted by
+# The released grams with whole counts, and longer ones by a Markov assumption. Spec:
+# sequential-ngram, section 3, steps 6 and 7. Grams of all lengths are in one table, sorted by
 # length and then by their items, so that the continuations of a gram are adjacent.
 
 Ints = NDArray[np.int64]
@@ -325,10 +322,8 @@ def _least_count(number: Callable[[int], int], room: int) -> int:
 
 
 # Synthetic sequences from grams: longest first, each gram as often as the counts of all grams that
-# occur in it allow.
-#
-# Spec: sequential-ngram, section 3, step 8. A gram that is given out k times takes k from the count
-# of each gram in it, times its occurrences there, itself included.
+# occur in it allow. Spec: sequential-ngram, section 3, step 8. A gram that is given out k times
+# takes k from the count of each gram in it, times its occurrences there, itself included.
 
 Beat = Callable[[], None]
 PASSES: Final = 3
@@ -469,8 +464,6 @@ def _one_by_one(
                 given[gram] = amount
 
 
-# A run from sequences to what is published: tree, consistent counts, longer grams, copies.
-#
 # Spec: sequential-ngram, section 3.
 
 

@@ -86,8 +86,6 @@ class Tree:
         return np.stack(columns, axis=1)
 
 
-# The prefix tree as adaptive counting: groups and items of the kept prefixes, level by level.
-#
 # Spec: federated-counting, section 2; sequential-prefix-tree, section 3 (build). What is kept, and
 # when a run is too large, follow from noisy counts and public numbers alone.
 
@@ -184,8 +182,6 @@ def truncated(state: State) -> State | None:
 COUNTING: Final = AdaptiveCounting(ask, absorb)
 
 
-# The tree of one keeper's sequences.
-#
 # Spec: sequential-prefix-tree, section 3 (build); federated-counting, section 2.
 
 BLOCK_SEQUENCES: Final = 1 << 18

@@ -114,8 +114,6 @@ def frequent(
     return found
 
 
-# Comparison with the true data: visible only to the operator, never published.
-#
 # Spec: sequential-prefix-tree, section 5. Answers to count queries use the exact supports of
 # `set_valued`: a sequence counts by the set of its items.
 

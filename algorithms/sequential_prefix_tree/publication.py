@@ -102,8 +102,6 @@ def surplus(tree: Tree, values: list[Floats]) -> list[Floats]:
     return found
 
 
-# A run from sequences to what is published: tree, consistent counts, copies of prefixes.
-#
 # Spec: sequential-prefix-tree, section 3.
 
 

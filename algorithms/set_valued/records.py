@@ -86,8 +86,6 @@ def _blocks(dataset: Transactions, table: Places, context: Context) -> Iterator[
         yield Lists(table[dataset.values[offsets[0] : offsets[-1]]], offsets - offsets[0])
 
 
-# How many records contain an itemset: exact, over bit matrices, and the most frequent itemsets.
-#
 # Spec: set-valued, sections 5 to 7. Equal sets are one column with a weight; weights are kept in
 # bit planes, so that a count is a few ANDs and population counts.
 
@@ -220,8 +218,6 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     return found
 
 
-# The baseline `basic`: a noisy histogram over all itemsets, and sums over supersets.
-#
 # Spec: set-valued, section 3.6. Itemset m is the cell of its bit mask (bit i: item i of the
 # universe); a record is in one cell, so the sensitivity is 1. Cell 0 is no itemset and stays 0.
 

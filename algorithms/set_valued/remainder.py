@@ -158,8 +158,6 @@ def _weights(values: Floats, weighted: Floats, times: Floats) -> Floats:
     return weights
 
 
-# What DiffPart leaves out, put back: lengths and items of all records, with noise of their own.
-#
 # What DiffPart prunes is gone with its mass, and every count is too low by that. Method
 # `diffpart+rest` spends 2/3 of epsilon on DiffPart, 1/30 on a histogram of the records' lengths and
 # 3/10 on counts of items, of which each record keeps at most l, drawn by words of its own. What is
@@ -169,9 +167,8 @@ def _weights(values: Floats, weighted: Floats, times: Floats) -> Floats:
 #     lengths  histogram of lengths 1 to 64 (the last: 64 and more)     sensitivity 1
 #     items    records that keep each item, at most l of each record    l
 #
-# l is a function of the noisy lengths. A record's choice depends on itself alone.
-#
-# Spec: set-valued, section 10.
+# l is a function of the noisy lengths. A record's choice depends on itself alone. Spec: set-valued,
+# section 10.
 
 DIFFPART_SHARE: Final = Fraction(2, 3)
 LENGTHS_SHARE: Final = Fraction(1, 30)
@@ -367,15 +364,11 @@ def _places(sums: Floats, count: int, source: NoiseSource) -> Ints:
     return places
 
 
-# How far the released file's counts of items are from the true ones, by simulation.
-#
 # Between the noisy counts and the file lie steps with errors that no formula of the noise states:
 # lengths that noise hides, items that records did not keep, the levelling of counts that are too
 # large together, the drawing of records. All of them are done again, with other noise, on a truth
 # that looks like the release; what differs is the error. A function of noisy counts and of public
-# parameters, so that it costs no privacy.
-#
-# Spec: set-valued, section 10.
+# parameters, so that it costs no privacy. Spec: set-valued, section 10.
 
 
 def errors_of_items(

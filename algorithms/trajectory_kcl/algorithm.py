@@ -84,8 +84,6 @@ def _plain(time: float) -> int | float:
     return int(time) if time.is_integer() else time
 
 
-# From a dataset to what is published: code, mine, suppress, check.
-#
 # Spec: trajectory-kcl, sections 2 and 3.5.
 
 MINED: Final = 0.35

@@ -203,9 +203,8 @@ def _joined(parts: Sequence[NDArray[np.generic]], kind: type) -> NDArray:  # typ
     return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
-# What the plain and the compiled kernel of suppression take and give.
-#
-# Spec: trajectory-kcl, sections 3.3 and 7.
+# What the plain and the compiled kernel of suppression take and give. Spec: trajectory-kcl,
+# sections 3.3 and 7.
 
 
 class Scores(NamedTuple):

@@ -117,8 +117,6 @@ class _Search:
             self.having.setdefault(item, []).append(each)
 
 
-# Minimal violating sequences, level by level: Algorithm 5.1 with its pruning repaired (B1).
-#
 # Spec: trajectory-kcl, sections 3.1, 3.2 and 7. A sequence of i + 1 pairs is a candidate in a
 # record if all its parts of i pairs are there and do not violate. The record's sequences of level i
 # are in lexicographic order, so candidates are two of them with one prefix; a candidate's key is

@@ -140,17 +140,14 @@ def _ranges(starts: Ints, stops: Ints) -> Ints:
     return found
 
 
-# The greedy anonymiser: Algorithm 5.3, corrected (B2, B3, B4), and global suppression alone.
-#
 # Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations are in a heap by score, gain over
 # (loss + 1); ties: local before global, then the smaller pair, then the lexicographically smaller
 # sequence. Scores grow stale; an operation that is taken from the heap is scored again against the
 # current table, put back if its score fell, and dropped if it is no longer valid, until the records
-# of its sequence change.
-#
-# Why the result satisfies the model: every violating sequence of the current table contains a live
-# minimal violating one. It holds at the start; a local operation is valid, so it makes no new one;
-# a global one deletes every sequence with the pair. When none lives, none violates.
+# of its sequence change. Why the result satisfies the model: every violating sequence of the
+# current table contains a live minimal violating one. It holds at the start; a local operation is
+# valid, so it makes no new one; a global one deletes every sequence with the pair. When none lives,
+# none violates.
 
 Entry: TypeAlias = tuple[float, int, int, int, int]
 """(-score, 0 local or 1 global, pair, rank of the sequence, sequence); no sequence: -1."""

@@ -192,11 +192,10 @@ def _manifest(content: bytes) -> Manifest:
         raise BackupRefused("the backup is of a version that this one does not know") from None
 
 
-# What a service keeps on its disk, and how a restored state takes the place of another.
-#
-# Everything is written beside its place first, under a name that no service reads, and moved there
-# when all of it is good: the database last. What stood there is kept under another name. Whatever
-# fails on the way is undone.
+# What a service keeps on its disk, and how a restored state takes the place of another. Everything
+# is written beside its place first, under a name that no service reads, and moved there when all of
+# it is good: the database last. What stood there is kept under another name. Whatever fails on the
+# way is undone.
 
 MARKER: Final = "restored"
 _PASSING: Final = ("incoming-", "draft-", "archive-")
@@ -323,7 +322,6 @@ def _to_disk(directory: Path) -> None:
 
 
 # A consistent copy of a database in use, and its return: SQLite here, PostgreSQL by its own tools.
-#
 # What opens an aggregator's seal keys lies in `TACIT_KEY_DIR` and does not travel.
 
 _ASIDE: Final = "replaced_"

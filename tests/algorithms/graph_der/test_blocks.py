@@ -23,8 +23,9 @@ from algorithms.graph_der.block_graph import (
 from algorithms.graph_der.blocks import BlockPlan, Coarse, Fine, measure, sides_of
 from algorithms.graph_der.parameters import BLOCK_SHARES, BadCells, BadShares, block_plan_of
 from algorithms.simplex import on_simplex, on_simplices
+from reproduction.stand_in_data import power_law
 from simulation.populations import shared_data
-from simulation.stand_in_data import blocks, power_law
+from simulation.stand_in_data import blocks
 from tacit.errors import Invalid
 from tests.property_examples import examples
 

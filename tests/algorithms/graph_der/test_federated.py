@@ -14,7 +14,7 @@ from algorithms.contract import Outcome
 from algorithms.graph_der import Parameters, federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.parameters import NotOverCurators
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read
 from tacit.errors import Invalid

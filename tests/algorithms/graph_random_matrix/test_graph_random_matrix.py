@@ -45,7 +45,7 @@ from algorithms.graph_random_matrix.publication import (
     product,
     publish,
 )
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix import projection as projections
 from tacit.encoders.graph_random_matrix.projection import (
     Entries,
