@@ -19,8 +19,8 @@ from algorithms.graph_random_matrix.evaluation import (
     overlap,
     squared_distance,
 )
-from algorithms.graph_random_matrix.findings import Labels
 from algorithms.graph_random_matrix.linear_algebra import Floats, Spectrum, centrality
+from algorithms.graph_random_matrix.outcome import Labels
 from reproduction.experiment import Run
 from reproduction.graph_random_matrix_data import Network
 from tacit.noise import floating_laplace

@@ -187,7 +187,8 @@ def msnbc(folder: Path | None) -> Population | None:
     return Population("MSNBC", dataset, "MSNBC anonymous web data (UCI), the whole file")
 
 
-# --- users with readings: spec crowd-tasking, section 5 ("Data") ---------------------------------
+# --- users with readings -------------------------------------------------------------------------
+# Spec: crowd-tasking, section 5.
 
 
 def waypoints(users: int, rounds: int, source: SeededRandom) -> Floats:

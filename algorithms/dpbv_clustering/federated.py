@@ -62,7 +62,7 @@ from algorithms.dpbv_clustering.report import (
     grid_core_report,
     sound_report,
 )
-from algorithms.kmeans.federated import TRUNCATED
+from algorithms.kmeans.algorithm import TRUNCATED
 from algorithms.kmeans.parameters import FEDERATED_CELLS
 from algorithms.kmeans.sound_run import State as KmeansState
 from algorithms.kmeans.sound_run import absorb as absorb_of_kmeans

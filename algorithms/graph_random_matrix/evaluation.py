@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.graph_random_matrix.findings import Findings, Labels, clusters
 from algorithms.graph_random_matrix.linear_algebra import (
     Adjacency,
     Beat,
@@ -25,6 +24,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
     quiet,
     ranking,
 )
+from algorithms.graph_random_matrix.outcome import Findings, Labels, clusters
 from algorithms.graph_random_matrix.parameters import Metrics
 from tacit.randomness import PublicRandom
 

@@ -12,9 +12,13 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
-from algorithms.graph_random_matrix.findings import found_in_matrix
 from algorithms.graph_random_matrix.linear_algebra import gram_of, one_thread
-from algorithms.graph_random_matrix.outcome import matrix_file, matrix_result, outcome_of
+from algorithms.graph_random_matrix.outcome import (
+    found_in_matrix,
+    matrix_file,
+    matrix_result,
+    outcome_of,
+)
 from algorithms.graph_random_matrix.parameters import Parameters, settings_of
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report

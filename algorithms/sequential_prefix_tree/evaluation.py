@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.sequential_prefix_tree.counts import Release
 from algorithms.sequential_prefix_tree.parameters import Metrics
-from algorithms.sequential_prefix_tree.publication import Release
 from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets
 from tacit.randomness import PublicRandom
 from tacit.records.items import Sequences, Transactions

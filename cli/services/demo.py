@@ -34,7 +34,7 @@ from cli.curator_data import MeterFile
 from cli.formatting import amount, guarantee
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
-from simulation.load_model import household_load
+from simulation.populations import household_load
 from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome
-from algorithms.graph_der import Parameters, federated
+from algorithms.graph_der import Parameters
+from algorithms.graph_der import algorithm as federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.parameters import NotOverCurators
 from reproduction.stand_in_data import power_law
