@@ -72,6 +72,20 @@ class Target:
         """A client of the curator service."""
         return self._client(lambda deployment: deployment.curator)
 
+    def service(self, name: str | None, *, curators: bool = True) -> Client:
+        """A client of the service at --url, else of the one with this id in --home.
+
+        `curators`: whether the curator service is one of them. Fails for another name.
+        """
+        if self.url is not None:
+            return Client(self.url, self.token, verify=trusted(self.url))
+        deployment = self.deployment()
+        some = (deployment.coordinator, *deployment.aggregators)
+        services = {item.id: item for item in (deployment.services if curators else some)}
+        if name not in services:
+            fail(f"name one service: {', '.join(services)}")
+        return services[name].client()
+
     def _client(self, choose: Callable[[Deployment], ServiceAddress]) -> Client:
         if self.url is not None:
             return Client(self.url, self.token, verify=trusted(self.url))
@@ -86,14 +100,14 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn what services and files answer into one line."""
+    """Print the errors of services and files as one line, with exit code 2."""
     try:
         yield
-    except typer.Exit:  # a RuntimeError too, but said already
+    except typer.Exit:  # a RuntimeError too, but already printed
         raise
     except Problem as problem:
-        fail(_describe(problem))
-    except DomainError as error:  # found here, such as a transcript that is not anchored
+        fail(f"{problem.name}: {problem.sentence}")
+    except DomainError as error:  # of this process, such as a transcript that is not anchored
         fail(f"{error.name}: {error.detail or error.title}")
     except RoundNotReleased as error:
         fail(f"the round was aborted: {error}")
@@ -108,13 +122,9 @@ def plain_errors() -> Iterator[None]:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
 
-def _describe(problem: Problem) -> str:
-    return f"{problem.name}: {problem.sentence}"
-
-
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: `value` for --json, `human` prints it for people."""
+    """The result of a command: `value` for --json, `human` prints it for people."""
 
     value: object
     human: Callable[[], object]
@@ -210,18 +220,18 @@ def _with_signature(command: Callable[..., T], parameters: Sequence[Parameter]) 
 
 
 def say(text: str, *, markup: bool = True) -> None:
-    """Print a line for people, as it is written; brackets too, with markup=False."""
+    """Print a line for people; markup=False prints brackets as they are."""
     console.print(text, highlight=False, markup=markup)
 
 
 def progress(*columns: ProgressColumn) -> Progress:
-    """A bar on standard error that is gone when it is full; `columns`: in place of its own."""
+    """A bar on standard error that disappears at the end; `columns` replace the usual ones."""
     shown = columns or (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     return Progress(*shown, console=errors, transient=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A rich table of texts."""
+    """A table of texts."""
     result = Table(
         title=title or None,
         title_justify="left",
@@ -229,7 +239,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         show_header=any(columns),
     )
     for column in columns:
-        result.add_column(column, overflow="fold")  # an id that is cut cannot be copied
+        result.add_column(column, overflow="fold")  # a truncated id cannot be copied
     for row in rows:
         result.add_row(*row)
     return result
@@ -271,8 +281,8 @@ def read_json(source: str) -> Any:
 
 def read_table(source: str) -> dict[str, Any]:
     """A JSON object from a file, or inline. Raises ValueError for any other JSON."""
-    found = read_json(source)
-    if not isinstance(found, dict):
+    result = read_json(source)
+    if not isinstance(result, dict):
         name = _INLINE if source.lstrip().startswith("{") else source[-60:]
         raise ValueError(f"{name}: is not a JSON object")
-    return found
+    return result

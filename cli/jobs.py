@@ -91,13 +91,13 @@ def create(
     job: Scheduled,
 ) -> Answer:
     """Request the job from curators after the end of every period, beginning with the first."""
-    found = client.schedule_job(job.document())
+    response = client.schedule_job(job.document())
 
     def human() -> None:
-        typer.echo(found["id"])
-        _print_forecast(found["forecast"])
+        typer.echo(response["id"])
+        _print_forecast(response["forecast"])
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @schedule_app.command("preview")
@@ -108,20 +108,20 @@ def preview_schedule(
     full: Full = False,
 ) -> Answer:
     """What a run would reveal, and what a day, a month and a year of runs cost a curator."""
-    found = client.preview_job_schedule(job.document())
+    response = client.preview_job_schedule(job.document())
 
     def human() -> None:
-        _print_forecast(found["forecast"])
-        print_report(found["preview"], full=full)
+        _print_forecast(response["forecast"])
+        print_report(response["preview"], full=full)
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @schedule_app.command("list")
 @at_coordinator
 def list_schedules(client: Client) -> Answer:
     """Scheduled jobs, the newest first."""
-    found = list(client.job_schedules())
+    response = list(client.job_schedules())
     rows = [
         [
             item["id"],
@@ -131,36 +131,37 @@ def list_schedules(client: Client) -> Answer:
             str(item["runs"]),
             (item["next_window"] or {}).get("start", ""),
         ]
-        for item in found
+        for item in response
     ]
     columns = ["id", "algorithm", "state", "period", "runs", "next from"]
-    return tabled(found, "Scheduled jobs", columns, rows)
+    return tabled(response, "Scheduled jobs", columns, rows)
 
 
 @schedule_app.command("show")
 @at_coordinator
 def show_schedule(client: Client, schedule_id: ScheduleId) -> Answer:
     """One scheduled job: its runs so far, the next window, and what that waits for."""
-    found = client.job_schedule(schedule_id)
+    response = client.job_schedule(schedule_id)
 
     def human() -> None:
-        text = f"{found['algorithm']} ({found['stance']}): {found['state']}, {found['runs']} runs"
-        if found["next_window"]:
-            text += f"; next {found['next_window']['start']} to {found['next_window']['end']}"
+        state, runs = response["state"], response["runs"]
+        text = f"{response['algorithm']} ({response['stance']}): {state}, {runs} runs"
+        if response["next_window"]:
+            text += f"; next {response['next_window']['start']} to {response['next_window']['end']}"
         say(text)
-        if found["waits_for"]:
-            say(f"waits: {found['waits_for']['detail']}", markup=False)
-        _print_forecast(found["forecast"])
+        if response["waits_for"]:
+            say(f"waits: {response['waits_for']['detail']}", markup=False)
+        _print_forecast(response["forecast"])
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @schedule_app.command("stop")
 @at_coordinator
 def stop(client: Client, schedule_id: ScheduleId) -> Answer:
     """Request no further period. Jobs in progress continue: see `tacit job list`."""
-    found = client.stop_job_schedule(schedule_id)
-    return Answer(found, lambda: typer.echo(f"{schedule_id} is {found['state']}"))
+    response = client.stop_job_schedule(schedule_id)
+    return Answer(response, lambda: typer.echo(f"{schedule_id} is {response['state']}"))
 
 
 def _print_forecast(forecast: Json) -> None:
@@ -311,13 +312,13 @@ def preview_job(
     job: Json = {"algorithm": algorithm, "params": read_json(params), "stance": stance}
     job |= {"dataset": dataset} if federation is None else {"federation": read_json(federation)}
     with target.coordinator() as client:
-        found = client.preview_job(job)
+        response = client.preview_job(job)
 
     def human() -> None:
-        say(_cost(found["charge"]))
-        print_report(found["preview"], full=full)
+        say(_cost(response["charge"]))
+        print_report(response["preview"], full=full)
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("list")
@@ -329,7 +330,7 @@ def list_jobs(
     schedule: Annotated[str | None, typer.Option(help="Only runs of this schedule.")] = None,
 ) -> Answer:
     """Jobs, the newest first."""
-    found = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
+    response = list(client.jobs(state=state, algorithm=algorithm, schedule=schedule))
     rows = [
         [
             item["id"],
@@ -339,10 +340,10 @@ def list_jobs(
             f"{100 * item.get('progress', 1):.0f} %",
             _stage(item),
         ]
-        for item in found
+        for item in response
     ]
     columns = ["id", "algorithm", "stance", "state", "done", "stage"]
-    return tabled(found, "Jobs", columns, rows)
+    return tabled(response, "Jobs", columns, rows)
 
 
 @app.command("show")
@@ -394,12 +395,12 @@ def compare(
     def text(value: object) -> str:
         return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
-    found = client.compare_jobs(ids)
+    response = client.compare_jobs(ids)
     rows = [
         [item["key"], *map(text, item["values"]), "differs" * item["differs"]]
-        for item in found["keys"]
+        for item in response["keys"]
     ]
-    return tabled(found, "Jobs", ["", *found["jobs"], ""], rows)
+    return tabled(response, "Jobs", ["", *response["jobs"], ""], rows)
 
 
 @app.command("cancel")

@@ -330,7 +330,7 @@ def read_csv(
             readings, left_out = _by_curator(cells)
         except MalformedRow as error:
             raise ValueError(f"{path.name}, line {error.row}: {error.reason}") from None
-    counts = np.array([len(each) for each in readings], np.int64)
+    counts = np.array([len(reading) for reading in readings], np.int64)
     if not counts.sum():
         raise ValueError("the table holds no reading")
     return Population(

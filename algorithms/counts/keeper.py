@@ -111,8 +111,8 @@ def without(places: Ints, occupied: Ints) -> Ints:
     if not occupied.size:
         return places
     at = np.minimum(np.searchsorted(occupied, places), occupied.size - 1)
-    found: Ints = places[occupied[at] != places]
-    return found
+    result: Ints = places[occupied[at] != places]
+    return result
 
 
 # Where a question needs only the cells that pass, empty ones are not materialised: which of them

@@ -114,9 +114,7 @@ class Seen:
     @staticmethod
     def together(runs: Sequence[Seen]) -> Seen:
         """All of them."""
-        parts = zip(
-            *((each.truth, each.released, each.short, each.long) for each in runs), strict=True
-        )
+        parts = zip(*((run.truth, run.released, run.short, run.long) for run in runs), strict=True)
         return Seen(*(np.concatenate(part) for part in parts))
 
 
@@ -217,5 +215,5 @@ def errors_of_counts(
 def _noise(generator: np.random.Generator, scale: float, draws: float, count: int) -> Floats:
     """Differences of two gammas; of weight 1 they are Laplace."""
     both = generator.gamma(draws, scale, (2, count))
-    found: Floats = both[0] - both[1]
-    return found
+    result: Floats = both[0] - both[1]
+    return result

@@ -133,8 +133,8 @@ def smoothed(unbiased: Floats, variance: float) -> Floats:
 def _kept(buckets: int) -> Floats:
     """(cuts, d): what is kept of each wave, from all but none to nearly all."""
     cuts = np.geomspace(0.5, 4 * buckets, _CUTS)[:, None]
-    found: Floats = 1 / (1 + (np.arange(buckets) / cuts) ** _SHARPNESS)
-    return found
+    result: Floats = 1 / (1 + (np.arange(buckets) / cuts) ** _SHARPNESS)
+    return result
 
 
 # The error before anything is collected: averages, histograms, classifiers; and the way back. Spec:

@@ -308,11 +308,11 @@ def _json(_: Sequence[str] | None, rows: Any) -> bytes:
 
 def _dumped(value: Any, row: int) -> str:
     def number(exact: Decimal) -> float:
-        found = float(exact)
-        if not found or abs(found) == float("inf"):
+        result = float(exact)
+        if not result or abs(result) == float("inf"):
             reason = "a number is too large or too small"
             raise BadRows(reason, pointer=f"/rows/{row}", extra={"row": row})
-        return found
+        return result
 
     return json.dumps(_exact(value), default=number)
 

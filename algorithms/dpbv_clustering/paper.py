@@ -69,7 +69,7 @@ def recover(words: Words, code: Code, candidates: int = CANDIDATES) -> Floats:
     """Estimates (n,) of one attribute from packed bits (n, w), on an even grid of [L, U]."""
     grid = np.linspace(code.lower, code.upper, candidates)
     low, high = code.window(grid)
-    found = np.empty(len(words))
+    result = np.empty(len(words))
     rows = max(1, BLOCK_COINS // (code.bits + candidates))
     for start in range(0, len(words), rows):
         bits = unpack(words[start : start + rows], code.bits).astype(np.int32)
@@ -77,8 +77,8 @@ def recover(words: Words, code: Code, candidates: int = CANDIDATES) -> Floats:
         np.cumsum(2 * bits - 1, axis=1, out=running[:, 1:])
         scores = running[:, high] - running[:, low]
         best = scores == scores.max(axis=1, keepdims=True)
-        found[start : start + rows] = (best @ grid) / best.sum(axis=1)
-    return found
+        result[start : start + rows] = (best @ grid) / best.sum(axis=1)
+    return result
 
 
 def recover_records(words: Words, codes: tuple[Code, ...]) -> Floats:

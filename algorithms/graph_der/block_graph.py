@@ -45,12 +45,12 @@ def uniform_places(total: int, count: int, source: NoiseSource) -> Ints:
         held[left_out] = False
         return np.flatnonzero(held)
     limit = np.uint64((1 << 64) // total * total - 1)
-    found = np.zeros(0, np.int64)
-    while found.size < count:
-        words = source.words(count - found.size)
+    result = np.zeros(0, np.int64)
+    while result.size < count:
+        words = source.words(count - result.size)
         drawn = (words[words <= limit] % np.uint64(total)).astype(np.int64)
-        found = np.unique(np.concatenate((found, drawn)))
-    return found
+        result = np.unique(np.concatenate((result, drawn)))
+    return result
 
 
 Floats = NDArray[np.float64]
@@ -203,12 +203,12 @@ def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
 
 def _new(keys: Ints, held: Ints) -> NDArray[np.bool_]:
     """Whether each key is the first of its kind, and not held yet."""
-    found = np.zeros(keys.size, np.bool_)
-    found[np.unique(keys, return_index=True)[1]] = True
+    result = np.zeros(keys.size, np.bool_)
+    result[np.unique(keys, return_index=True)[1]] = True
     if held.size:
         place = np.minimum(np.searchsorted(held, keys), held.size - 1)
-        found &= held[place] != keys
-    return found
+        result &= held[place] != keys
+    return result
 
 
 def _filled(

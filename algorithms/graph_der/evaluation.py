@@ -67,14 +67,14 @@ class Cuts:
     def answers(self, graphs: Sequence[Ends], beat: Beat = _quiet) -> Ints:
         """(graphs, queries) answers; the sets are the same for each graph."""
         generator = np.random.default_rng((self.seed, 1))
-        found = np.zeros((len(graphs), len(self.sizes)), np.int64)
+        result = np.zeros((len(graphs), len(self.sizes)), np.int64)
         for start in range(0, len(self.sizes), _TOGETHER):
             own = slice(start, start + _TOGETHER)
             one = self._masks(self.sizes[own], generator, beat)
             other = self._masks(self.sizes[own], generator, beat)
             for place, graph in enumerate(graphs):
-                found[place, own] = _across(graph, one, other, beat)[: len(self.sizes[own])]
-        return found
+                result[place, own] = _across(graph, one, other, beat)[: len(self.sizes[own])]
+        return result
 
     def _masks(self, sizes: Ints, generator: np.random.Generator, beat: Beat) -> NDArray[np.uint64]:
         """(vertices,) bit b: whether the label is in set b."""

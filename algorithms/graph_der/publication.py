@@ -254,7 +254,7 @@ class _Zeros:
     def tried(self, needed: Ints, beat: partial[None]) -> Ints:
         """By rejection: cells are drawn until each leaf has its number."""
         wanted = needed.copy()
-        found = np.zeros(0, np.int64)
+        result = np.zeros(0, np.int64)
         # words from here on would favour the first cells of an area
         limit = (1 << 64) // self._area.astype(object) * self._area.astype(object) - 1
         limits = limit.astype(np.uint64)
@@ -270,13 +270,13 @@ class _Zeros:
             order = np.argsort(keys)
             keys, leaf = keys[order], leaf[order]
             beat()
-            good = ~_within(keys, self._true) & ~_within(keys, found)
+            good = ~_within(keys, self._true) & ~_within(keys, result)
             good[1:] &= keys[1:] != keys[:-1]
             wanted = wanted - np.bincount(leaf[good], minlength=wanted.size)
-            found = np.concatenate((found, keys[good]))
+            result = np.concatenate((result, keys[good]))
             if wanted.any():
-                found.sort()
-        return found
+                result.sort()
+        return result
 
     def listed(self, needed: Ints, leaves: Ints) -> Ints:
         """All free cells of these leaves in a random order, and the first of them."""
@@ -309,8 +309,8 @@ def _within(keys: Ints, held: Ints) -> NDArray[np.bool_]:
         return np.zeros(keys.size, np.bool_)
     place = np.searchsorted(held, keys)
     place[place == held.size] = 0
-    found: NDArray[np.bool_] = held[place] == keys
-    return found
+    result: NDArray[np.bool_] = held[place] == keys
+    return result
 
 
 # Labels 0 to n - 1 of the vertices: rows and columns of the matrix. Spec: graph-der, sections 2 and

@@ -53,11 +53,11 @@ def asked_of(params: Parameters, stance: Stance) -> Parameters:
         raise Invalid("over curators their ids, each once", pointer="/params/vertices")
     if len(params.vertices) < 3:
         raise Invalid("three vertices at least", pointer="/params/vertices")
-    found = params.model_copy(
+    result = params.model_copy(
         update={"estimator": "range", "projection_seed": params.projection_seed or 0}
     )
-    settings_of(found, stance, len(params.vertices))
-    return found
+    settings_of(result, stance, len(params.vertices))
+    return result
 
 
 def encoded(params: Parameters) -> RowReports:
@@ -86,7 +86,7 @@ def aggregate(
     rows = {report.curator: report.values for _, report in collected.reports}
     vertices = tuple(each for each in asked.vertices if each in rows)
     release = Release(asked.projection, asked.sigma, "sound", 2 * asked.length)
-    matrix = np.array([rows[each] for each in vertices], release.cell_type())
+    matrix = np.array([rows[vertex] for vertex in vertices], release.cell_type())
     matrix = matrix.reshape(len(vertices), asked.projection.columns)
     with one_thread():
         gram = gram_of(matrix)

@@ -197,13 +197,13 @@ def _neighbour_sums(graph: Adjacency) -> Callable[[Floats], Floats]:
     occupied = np.diff(graph.starts) > 0
 
     def sums(vector: Floats) -> Floats:
-        found = np.zeros(graph.count)
+        result = np.zeros(graph.count)
         for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             begin, end = int(graph.starts[first]), int(graph.starts[last])
             rows = first + np.flatnonzero(occupied[first:last])
             if rows.size:
                 part = vector[graph.neighbours[begin:end]]
-                found[rows] = np.add.reduceat(part, graph.starts[rows] - begin)
-        return found
+                result[rows] = np.add.reduceat(part, graph.starts[rows] - begin)
+        return result
 
     return sums

@@ -165,11 +165,11 @@ def of_thin(matrix: Floats, beat: Beat = quiet) -> Spectrum:
 
 def centrality(scaled: Floats) -> Floats:
     """Principal component centrality (n,): sqrt of the sum over i of (lambda_i u_iv)^2."""
-    found: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return found
+    result: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return result
 
 
 def ranking(scores: Floats) -> NDArray[np.int64]:
     """Places of the vertices by falling score, ties by the order of rows."""
-    found: NDArray[np.int64] = np.argsort(-scores, kind="stable")
-    return found
+    result: NDArray[np.int64] = np.argsort(-scores, kind="stable")
+    return result

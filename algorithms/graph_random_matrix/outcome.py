@@ -126,7 +126,7 @@ def evaluation_pictures(
 def _vectors(axes: Axes, cosines: Sequence[float], theory: Sequence[float] | None) -> None:
     axes.set_title("Released eigenvectors against the true ones (private)")
     places = range(1, len(cosines) + 1)
-    axes.bar(places, [abs(each) for each in cosines], color=BLUE, label="released")
+    axes.bar(places, [abs(cosine) for cosine in cosines], color=BLUE, label="released")
     if theory is not None:
         expected = [max(each, 0.0) ** 0.5 for each in theory]
         axes.plot(places, expected, "_", color=GREY, markersize=14, label="foretold")
@@ -140,7 +140,7 @@ def _vectors(axes: Axes, cosines: Sequence[float], theory: Sequence[float] | Non
 def _overlap(axes: Axes, shares: Sequence[Mapping[str, Any]]) -> None:
     axes.set_title("Most influential vertices found (private)")
     names = [f"first {each['top']}" for each in shares]
-    axes.bar(names, [each["share"] for each in shares], color=BLUE)
+    axes.bar(names, [share["share"] for share in shares], color=BLUE)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("share that is right")
 
@@ -354,14 +354,14 @@ class Findings:
 
     def summary(self) -> dict[str, Any]:
         """For the result."""
-        found: dict[str, Any] = {
+        result: dict[str, Any] = {
             "singular_values": self.values.tolist(),
             "signal_below_noise": self.signal_below_noise,
             "values_above_noise": self.values_above_noise,
         }
         if self.labels is not None:
-            found["cluster_sizes"] = np.bincount(self.labels).tolist()
-        return found
+            result["cluster_sizes"] = np.bincount(self.labels).tolist()
+        return result
 
 
 def found_in_matrix(

@@ -81,10 +81,10 @@ def _signs(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
         chosen = matrix.values[places].astype(np.uint8, copy=False)
         return np.unpackbits(chosen, axis=1, count=matrix.columns, bitorder="little")
 
-    found = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
-    found *= 2
-    found -= np.diff(rows.starts).astype(np.int32)[:, None]
-    return found
+    result = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
+    result *= 2
+    result -= np.diff(rows.starts).astype(np.int32)[:, None]
+    return result
 
 
 def _sparse(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
@@ -104,7 +104,7 @@ def _summed(
     chosen: Callable[[NDArray[np.int32]], NDArray[np.generic]],
 ) -> Signed:
     """Sums of the matrix's rows that each row has as neighbours, some rows at a time."""
-    found: Signed = np.zeros((rows.count, columns), kind)
+    result: Signed = np.zeros((rows.count, columns), kind)
     marks = np.arange(0, rows.neighbours.size, max(1, _PART // columns))
     cuts = np.unique(np.concatenate(([0], np.searchsorted(rows.starts, marks), [rows.count])))
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
@@ -113,8 +113,8 @@ def _summed(
             continue
         occupied = first + np.flatnonzero(np.diff(rows.starts[first : last + 1]))
         part = chosen(rows.neighbours[begin:end])
-        found[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
-    return found
+        result[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
+    return result
 
 
 # The adjacency matrix of a graph, row by row. Spec: graph-random-matrix, section 7, lever 4.

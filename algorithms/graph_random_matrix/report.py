@@ -263,7 +263,7 @@ def flip_report(params: Parameters, choice: Choice, facts: Facts | None) -> Priv
 
 def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str, Any]:
     """The forecast, sharp for each eigenvalue: 1 - n v / lambda^2."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "squared cosine between an eigenvector and its estimate is 1 - n v / lambda^2, n "
         "the vertices: lost below sqrt(n v); at most that of lambda_i^2 = degree n / i, for any "
         "graph with the guessed mean degree",
@@ -272,7 +272,7 @@ def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str,
         "noise_deviation": math.sqrt(law.variance),
     }
     if facts is None:
-        return found
+        return result
     n, degree = facts.vertices, float(params.mean_degree)
     best = {
         str(place): round(
@@ -281,7 +281,7 @@ def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str,
         for place in PLACES
         if place <= params.k
     }
-    return found | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
+    return result | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
 
 
 def _flip_details(law: Flip, choice: Choice, facts: Facts | None) -> dict[str, Any]:

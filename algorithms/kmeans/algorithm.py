@@ -334,7 +334,7 @@ def evaluation_pictures(
     clusters = evaluation.get("clusters")
     if not clusters:
         return ()
-    true = [each["rows"] for each in clusters]
+    true = [cluster["rows"] for cluster in clusters]
     shifts = [each["mean_distance_off"] for each in clusters]
     released = summary["noisy_counts"]
     return (

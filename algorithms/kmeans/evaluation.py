@@ -54,19 +54,19 @@ def evaluate(
 
     `inertia_ratio` is null where the best cost is 0.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     inertia = cost(points, centres) if len(points) else None
     if metrics.inertia:
-        found["inertia"] = inertia
+        result["inertia"] = inertia
     if metrics.inertia_ratio:
         best = best_cost(points, len(centres), progress=progress) if len(points) else 0.0
-        found["inertia_ratio"] = None if inertia is None or best == 0 else inertia / best
+        result["inertia_ratio"] = None if inertia is None or best == 0 else inertia / best
     labels = nearest(points, centres)
     if metrics.clusters:
-        found["clusters"] = clusters_of(points, labels, centres)
+        result["clusters"] = clusters_of(points, labels, centres)
     if metrics.labels:
-        found["labels"] = labels.tolist()
-    return found
+        result["labels"] = labels.tolist()
+    return result
 
 
 def clusters_of(points: Floats, labels: Ints, centres: Floats) -> list[dict[str, Any]]:

@@ -318,7 +318,7 @@ def _labels(published: RandomizedLabels, axes: Axes) -> None:
 def _matrix(axes: Axes, shown: Any, vertices: tuple[Any, ...]) -> None:
     axes.imshow(shown, cmap="Blues", vmin=0, vmax=1.3, interpolation="nearest")
     if len(vertices) <= 20:
-        names = [_short(each) for each in vertices]
+        names = [_short(vertex) for vertex in vertices]
         axes.set_xticks(range(len(names)), names, rotation=0 if max(map(len, names)) < 3 else 90)
         axes.set_yticks(range(len(names)), names)
         for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):

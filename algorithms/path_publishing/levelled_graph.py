@@ -169,11 +169,11 @@ class Levels:
 
     def higher(self, pieces: int, level: int) -> int:
         """Those of the pieces that are above a level."""
-        found = 0
+        result = 0
         for piece in bits(pieces):
             if self.level[piece] < level:
-                found |= 1 << piece
-        return found
+                result |= 1 << piece
+        return result
 
     def options(self, together: int) -> list[tuple[int, int, int]]:
         """Where a piece fits that must be comparable to the pieces `together` and to no other:
@@ -188,15 +188,15 @@ class Levels:
         for piece in bits(together):
             level = self.level[piece]
             by_level[level] = by_level.get(level, 0) | 1 << piece
-        found: list[tuple[int, int, int]] = []
+        result: list[tuple[int, int, int]] = []
         above, low = 0, first
         taken = sorted(by_level)
         for level in (*taken, last + 1):
             if low < level and self._fits(above, together & ~above):
-                found += [(each, above, together & ~above) for each in range(low, level)]
+                result += [(each, above, together & ~above) for each in range(low, level)]
             above |= by_level.get(level, 0)
             low = level + 1
-        return found
+        return result
 
     def _fits(self, above: int, below: int) -> bool:
         for piece in bits(above):
@@ -340,10 +340,10 @@ class _Search:
 
     def placed_pairs(self, node: int) -> int:
         """The placed pieces that a node has to be comparable to."""
-        found = 0
+        result = 0
         for other in bits(self.together[node] & ((1 << node) - 1)):
-            found |= 1 << self.active[other]
-        return found
+            result |= 1 << self.active[other]
+        return result
 
     def place(self, node: int, level: int, above: int, below: int) -> None:
         """The node as one piece."""

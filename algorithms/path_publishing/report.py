@@ -261,7 +261,7 @@ def _direction_error(params: Parameters) -> str:
 def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
     """Measured shares at this epsilon, between those that were measured; null outside."""
     value = float(epsilon)
-    found = []
+    result = []
     for (size, edges), rates in RECOVERY.items():
         share = None
         for at in range(len(rates) - 1):
@@ -269,8 +269,8 @@ def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
             if low <= value <= high:
                 part = (value - low) / (high - low)
                 share = f"{rates[at] + part * (rates[at + 1] - rates[at]):.2f}"
-        found.append({"vertices": size, "edges": edges, "share": share})
-    return found
+        result.append({"vertices": size, "edges": edges, "share": share})
+    return result
 
 
 # ---------------------------------------------------------------- the source's levelled graph

@@ -85,11 +85,11 @@ class Tree:
     def passed(self) -> NDArray[np.bool_]:
         """Which counts reached their threshold (N, A); of the root all items unless its setting is
         `threshold`, never the end."""
-        found: NDArray[np.bool_] = self.noisy >= self.thresholds()
+        result: NDArray[np.bool_] = self.noisy >= self.thresholds()
         if self.settings.root == "all":
-            found[0] = True
-        found[0, -1] = False
-        return found
+            result[0] = True
+        result[0, -1] = False
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,15 +189,15 @@ def grown(tree: Tree, expansion: Expansion, noisy: Values) -> Tree:
 
 def _links(tree: Tree, parents: Places, items: Places) -> Places:
     """Longest proper suffixes that are nodes: down the parent's chain until one has this child."""
-    found = np.zeros(parents.size, np.int32)
+    result = np.zeros(parents.size, np.int32)
     waiting = np.flatnonzero(parents)
     suffix = tree.links[parents[waiting]]
     while waiting.size:
         longer = tree.children[suffix, items[waiting]]
-        found[waiting] = np.maximum(longer, 0)
+        result[waiting] = np.maximum(longer, 0)
         more = (longer < 0) & (suffix > 0)
         waiting, suffix = waiting[more], tree.links[suffix[more]]
-    return found
+    return result
 
 
 def _spends(

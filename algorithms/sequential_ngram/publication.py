@@ -34,26 +34,26 @@ def adjusted(tree: Tree) -> Floats:
     Markov parent's row (`Settings.fill`); then the row is scaled to the gram's count. A row in
     which nothing passed is 0.
     """
-    found = np.zeros(tree.noisy.shape)
+    result = np.zeros(tree.noisy.shape)
     passed = tree.passed
-    found[0, :-1] = np.maximum(tree.noisy[0, :-1], 0)
+    result[0, :-1] = np.maximum(tree.noisy[0, :-1], 0)
     for level in range(1, tree.depth):
         rows = slice(tree.bounds[level], tree.bounds[level + 1])
         links = tree.links[rows]
-        counts = found[tree.parents[rows], tree.items[rows]]
+        counts = result[tree.parents[rows], tree.items[rows]]
         values = _filled(
             np.where(passed[rows], tree.noisy[rows], 0.0),
             passed[rows],
             counts[:, None],
-            found[links],
+            result[links],
             (links == 0)[:, None],
             tree.settings.fill,
         )
         values[~passed[rows].any(axis=1)] = 0
         total = values.sum(axis=1)
         scale = np.divide(counts, total, out=np.zeros(total.size), where=total > 0)
-        found[rows] = values * scale[:, None]
-    return found
+        result[rows] = values * scale[:, None]
+    return result
 
 
 def _filled(
@@ -175,11 +175,11 @@ class Grams:
 
     def listed(self, grams: NDArray[np.integer], length: int) -> Places:
         """Items of these grams of one length (grams, length)."""
-        found = np.empty((grams.size, length), np.int32)
+        result = np.empty((grams.size, length), np.int32)
         for place in range(length - 1, -1, -1):
-            found[:, place] = self.items[grams]
+            result[:, place] = self.items[grams]
             grams = self.parents[grams]
-        return found
+        return result
 
     @classmethod
     def of(cls, counts: Mapping[tuple[int, ...], int]) -> Grams:
@@ -248,22 +248,22 @@ def extended(
     Single items join only where they were measured. Beyond `max_rows` grams those that occur most
     are made and the others left short; without it TreeTooLarge is raised beyond `max_nodes`.
     """
-    found = grams
-    while 0 < found.longest < l_max:
+    result = grams
+    while 0 < result.longest < l_max:
         beat()
-        ones, twos, counts = _joined(found, max_nodes, max_rows)
+        ones, twos, counts = _joined(result, max_nodes, max_rows)
         if not counts.size:
             break
-        found = Grams(
-            (*found.bounds, found.size + counts.size),
-            np.concatenate((found.parents, ones)),
-            np.concatenate((found.items, found.items[twos])),
-            np.concatenate((found.links, twos)),
-            np.concatenate((found.counts, counts)),
-            np.concatenate((found.measured, np.zeros(counts.size, bool))),
-            found.extended,
+        result = Grams(
+            (*result.bounds, result.size + counts.size),
+            np.concatenate((result.parents, ones)),
+            np.concatenate((result.items, result.items[twos])),
+            np.concatenate((result.links, twos)),
+            np.concatenate((result.counts, counts)),
+            np.concatenate((result.measured, np.zeros(counts.size, bool))),
+            result.extended,
         )
-    return found
+    return result
 
 
 def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places, Places, Ints]:
@@ -306,7 +306,7 @@ def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places,
     made = counts[ones] * counts[twos] // np.repeat(below, chosen)
     listed = np.lexsort((twos, ones))
     places = (first + each[listed] for each in (ones, twos))
-    left, right = (each.astype(np.int32) for each in places)
+    left, right = (place.astype(np.int32) for place in places)
     return left, right, made[listed]
 
 

@@ -238,7 +238,7 @@ def _levels(axes: Axes, release: Release) -> None:
     axes.set_title("Nodes and synthetic sequences by level")
     places = np.arange(1, len(release.tree.levels) + 1)
     sizes = [level.size for level in release.tree.levels]
-    copies = [int(each.sum()) for each in release.copies]
+    copies = [int(copy.sum()) for copy in release.copies]
     axes.bar(places - 0.2, sizes, 0.4, color=BLUE, label="nodes of the tree")
     axes.bar(places + 0.2, copies, 0.4, color=COLOURS[1], label="sequences of this length")
     axes.set_yscale("log")

@@ -252,19 +252,19 @@ def consistent(tree: Tree, values: list[Floats], stance: Stance) -> list[Floats]
     parent and counts below 0."""
     if not values:
         return []
-    found = [values[0]]
+    result = [values[0]]
     for level, below in zip(tree.levels[1:], values[1:], strict=True):
         adjust = projected if stance == "sound" else shifted
-        found.append(adjust(below, level.parents, found[-1]))
-    return found
+        result.append(adjust(below, level.parents, result[-1]))
+    return result
 
 
 def shifted(values: Floats, parents: Indices, above: Floats) -> Floats:
     """What the children of a parent have together beyond its count, taken from each alike."""
     sums = np.bincount(parents, values, above.size)
     children = np.maximum(np.bincount(parents, minlength=above.size), 1)
-    found: Floats = values + np.minimum(0, (above - sums) / children)[parents]
-    return found
+    result: Floats = values + np.minimum(0, (above - sums) / children)[parents]
+    return result
 
 
 def projected(values: Floats, parents: Indices, above: Floats) -> Floats:
@@ -291,10 +291,10 @@ def projected(values: Floats, parents: Indices, above: Floats) -> Floats:
 
 def surplus(tree: Tree, values: list[Floats]) -> list[Floats]:
     """Of each node its count less its children's: sequences that end there."""
-    found = [level.copy() for level in values]
+    result = [level.copy() for level in values]
     for at, (_, below) in enumerate(pairwise(tree.levels)):
-        found[at] -= np.bincount(below.parents, values[at + 1], found[at].size)
-    return found
+        result[at] -= np.bincount(below.parents, values[at + 1], result[at].size)
+    return result
 
 
 # Spec: sequential-prefix-tree, section 3.
@@ -316,12 +316,12 @@ class Release:
     @property
     def sequences(self) -> int:
         """How many synthetic sequences there are."""
-        return int(sum(int(each.sum()) for each in self.copies))
+        return int(sum(int(copy.sum()) for copy in self.copies))
 
     @property
     def rows(self) -> int:
         """How many distinct ones."""
-        return int(sum(np.count_nonzero(each) for each in self.copies))
+        return int(sum(np.count_nonzero(copy) for copy in self.copies))
 
     def synthetic(self, universe: tuple[str, ...]) -> tuple[Sequences, Indices]:
         """The distinct sequences by length and prefix, and how often each is there."""

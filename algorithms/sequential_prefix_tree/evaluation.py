@@ -96,22 +96,22 @@ def frequent(
     ]
     heapq.heapify(queue)
     best: list[int] = []
-    found: list[tuple[Pattern, int]] = []
-    while queue and len(found) < count:
+    result: list[tuple[Pattern, int]] = []
+    while queue and len(result) < count:
         beat()
         negative, length, pattern, projection = heapq.heappop(queue)
         least = best[0] if len(best) == count else 1
         if -negative < least:
             break
         if length > 1:
-            found.append((pattern, -negative))
+            result.append((pattern, -negative))
         for item, (support, part) in text.longer(projection, least).items():
             heapq.heappush(queue, (-support, length + 1, (*pattern, item), part))
             if len(best) < count:
                 heapq.heappush(best, support)
             else:
                 heapq.heappushpop(best, support)
-    return found
+    return result
 
 
 # Spec: sequential-prefix-tree, section 5. Answers to count queries use the exact supports of
@@ -159,12 +159,12 @@ class Answers:
 
     def of(self, queries: Sequence[Query]) -> Ints:
         """The answers (queries,)."""
-        found = np.zeros(len(queries), np.int64)
+        result = np.zeros(len(queries), np.int64)
         for place, query in enumerate(queries):
             if place % 512 == 0:
                 self._beat()
-            found[place] = self._supports.support(query)
-        return found
+            result[place] = self._supports.support(query)
+        return result
 
 
 def relative_error(true: Ints, found: Ints, sequences: int) -> float:

@@ -65,7 +65,7 @@ def itemsets(dataset: Transactions, universe: tuple[str, ...], context: Context)
     table = universe_places(dataset, universe)
     parts = [sorted_sets(block, len(universe)) for block in _blocks(dataset, table, context)]
     lengths = [np.bincount(records) for records, _ in parts]
-    sizes = np.concatenate([each[each > 0] for each in lengths] or [np.zeros(0, np.int64)])
+    sizes = np.concatenate([length[length > 0] for length in lengths] or [np.zeros(0, np.int64)])
     places = np.concatenate([place for _, place in parts] or [np.zeros(0, np.int32)])
     return Itemsets(places.astype(np.int32), np.concatenate(([0], np.cumsum(sizes))))
 
@@ -198,11 +198,11 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     best = sorted(-negative for negative, _, _ in queue)[-count:]
     heapq.heapify(queue)
     heapq.heapify(best)
-    found: list[Row] = []
-    while queue and len(found) < count:
+    result: list[Row] = []
+    while queue and len(result) < count:
         beat()
         negative, length, chosen = heapq.heappop(queue)
-        found.append((chosen, -negative))
+        result.append((chosen, -negative))
         columns = np.bitwise_and.reduce(supports.rows[list(chosen)], axis=0)
         for item in items:
             least = best[0] if len(best) == count else 1
@@ -215,7 +215,7 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
                     heapq.heappush(best, weight)
                 else:
                     heapq.heappushpop(best, weight)
-    return found
+    return result
 
 
 # Spec: set-valued, section 3.6. Itemset m is the cell of its bit mask (bit i: item i of the

@@ -59,19 +59,19 @@ def levelled(counts: Floats, total: float, records: float) -> Levelled:
     most = _FULL * records
     positive = np.clip(counts, 0.0, most)
     if positive.sum() >= total:
-        found = _bisected(
+        result = _bisected(
             lambda lowered: Levelled(lowered, 1.0, most),
             lambda each: each.of(counts).sum() > total,
             float(positive.max(initial=0.0)),
         )
     else:
         reach = most / float(positive[positive > 0].min(initial=most))  # where all are at `most`
-        found = _bisected(
+        result = _bisected(
             lambda factor: Levelled(0.0, factor, most),
             lambda each: each.of(counts).sum() < total,
             max(reach, 1.0),
         )
-    return found
+    return result
 
 
 def _bisected(
@@ -100,8 +100,8 @@ class Fit:
 
     def expected(self, records: Floats) -> Floats:
         """How many of the records (lengths,) hold an item of each count (distinct,)."""
-        found: Floats = _held(self.weights, self.times) @ records
-        return found
+        result: Floats = _held(self.weights, self.times) @ records
+        return result
 
 
 def fitted(counts: Floats, records: Floats, counted: Floats, lengths: Floats) -> Fit:
@@ -128,8 +128,8 @@ def fitted(counts: Floats, records: Floats, counted: Floats, lengths: Floats) ->
 
 
 def _held(weights: Floats, times: Floats) -> Floats:
-    found: Floats = -np.expm1(-np.multiply.outer(weights, times))
-    return found
+    result: Floats = -np.expm1(-np.multiply.outer(weights, times))
+    return result
 
 
 def _times(weights: Floats, alike: NDArray[np.int64], wanted: Floats) -> Floats:
@@ -387,7 +387,7 @@ def errors_of_items(
         beat()
         runs.append(_released_again(truth, epsilon, draws, generator))
     items = measured.universe
-    known = Seen.together([each.part(slice(None, items)) for each in runs])
+    known = Seen.together([run.part(slice(None, items)) for run in runs])
     return by_class(known, Seen.together([each.part(slice(items, None)) for each in runs]))
 
 
@@ -480,11 +480,11 @@ def _noise(generator: np.random.Generator, draws: Fraction, scale: Fraction, cou
     """Differences of two negative binomials; of weight 1 they are discrete Laplace."""
     chance = -math.expm1(-1 / float(scale))
     both = generator.negative_binomial(float(draws), chance, (2, count)).astype(np.int64)
-    found: Ints = both[0] - both[1]
-    return found
+    result: Ints = both[0] - both[1]
+    return result
 
 
 def _along(values: Floats, known: Floats, there: Floats) -> Floats:
     """A rising function that is known at `known`, and 0 at 0."""
-    found: Floats = np.interp(values, np.append(0.0, known), np.append(0.0, there))
-    return found
+    result: Floats = np.interp(values, np.append(0.0, known), np.append(0.0, there))
+    return result

@@ -58,7 +58,7 @@ def trajectories_file(
         }
         for each in attributes
     ]
-    codes = [each.codes for each in attributes]
+    codes = [attribute.codes for attribute in attributes]
     items, offsets = table.items.tolist(), table.offsets.tolist()
     parts: list[bytes] = []
     for start in range(0, len(order), _BATCH):
@@ -198,10 +198,10 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
         "verification": verification(found.verdict, params),
         "violations": [
             {
-                "sequence": [[after.locations[pair], after.times[pair]] for pair in each.pairs],
-                "records": each.records,
+                "sequence": [[after.locations[pair], after.times[pair]] for pair in example.pairs],
+                "records": example.records,
             }
-            for each in found.verdict.examples
+            for example in found.verdict.examples
         ],
     }
     compared = None
@@ -223,7 +223,7 @@ def suppressed_counts(operations: tuple[Operation, ...], empty: int) -> dict[str
     instances: Counter[str] = Counter()
     for each in operations:
         instances[each.kind] += each.instances
-    kinds = Counter(each.kind for each in operations)
+    kinds = Counter(operation.kind for operation in operations)
     return {
         "instances": instances["local"] + instances["global"],
         "instances_local": instances["local"],
@@ -354,14 +354,14 @@ def evaluate(
 ) -> dict[str, Any]:
     """The metrics; `least` is K', without which there are no frequent sequences; `merged`: points
     that fell into a slot that was taken."""
-    found: dict[str, Any] = {"merged_points": merged}
+    result: dict[str, Any] = {"merged_points": merged}
     if metrics.mfs and least is not None:
         had = maximal_frequent(before, least, beat)
-        found |= frequent_losses(had, maximal_frequent(after, least, beat))
+        result |= frequent_losses(had, maximal_frequent(after, least, beat))
     if metrics.suppressed_pairs:
         had_each = np.bincount(before.items, minlength=before.pairs)
         lost = had_each - np.bincount(after.items, minlength=before.pairs)
-        found["suppressed_pairs"] = [
+        result["suppressed_pairs"] = [
             {
                 "location": before.locations[pair],
                 "time": before.times[pair],
@@ -370,7 +370,7 @@ def evaluate(
             }
             for pair in np.flatnonzero(lost).tolist()
         ]
-    return found
+    return result
 
 
 ALGORITHM: Final = Algorithm(

@@ -54,8 +54,8 @@ class PlainKernel:
         part = slice(state.where_offsets[minimal], state.where_offsets[minimal + 1])
         rows = state.where_rows[part]
         blocked = state.entry_masks[state.where_entries[part]] & state.dead[rows]
-        found: Codes = rows[~blocked.any(axis=1)]
-        return found
+        result: Codes = rows[~blocked.any(axis=1)]
+        return result
 
     def score(self, pairs: Codes, minimals: Codes) -> Scores:
         scores = Scores(
@@ -136,8 +136,8 @@ def _ranges(starts: Ints, stops: Ints) -> Ints:
     widths = stops - starts
     ends = np.cumsum(widths)
     total = int(ends[-1]) if len(ends) else 0
-    found: Ints = np.arange(total) + np.repeat(starts - (ends - widths), widths)
-    return found
+    result: Ints = np.arange(total) + np.repeat(starts - (ends - widths), widths)
+    return result
 
 
 # Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations are in a heap by score, gain over

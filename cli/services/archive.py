@@ -119,8 +119,8 @@ def opened(file: BinaryIO, holder: Holder) -> Iterator[tuple[Manifest, Callable[
 def _members(tar: tarfile.TarFile, place: Place, digests: dict[str, str]) -> dict[str, str]:
     while (member := tar.next()) is not None:
         if member.name == _DIGESTS:
-            found: dict[str, str] = json.loads(_kept(tar, member, {}))
-            return found
+            result: dict[str, str] = json.loads(_kept(tar, member, {}))
+            return result
         inside = PurePosixPath(member.name)
         if not member.isreg() or inside.is_absolute() or ".." in inside.parts:
             raise BackupRefused("the backup holds a member that does not belong there")
@@ -346,7 +346,7 @@ def known_revisions(migrations: Path) -> frozenset[str]:
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
-    return frozenset(each.revision for each in scripts.walk_revisions())
+    return frozenset(walk_revision.revision for walk_revision in scripts.walk_revisions())
 
 
 # --- SQLite --------------------------------------------------------------------------------------
