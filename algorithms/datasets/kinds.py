@@ -502,7 +502,11 @@ KINDS: Final[Mapping[str, Kind]] = {
             "universe",
             "A public list of items",
             None,
-            {"text": Format(_HERE + "universe", "read_text", "an id a line, a tab and its group")},
+            {
+                "text": Format(
+                    _HERE + "tables", "read_universe", "an id a line, a tab and its group"
+                )
+            },
             _universe,
             budgeted=False,
         ),
