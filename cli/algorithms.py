@@ -54,7 +54,8 @@ def _one(item: Json) -> None:
 
 
 def parameters(schema: Json) -> list[tuple[str, str, str, str]]:
-    """Name, kind, default and meaning of each parameter of a JSON Schema, and of nested ones: `sensor.name`, `sensor.coordinates[].lower`, `models[k-anonymity].k`; `*`: any name."""
+    """Name, kind, default and meaning of each parameter of a JSON Schema, and of nested ones:
+    `sensor.name`, `sensor.coordinates[].lower`, `models[k-anonymity].k`; `*`: any name."""
     return list(_rows("", schema, schema))
 
 

@@ -21,8 +21,8 @@ from tacit.version import VERSION
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command is (a function of a module in `cli`, or its group `app`) and the first line of
-    its help."""
+    """The place of a command (a function of a module in `cli`, or its group `app`) and the first
+    line of its help."""
 
     name: str
     help: str
@@ -160,8 +160,8 @@ def tacit(
 
 
 def main() -> None:
-    """Entry point of the command. On SIGTERM, or when its terminal closes, it also ends the services
-    that it started."""
+    """Entry point of the command. On SIGTERM, or when its terminal closes, it also ends the
+    services that it started."""
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
         signal.signal(signal.SIGHUP, _end)

@@ -192,8 +192,8 @@ def _manifest(content: bytes) -> Manifest:
         raise BackupRefused("the backup is of a version that this one cannot read") from None
 
 
-# A restore first writes every file next to its target, under a name that no service reads, and moves
-# them when all are good: the database last. The old files are kept under another name. After
+# A restore first writes every file next to its target, under a name that no service reads, and
+# moves them when all are good: the database last. The old files are kept under another name. After
 # a failure everything is undone.
 
 MARKER: Final = "restored"

@@ -87,8 +87,8 @@ class Passphrase:
 
 @dataclass(frozen=True, repr=False)
 class Recipient:
-    """Anyone who has the private key; the public key is enough to seal. It is secure while X25519 or
-    ML-KEM-768 is."""
+    """Anyone who has the private key; the public key is enough to seal. It is secure while X25519
+    or ML-KEM-768 is."""
 
     public: SealPublicKey
     private: SealKey | None = None

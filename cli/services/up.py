@@ -73,7 +73,7 @@ def up(
 
 @contextlib.contextmanager
 def alone_in(home: Path) -> Iterator[None]:
-    """Lock the data directory, created if needed. Raises RuntimeError if a deployment runs from it."""
+    """Lock the data directory, created if needed. Raises RuntimeError if a deployment uses it."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "up.lock").open("w") as held:
         try:
