@@ -14,7 +14,7 @@ from common.store.transactions import Database, Transaction
 from common.web.dependencies import part_of
 from common.web.tokens import Scope
 from coordinator.console import rounds
-from coordinator.rounds.changes import Changes
+from coordinator.rounds.notifications import Changes
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console import large
 from tests.coordinator.console.browser import Browser, dead_links
