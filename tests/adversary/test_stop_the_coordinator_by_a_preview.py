@@ -72,12 +72,12 @@ def begins(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Set when a process apart is there."""
     loop, begun = asyncio.get_running_loop(), asyncio.Event()
 
-    class Child(apart._Child):
+    class Child(compute_processes._Child):
         def __init__(self) -> None:
             super().__init__()
             loop.call_soon_threadsafe(begun.set)
 
-    monkeypatch.setattr(apart, "_Child", Child)
+    monkeypatch.setattr(compute_processes, "_Child", Child)
     return begun
 
 
@@ -196,7 +196,8 @@ async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
     monkeypatch.setattr(
         compute_processes,
         "_PROGRAM",
-        "import atexit, time, common.runtime.apart as apart; waits = iter((True, False));"
+        "import atexit, time, common.runtime.compute_processes as apart;"
+        "waits = iter((True, False));"
         "apart.select.select = lambda *_: (next(waits),); atexit.register(time.sleep, 3600);"
         "apart.compute()",
     )
