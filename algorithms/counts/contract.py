@@ -221,8 +221,8 @@ def _seeded(source: NoiseSource) -> SeededRandom:
 #
 #     P(Z >= t) = sum over y of P(Y = y) P(X >= t + y)
 #
-# in floating point: a threshold is a matter of utility, privacy does not rest on it. Whoever uses
-# one writes the whole number down.
+# in floating point: a threshold is a matter of utility, privacy does not depend on it. Its user
+# records the whole number.
 
 _WIDEST: Final = 1 << 12
 """Larger scales are taken as multiples of this one: relative to b the law no longer changes."""

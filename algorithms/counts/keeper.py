@@ -24,8 +24,9 @@ from tacit.randomness import NoiseSource, SeededRandom
 Empties = Callable[
     [int, Ints, Fraction, NoiseSource, Callable[[], None], Callable[[int], None]], Ints
 ]
-"""Places of the empty cells that pass (rising), of so many cells: those that are occupied (rising),
-the chance of each, a stream, what is called a few times a second, a limit of their number."""
+"""Places of the empty cells that pass (rising), of this many cells: those that are occupied
+(rising), the chance of each, a stream, what is called a few times a second, a limit of their
+number."""
 
 COIN_BLOCK: Final = 1 << 20
 _BATCH: Final = 1 << 16

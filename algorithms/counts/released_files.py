@@ -177,7 +177,7 @@ def errors_of_counts(
     noisy: Floats, released: Floats, scale: float, draws: float, cut: Cut | None = None
 ) -> tuple[ErrorOfCounts, ...]:
     """Of a file whose counts follow from noisy ones (things,), unbiased, with Laplace noise of this
-    scale, of which each holds so many draws.
+    scale, each with this many draws.
 
     What the file makes of a noisy count is taken from things with about that count: its part of a
     clear one, what was added to it otherwise.

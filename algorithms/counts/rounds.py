@@ -42,7 +42,7 @@ _SHORT: Final = Context(prec=4)
 @dataclass(frozen=True)
 class PlannedQuestion:
     """A question as it is planned. stage: what it asks; rate: the least part of epsilon that one of
-    its groups has; reach: A; threshold: what a count must reach to be looked into (None: all are
+    its groups has; reach: A; threshold: what a count must reach to be explored (None: all are
     read); chance: that an empty cell reaches it; group: cells of one group; most: cells at most."""
 
     stage: str
@@ -61,9 +61,9 @@ class PlannedQuestion:
 
 @dataclass(frozen=True)
 class Asking:
-    """Who is asked, and how. draws: R; seeds: how many aggregators get the seeds of long pieces;
-    deadline_s: of one round; records: a public guess of how many there are in total, None without
-    one."""
+    """The curators and the form of a request. draws: R; seeds: how many aggregators get the seeds
+    of long pieces; deadline_s: of one round; records: a public guess of how many there are in
+    total, None without one."""
 
     draws: Fraction
     aggregators: int
@@ -82,7 +82,7 @@ def mean_absolute_error(draws: Fraction, scale: Fraction) -> float:
 
 def cells_at_most(planned: PlannedQuestion, before: int | None, records: int | None) -> int:
     """Cells of a question, as expected. before: the threshold of the question before it, None
-    where all its cells may be looked into; records: in total.
+    where all its cells may be explored; records: in total.
 
     A record adds `reach` to the question before at most, so that no more than `records * reach /
     before` of its cells reach the threshold; one more for what passes by noise.
@@ -103,10 +103,10 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         before = planned.threshold
     rarest = max((question.threshold or 0 for question in questions), default=0)
     result: dict[str, Any] = {
-        "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
-        "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
-        "so few records cannot fill them; bytes are those of words and seeds, without headers and "
-        "proofs, if all n_max curators take part",
+        "basis": "the least part of epsilon that a count may get, and all the noise that a sum "
+        "may hold; smaller counts cannot be distinguished from noise; as many words as may be "
+        "requested, or fewer if so few records cannot fill them; bytes are those of words and "
+        "seeds, without headers and proofs, if all n_max curators participate",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
             (_figure(mean_absolute_error(asking.draws, each.scale)) for each in questions),
@@ -207,7 +207,7 @@ class Counting(Generic[State]):
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
-    """A run of given parameters; draws: whole noises in a sum; steps: what was asked so far, in
+    """A run of given parameters; draws: whole noises in a sum; steps: the questions so far, in
     public figures; opened: sums of some parts of a question that one round cannot carry, with the
     first word of each;
     ended: an aborted round ended it early."""
@@ -234,7 +234,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
 
     def next_sums(run: Run[State]) -> Sequence[CountSum]:
         """Parts that are not opened yet. Before anything is, the first part alone: its round makes
-        the debit, and whoever misses it stays out."""
+        the debit, and anyone who misses it stays out."""
         found = question(run)
         if found is None:
             return ()
@@ -293,7 +293,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
 
 
 def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
-    """What the report says of a step."""
+    """A step in the report."""
     return {
         "asks": question.stage,
         "groups": question.sizes.size,

@@ -177,7 +177,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     params = task.params
     _columns(dataset, params)
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
-        raise BadRows(f"a round lies outside 1..{params.rounds}")
+        raise BadRows(f"a round is outside 1..{params.rounds}")
     if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
         raise ValueUnknown(
             "no user of the data has this id; ids are compared as they are written",
@@ -354,7 +354,7 @@ def _floating(source: NoiseSource) -> SeededRandom:
 
 
 def _summary(task: Task, reports: int, people: Mapping[str, int]) -> dict[str, Any]:
-    """What a result says of the task, and how many reported."""
+    """The task and the number of reports, as a result states them."""
     params = task.params
     return {
         "task": {
@@ -530,7 +530,7 @@ ALGORITHM: Final = Algorithm(
     source="Predictable Privacy-Preserving Mobile Crowd Sensing: A Tale of Two Roles, book chapter "
     "12, Algorithms 1 and 2",
     purpose="averages, histograms or classifiers of sensor readings that users perturb themselves, "
-    "with the error told before anything is collected",
+    "with the error known before anything is collected",
     dataset_kind="user-series",
     params=Parameters,
     stances=("sound", "paper"),

@@ -235,7 +235,7 @@ class Task:
         if one.epsilon is None or delta == 0 or self.params.rounds == 1:
             return self.user_pure
         found = total_epsilon(self.params.rounds, one.epsilon, delta)
-        asked = self.params.epsilon  # a total that was asked for is not passed by a rounding
+        asked = self.params.epsilon  # a total that was requested is not passed by a rounding
         if asked is not None and asked < found:
             enough = delta_of_responses(self.params.rounds, one.epsilon, asked) <= delta
             found = asked if enough else found
@@ -399,7 +399,7 @@ def _kinds(
 
 
 def _worth(total: Fraction, pure: Fraction) -> bool:
-    """Whether a delta buys enough: it is not given away for less than a hundredth of epsilon."""
+    """Whether a delta is worth it: it has to save at least a hundredth of epsilon."""
     return total * 100 < pure * 99
 
 

@@ -188,7 +188,7 @@ def _time(value: Any, row: int, column: str | int) -> float:
         and isinstance(value, int | float)
         and not (-LARGEST_TIME <= value <= LARGEST_TIME)
     ):
-        raise MalformedRow(row, "a time lies between -2^53 and 2^53", column)
+        raise MalformedRow(row, "a time is between -2^53 and 2^53", column)
     return _number(value, row, column)
 
 

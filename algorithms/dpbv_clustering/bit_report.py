@@ -89,7 +89,7 @@ def _line(
         points[plan.epsilon_bit] = delta_of_responses(differing, kept, plan.epsilon_bit)
     line = BUILDER.line(
         SCENARIO,
-        "whoever sees all bits and knows all points, and every other record",
+        "anyone who sees all bits and knows all points, and every other record",
         {
             "model": "pure-dp" if at == 0 else "approximate-dp",
             "epsilon": epsilon_amount(epsilon),

@@ -102,7 +102,7 @@ FederatedState = FixedState | AdaptiveState
 
 
 def scope(_params: Parameters) -> PrivacyScope:
-    """A record, replaced or gone."""
+    """One record, replaced or removed."""
     return PrivacyScope("record", MOST_RECORDS, SWAP)
 
 
@@ -271,7 +271,7 @@ def aggregate(
     return labelled_outcome(names, params, plan, labels, report, owners)
 
 
-# ------------------------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------------------------ questions
 
 
 def _encoding(params: Parameters, stance: Stance) -> Encoding:

@@ -126,7 +126,7 @@ class Budget:
     """What each step on a path from root to leaf spends.
 
     levels: of the counts at depths 1 to height - 1; leaf: of a leaf's count, in addition to them
-    where it lies above the height; splitting: of one choice of a point; reconstruct: of a leaf's
+    where it is above the height; splitting: of one choice of a point; reconstruct: of a leaf's
     arrangement.
     """
 
@@ -241,7 +241,7 @@ class Plan:
         return float(self.grid.size / 4.0 ** (depth + 1))
 
     def held(self, depth: int) -> float:
-        """Fewest cells that are asked for: as printed, none of leaves."""
+        """Fewest cells that are requested: as printed, none of leaves."""
         if self.stance == "paper" and depth == self.height:
             return 0.0
         return self.least(depth)
@@ -384,9 +384,9 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if stance == "paper" and params.method not in (None, "der"):
         raise MethodNeedsSound("the source has der alone", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     if not 1 <= params.k <= MOST_GROUP:
-        raise BadGroup(f"must lie between 1 and {MOST_GROUP}", pointer="/params/k")
+        raise BadGroup(f"must be between 1 and {MOST_GROUP}", pointer="/params/k")
     if params.labelling == "first_appearance" and stance == "sound":
         raise LabellingDependsOnEdges(
             "the order of first appearance gives edges away, outside any epsilon; give a public "
@@ -401,13 +401,13 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
             "sum to 1 and are positive, but for that of the degrees", pointer="/params/block_shares"
         )
     if not 16 <= params.max_cells <= MOST_CELLS:
-        raise BadCells(f"must lie between 16 and {MOST_CELLS}", pointer="/params/max_cells")
+        raise BadCells(f"must be between 16 and {MOST_CELLS}", pointer="/params/max_cells")
     if params.edges_hint is not None and params.edges_hint < 1:
         raise BadCells("must be 1 at least", pointer="/params/edges_hint")
     if params.step is not None and params.step < 1:
         raise BadStep("must be 1 at least", pointer="/params/step")
     if not Fraction(1, 2) <= params.density_stop <= 1:
-        raise BadDensity("must lie between 0.5 and 1", pointer="/params/density_stop")
+        raise BadDensity("must be between 0.5 and 1", pointer="/params/density_stop")
 
 
 def labelling_of(params: Parameters, *, declared: bool) -> Labelling:

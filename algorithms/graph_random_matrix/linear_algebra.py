@@ -80,7 +80,7 @@ def quiet() -> None:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on one thread, where that can be asked for: a worker has one core, threads
+    """Linear algebra on one thread, where that can be requested: a worker has one core, threads
     that wait for each other cost more than they bring, and sums are added in the same order."""
     if find_spec("threadpoolctl") is None:
         return nullcontext()

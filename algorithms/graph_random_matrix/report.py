@@ -60,7 +60,7 @@ from tacit.wire import format_exact
 
 NAME: Final = "graph-random-matrix"
 PLACES: Final = (1, 2, 4, 8, 16)
-"""Eigenvectors, from 1, that a forecast speaks of."""
+"""Eigenvectors, from 1, that a forecast mentions."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ _HIDDEN: Final = (
 _LNPP: Final = (
     "The baseline LNPP has noise by the data's own eigengap, a local sensitivity: no epsilon holds."
 )
-_SUBSPACE: Final = "The subspace iteration is not the source's; it stands beside its estimator."
+_SUBSPACE: Final = "The subspace iteration is not the source's; it stands next to its estimator."
 
 
 def source_defects(settings: Settings) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tup
 
 
 def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
-    """Caveats that a run's own figures ask for; used: directions that clusters rest on."""
+    """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
     if facts is None:
         return ()
     held = () if facts.declared else (TAKEN,)

@@ -144,7 +144,7 @@ def _evaluated(
     release: Release,
     context: Context,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -297,8 +297,8 @@ def planned(params: Parameters) -> int:
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
-    """The lengths where they are asked, then level by level, with the least part of epsilon that a
-    gram's successors may get and the longest sequences."""
+    """The lengths where they are requested, then level by level, with the least part of epsilon
+    that a gram's successors may get and the longest sequences."""
     params = over_curators(params)
     items, l_max = len(resolved_universe(params, "sound")), params.longest
     settings = settings_of(params, "sound", items, l_max, draws)

@@ -299,7 +299,7 @@ def planned(params: Parameters) -> int:
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
-    """Groups where they are asked, and items, level by level."""
+    """Groups where they are requested, and items, level by level."""
     params = over_curators(params)
     settings = resolved(params, "sound", draws)[1]
     layout, questions = settings.layout, []

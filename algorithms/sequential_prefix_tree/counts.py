@@ -110,7 +110,7 @@ class State:
 
     @property
     def document(self) -> Below:
-        """What is asked next."""
+        """The next question."""
         levels = tuple(encoder.Level(level.parents, level.items) for level in self.levels)
         return Below(self.settings.layout, levels, self.open, self.pairs)
 

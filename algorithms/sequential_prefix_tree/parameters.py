@@ -81,7 +81,7 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int, factor: float) -> None:
         super().__init__(
             f"more than {limit} nodes are expected; an empty node has {factor:.3g} empty children "
-            "in expectation, each level anew: raise the thresholds or max_nodes, or give a taxonomy"
+            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy"
         )
 
 
@@ -139,7 +139,7 @@ def source_of(secret: NoiseSource, stance: Stance) -> NoiseSource:
 
 @dataclass(frozen=True)
 class Settings:
-    """group_test: None where no groups are asked for. The stance decides where draws are taken from
+    """group_test: None where no groups are requested. The stance decides where draws are taken from
     and how counts are made consistent; max_cells: counts that one question asks at most, after the
     first level (None: all); draws: whole noises that a count holds."""
 
@@ -208,7 +208,7 @@ class Parameters(WireModel):
         json_schema_extra=schema_range(minimum=1),
     )
     form: Form | None = Field(
-        None, description="hybrid: groups are asked for first (default where there are some)"
+        None, description="hybrid: groups are requested first (default where there are some)"
     )
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     height: int = Field(
@@ -253,7 +253,7 @@ class Parameters(WireModel):
 
     @property
     def hybrid(self) -> bool:
-        """Whether groups are asked for."""
+        """Whether groups are requested."""
         if self.form is None:
             return self.taxonomy is not None or self.fan_out is not None
         return self.form == "hybrid"
@@ -271,17 +271,15 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     DegenerateFanOut; each names the field.
     """
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     if params.height not in HEIGHTS:
-        raise BadHeight("must lie between 1 and 64", pointer="/params/height")
+        raise BadHeight("must be between 1 and 64", pointer="/params/height")
     if params.split is not None and not 0 < params.split < 1:
-        raise BadSplit("must lie between 0 and 1", pointer="/params/split")
+        raise BadSplit("must be between 0 and 1", pointer="/params/split")
     for field in ("theta_group", "theta_item"):
         multiple = getattr(params, field)
         if multiple is not None and not 0 <= multiple <= MOST_MULTIPLE:
-            raise BadThreshold(
-                f"must lie between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}"
-            )
+            raise BadThreshold(f"must be between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}")
     if params.time_bins < 1:
         raise BadUniverse("there is one time bin at least", pointer="/params/time_bins")
     _check_taxonomy(params)
@@ -418,7 +416,7 @@ def settings_of(
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(
             f"with the source's threshold an empty node has {settings.factor:.4g} empty children "
-            "in expectation, each level anew: give a taxonomy, or theta_item",
+            "in expectation, at each level: give a taxonomy, or theta_item",
             pointer="/params/theta_item",
         )
     return settings

@@ -269,7 +269,7 @@ def _evaluated(
     context: Context,
     histogram: NDArray[Any] | None = None,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome

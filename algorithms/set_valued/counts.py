@@ -296,7 +296,7 @@ class DiffPart:
         return rows, leaves.cells[shown]
 
     def _split(self, state: State, cuts: list[Cut], parents: Ints, masks: Ints) -> State:
-        """With the splits of the next depth, and the generation that asks for them."""
+        """With the splits of the next depth, and the generation that requests them."""
         depth = len(state.generations)
         splits = tuple(
             split_of(self.taxonomy, cut, self.pick(depth, len(cut.wave)))

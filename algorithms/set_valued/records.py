@@ -189,7 +189,7 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     """The top itemsets by (support falling, length, items); fewer where fewer have any support.
 
     Best first: an itemset comes after its prefixes in this order, hence it is in the queue before
-    its turn. What lies below the supports of `count` itemsets already seen is in none of the top.
+    its turn. What is below the supports of `count` itemsets already seen is in none of the top.
     """
     items = np.flatnonzero(supports.single > 0).tolist()
     queue: list[tuple[int, int, tuple[int, ...]]] = [

@@ -61,7 +61,7 @@ class RowCap(TooLarge):
 # Spec: set-valued, section 3.3 (table). `sound`: discrete Laplace on integers, a threshold that
 # lets at most `eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`:
 # Laplace in floating point and the source's thresholds, which let through ever more false
-# partitions (4.4). A `CountTest` is what one split asks of a count; splits with the same figures
+# partitions (4.4). A `CountTest` is the test of one split; splits with the same figures
 # share one, with its tables.
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
