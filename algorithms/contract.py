@@ -76,6 +76,12 @@ class SequentialContext:
         return [function(block) for block in blocks]
 
 
+def floating_source(secret: NoiseSource) -> SeededRandom:
+    """A generator for floating-point noise (stance `paper`), seeded from a job's secret stream; the
+    noise protects nobody."""
+    return SeededRandom(int.from_bytes(secret.bytes(16)))
+
+
 @dataclass(frozen=True)
 class ResultFile:
     """A native part of a result: CSV, edge list, .npy, NDJSON."""
@@ -84,6 +90,16 @@ class ResultFile:
     media_type: str
     content: bytes
     description: str
+
+    @classmethod
+    def csv(cls, name: str, text: str, description: str) -> ResultFile:
+        """A table."""
+        return cls(name, "text/csv", text.encode(), description)
+
+    @classmethod
+    def binary(cls, name: str, content: bytes, description: str) -> ResultFile:
+        """An array, .npy."""
+        return cls(name, "application/octet-stream", content, description)
 
 
 @dataclass(frozen=True)
@@ -168,11 +184,6 @@ class Collected:
     columns: tuple[str, ...]
 
 
-def _never(_params: Any) -> bool:
-    """For an algorithm that takes no labels."""
-    return False
-
-
 @dataclass(frozen=True)
 class FederatedReports:
     """An algorithm whose curators perturb their own rows and send the results.
@@ -189,16 +200,11 @@ class FederatedReports:
     aggregate: Callable[[Any, Stance, Collected, Context], Outcome]
     preview: Callable[[Any, Stance], PrivacyReport]
     when: str
-    labelled: Callable[[Any], bool] = _never
+    labelled: Callable[[Any], bool] = lambda _params: False
 
 
 def _accept(_data: Any, _params: Any, _stance: Stance) -> None:
     """For an algorithm whose parameters fit every dataset of its kind."""
-
-
-def _undrawn(_evaluation: Mapping[str, Any], _summary: Mapping[str, Any]) -> tuple[Plot, ...]:
-    """For an algorithm whose evaluation has no plots."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,7 @@ class Algorithm:
     check: Callable[[Any, Any, Stance], None] = _accept
     check_outline: Callable[[Mapping[str, Any], Any, Stance], None] = _accept
     evaluation_pictures: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Plot, ...]] = (
-        _undrawn
+        lambda _evaluation, _summary: ()
     )
 
     @property

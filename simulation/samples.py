@@ -371,7 +371,7 @@ class SampleJob:
 
 
 def params_file(algorithm: str) -> str:
-    """Where its parameters are written."""
+    """The file name of its parameters."""
     return f"{algorithm}-params.json"
 
 

@@ -91,7 +91,7 @@ def _sum(quantity: Ints) -> Fraction:
 
 
 def figures(query: Query, found: Sums) -> Figures:
-    """What the query's function makes of totals."""
+    """The figures that the query's function computes from totals."""
     match query.function:
         case Function.COUNT:
             return (Fraction(found.count),)
@@ -323,7 +323,7 @@ def _difference(one: Figures | None, other: Figures | None) -> float | None:
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole simulation."""
+    """The summary of a simulation."""
 
     driver: str
     query: Json
@@ -334,7 +334,7 @@ class Summary:
     traffic: Json
 
     def document(self) -> Json:
-        """As plain JSON."""
+        """As JSON values."""
         return {"format": "tacit.simulation/1", **asdict(self), "figures": self.figures()}
 
     def figures(self) -> Json:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context
 from fractions import Fraction
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,27 @@ DAY_S: Final = 86_400
 _SHORT: Final = Context(prec=4)
 
 
+class Limitable(Protocol):
+    """Parameters with a limit of cells and an optional evaluation."""
+
+    @property
+    def max_cells(self) -> int | None:
+        """The most counts of one question."""
+        ...
+
+    @property
+    def metrics(self) -> object | None:
+        """What to evaluate; None: nothing."""
+        ...
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """A changed copy."""
+        ...
+
+
+Limited = TypeVar("Limited", bound=Limitable)
+
+
 @dataclass(frozen=True)
 class PlannedQuestion:
     """A question as it is planned. stage: what it asks; rate: the least part of epsilon that one of
@@ -55,7 +76,7 @@ class PlannedQuestion:
 
     @property
     def scale(self) -> Fraction:
-        """b."""
+        """The scale b of the noise of one count."""
         return self.reach / self.rate
 
 
@@ -74,7 +95,7 @@ class Asking:
 
 
 def mean_absolute_error(draws: Fraction, scale: Fraction) -> float:
-    """Of one released count, about."""
+    """The approximate mean absolute error of one released count."""
     weight = float(draws)
     ratio = math.exp(math.lgamma(weight + 0.5) - math.lgamma(weight))
     return 2 * float(scale) * ratio / math.sqrt(math.pi)
@@ -162,7 +183,7 @@ class Opened:
     counts: Ints
 
     def dense(self) -> Numbers:
-        """Of all cells."""
+        """The counts of all cells."""
         return self.counts
 
     def passing(
@@ -189,8 +210,8 @@ class Counting(Generic[State]):
     questions(params, draws): its functions; first(params, draws): the state before any question;
     draws: the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
-    universe(params): the items in order; forecast(params, draws): the questions as planned;
-    budget(params): what a record spends at most.
+    universe(params): the items in order; forecast(params, draws): the questions as planned. A
+    record spends at most `params.epsilon`.
     """
 
     counter: Counter
@@ -202,7 +223,6 @@ class Counting(Generic[State]):
     preview: Callable[[Any], PrivacyReport]
     universe: Callable[[Any], tuple[str, ...]]
     forecast: Callable[[Any, Fraction], Sequence[PlannedQuestion]]
-    budget: Callable[[Any], Fraction]
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +308,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         when=when,
         universe=counting.universe,
         forecast=lambda params, asking: forecast(counting.forecast(params, asking.draws), asking),
-        budget=counting.budget,
+        budget=lambda params: params.epsilon,
     )
 
 
@@ -301,6 +321,18 @@ def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
         "rates": [format_exact(rate) for rate in asked.rates],
         "reach": asked.reach,
     }
+
+
+def with_cell_limit(params: Limited, most: int) -> Limited:
+    """Parameters over curators, with this limit of cells of a round unless they have one.
+
+    Raises NotOverCurators for an evaluation.
+    """
+    if params.metrics is not None:
+        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
+    if params.max_cells is not None:
+        return params
+    return params.model_copy(update={"max_cells": most})
 
 
 def sum_of(counter: Counter, question: Question) -> CountSum:

@@ -236,7 +236,7 @@ class Parameters(WireModel):
 
     @property
     def dimension(self) -> int:
-        """k."""
+        """k, the number of coordinates."""
         return len(self.sensor.coordinates)
 
     @property
@@ -251,7 +251,7 @@ class Parameters(WireModel):
 
     @property
     def histogram_place(self) -> int:
-        """Its place, from 0."""
+        """The place of the coordinate, from 0."""
         if self.buckets is None or self.buckets.coordinate is None:
             return 0
         return [coordinate.name for coordinate in self.sensor.coordinates].index(

@@ -204,7 +204,7 @@ def _verified(task: Task, builder: ReportBuilder) -> tuple[VerifiedStatement, ..
 
 
 def _bounded(task: Task) -> tuple[NoiseStatement, ...]:
-    """Of reports that are not Laplace."""
+    """The report for reports that are not Laplace."""
     if task.report == "window":
         law = task.window
         part = f"each coordinate: a window (w = {law.reach}, M = {law.half}), or two points"

@@ -87,7 +87,7 @@ class DatasetRequest(DatasetDeclaration):
         return value
 
     def declaration(self) -> DatasetDeclaration:
-        """What stays with the content."""
+        """The part of the declaration that is stored with the content."""
         return DatasetDeclaration(
             kind=self.kind, format=self.format, roles=self.roles, universe=self.universe
         )

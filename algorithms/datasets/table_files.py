@@ -154,7 +154,7 @@ def _vanishing(
 def _explained(
     records: Sequence[bytes], lines: Sequence[int], names: tuple[str, ...], text: frozenset[str]
 ) -> MalformedRow:
-    """What is wrong with the first bad record."""
+    """The error of the first bad record."""
     good, bad = 0, len(records)  # the first `good` parse, the first `bad` do not
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -287,7 +287,7 @@ class TextColumn:
         self._codes.append(np.asarray(table, np.int32)[codes])
 
     def finish(self) -> Texts:
-        """All cells."""
+        """The texts of all cells."""
         codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
         return Texts(tuple(self._places), codes)
 

@@ -173,7 +173,7 @@ class _Attributes:
 
 
 def _number(value: Any, row: int, column: str | int) -> float:
-    """A number of JSON that is taken."""
+    """A JSON number that a coordinate may be."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MalformedRow(row, "not a number", column)
     if (wrong := number_problem(value)) is not None:

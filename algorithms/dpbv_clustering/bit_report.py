@@ -188,7 +188,7 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
 
 
 def exact_cost(params: Parameters, plan: BitPlan) -> Cost:
-    """What `dpbv-exact` charges for a record."""
+    """The cost of `dpbv-exact` for one record."""
     charge = bits_released(params, plan, "sound").charge
     assert charge.epsilon is not None
     assert charge.delta is not None

@@ -69,7 +69,7 @@ class GridClustering:
 
     @property
     def clusters(self) -> int:
-        """k found."""
+        """k, the number of clusters found."""
         return len(self.centres)
 
 
@@ -157,7 +157,7 @@ class GridState:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise of a count."""
+        """The scale of the noise of a count."""
         return REPLACED / self.params.epsilon
 
     @property

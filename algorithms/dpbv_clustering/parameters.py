@@ -50,7 +50,7 @@ class BadParameter(Invalid):
 
 
 class TooFewRows(BadParameter):
-    """Less than one row."""
+    """There are no rows."""
 
     name = "too_few_rows"
     title = "The dataset has too few rows"
@@ -266,7 +266,7 @@ class BitPlan:
 
     @property
     def spans(self) -> tuple[float, ...]:
-        """mu of every attribute."""
+        """mu, the width of every attribute."""
         return tuple(code.span for code in self.codes)
 
 

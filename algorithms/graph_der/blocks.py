@@ -59,7 +59,7 @@ class BlockPlan:
 
     @property
     def degrees(self) -> bool:
-        """Whether they are requested."""
+        """Whether degrees are requested."""
         return self.shares[1] > 0
 
     def ranges(self, size: int) -> int:

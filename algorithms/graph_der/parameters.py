@@ -56,7 +56,7 @@ class BadStep(Invalid):
 
 
 class BadDensity(Invalid):
-    """Outside its range."""
+    """The density is out of range."""
 
     name = "bad_density_stop"
     title = "The density at which a region is not split is not valid"
@@ -163,7 +163,7 @@ class Budget:
         return self.counting - sum(self.levels[:depth], Fraction(0)) - self.leaf
 
     def arrangement(self, depth: int) -> Fraction:
-        """Of the arrangement of a leaf at this depth."""
+        """The budget for arranging a leaf at this depth."""
         return self.reconstruct + self.left(depth)
 
     def path(self, depth: int) -> Iterator[tuple[str, Fraction]]:
@@ -176,7 +176,7 @@ class Budget:
         yield "arrangement", self.arrangement(depth)
 
     def spent(self, depth: int) -> Fraction:
-        """All of a path; at most epsilon."""
+        """The budget that a whole path spends; at most epsilon."""
         return sum((each for _, each in self.path(depth)), Fraction(0))
 
 
@@ -228,7 +228,7 @@ class Plan:
 
     @property
     def height(self) -> int:
-        """Of the tree."""
+        """The height of the tree."""
         return self.budget.height
 
     @property
@@ -259,11 +259,6 @@ class Plan:
         if self.stance == "paper":
             sensitivity[self.grid.diagonal(regions) > 0] *= 2
         return float(self.budget.splitting) * self.least(depth + 1) / (2 * sensitivity)
-
-
-def default_step(vertices: int, stance: Stance) -> int:
-    """The smallest with at most 2,048 lines; 1 as printed."""
-    return 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
 
 
 # Spec: graph-der, section 2; jobs, "Parameters".
@@ -458,7 +453,9 @@ def plan_of(params: Parameters, stance: Stance, vertices: int) -> Plan:
             pointer="/dataset",
             extra={"max_vertices": MOST_DENSE},
         )
-    step = default_step(vertices, stance) if params.step is None else params.step
+    step = params.step
+    if step is None:  # the smallest with at most 2,048 lines; 1 as printed
+        step = 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
     if step > max(1, vertices // 2):
         raise BadStep("is half the number of vertices at most", pointer="/params/step")
     if -(-vertices // step) >= LIMIT_LINES:

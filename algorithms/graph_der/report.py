@@ -62,7 +62,7 @@ _WIDEST: Final = 1 << 18
 
 @dataclass(frozen=True)
 class Slack:
-    """What is added."""
+    """An additive term of a guarantee."""
 
     epsilon: Fraction
     delta: Fraction

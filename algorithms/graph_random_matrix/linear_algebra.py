@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """The number of vertices."""
         return self.starts.size - 1
 
 
@@ -48,7 +48,7 @@ class Adjacency:
 
     @property
     def count(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return self.starts.size - 1
 
     @property
@@ -57,7 +57,7 @@ class Adjacency:
         return self.neighbours.size
 
     def blocks(self, rows: int) -> Iterator[Rows]:
-        """All rows, this many at a time."""
+        """All rows in blocks of this size."""
         for number, first in enumerate(range(0, self.count, rows)):
             last = min(first + rows, self.count)
             begin, end = int(self.starts[first]), int(self.starts[last])

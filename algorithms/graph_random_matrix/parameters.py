@@ -32,7 +32,7 @@ class BadEpsilon(Invalid):
 
 
 class BadDelta(Invalid):
-    """Outside its range."""
+    """Delta is out of range."""
 
     name = "bad_delta"
     title = "Delta is not valid"
@@ -307,7 +307,7 @@ class Privacy:
 
     @property
     def rho(self) -> Fraction:
-        """Of zero-concentrated privacy."""
+        """The rho of zero-concentrated differential privacy."""
         return 1 / self.sigma**2
 
 

@@ -141,7 +141,7 @@ _SUBSPACE: Final = "The subspace iteration is not the source's; it stands next t
 
 
 def source_defects(settings: Settings) -> tuple[str, ...]:
-    """What the source has wrong, or leaves open."""
+    """Errors of the source, and what it leaves open."""
     held = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
     return (_SUBSPACE, *held) if settings.estimator == "subspace" else held
 
@@ -471,7 +471,7 @@ def _noise(settings: Settings, facts: Facts | None, builder: ReportBuilder) -> N
 
 
 def _rounded_down(value: Fraction) -> str:
-    """Noise is not stated larger than it is."""
+    """An amount rounded down: noise is never stated larger than it is."""
     return format_exact(Fraction(math.floor(value * 10**9), 10**9))
 
 

@@ -62,7 +62,7 @@ class TwoLevel:
 
     @property
     def coarse_cells(self) -> int:
-        """m^d."""
+        """The number of coarse cells, m^d."""
         return int(self.per_side**self.dimension)
 
     @property

@@ -105,7 +105,7 @@ class Expansion:
 
     @property
     def rows(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.parents.size
 
     def level(self, tree: Tree) -> tuple[Places, Places]:

@@ -147,7 +147,7 @@ def _sensitivity(
 
 
 def _sampler_delta(params: Parameters) -> Fraction:
-    """By the most counts that a run can ask."""
+    """The delta of the sampler, by the most counts that a run can ask."""
     size = universe_size(params.universe) or params.max_nodes
     draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
     return sampler_delta(draws, params.epsilon)

@@ -158,5 +158,5 @@ class Settings:
 
     @property
     def root_budget(self) -> Fraction:
-        """Of the counts of single items."""
+        """The budget of the counts of single items."""
         return self.epsilon / self.n_max

@@ -14,8 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
-from algorithms.counts.contract import COIN_BITS, CountTest, FloatingTest, IntegerTest
-from algorithms.counts.contract import threshold as threshold_of
+from algorithms.counts.contract import CountTest, FloatingTest, IntegerTest
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.parameters import (
     ABOUT,
@@ -32,8 +31,6 @@ from algorithms.parameters import (
 from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
-from tacit.noise.alias import PRECISE, decimal
-from tacit.randomness import NoiseSource, SeededRandom
 from tacit.wire import Exact, WireModel
 
 
@@ -119,22 +116,8 @@ def count_test(
     threshold is higher (spec: federated-counting, section 3).
     """
     if stance == "paper":
-        exact = float(multiple)
-        return FloatingTest(rate, exact / float(rate), Fraction(math.exp(-exact) / 2))
-    threshold = max(1, math.ceil(multiple / rate))
-    a = PRECISE.exp(decimal(-rate))
-    tail = PRECISE.exp(decimal(-rate * threshold))
-    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
-    if draws != ONE_DRAW:
-        threshold = threshold_of(draws, 1 / rate, float(chance))
-    return IntegerTest(rate, threshold, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
-
-
-def source_of(secret: NoiseSource, stance: Stance) -> NoiseSource:
-    """What the draws are taken from; floating noise needs a generator that can be repeated."""
-    if stance == "sound":
-        return secret
-    return SeededRandom(int.from_bytes(secret.bytes(16)))
+        return FloatingTest.of_multiple(rate, float(multiple))
+    return IntegerTest.of_threshold(rate, max(1, math.ceil(multiple / rate)), draws)
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,7 @@ class Settings:
         return float(self.layout.items * passing * self.item_test.chance)
 
     def check_nodes(self, number: float) -> None:
-        """Raises TreeTooLarge."""
+        """Check the number of nodes. Raises TreeTooLarge."""
         if number > self.max_nodes:
             raise TreeTooLarge(self.max_nodes, self.factor)
 
@@ -260,7 +243,7 @@ class Parameters(WireModel):
 
     @property
     def level_budget(self) -> Fraction:
-        """Of one level."""
+        """The budget of one level."""
         return self.epsilon / self.height
 
 

@@ -168,7 +168,7 @@ def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions)
 
 
 def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
-    """What DiffPart spends."""
+    """The part of epsilon that DiffPart spends."""
     return params.epsilon * (DIFFPART_SHARE if method == "diffpart+rest" else 1)
 
 

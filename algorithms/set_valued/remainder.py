@@ -288,7 +288,7 @@ class Remainder:
 
     @property
     def weights(self) -> Floats:
-        """Of each item (universe,)."""
+        """The weight of each item (universe,)."""
         return self.fit.weights[self.fit.place]
 
     @property

@@ -127,7 +127,7 @@ def privacy_report(
 
 
 def verification(verdict: Verdict, params: Parameters) -> dict[str, Any]:
-    """What the independent check found."""
+    """The result of the independent check."""
     return {
         "checker": "independent enumeration",
         "max_len_checked": params.L,
