@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import islice
@@ -189,7 +189,7 @@ class _Host:
         """One round, from its readings to its transcript."""
         if event.non_compliant.any():
             raise ValueError("a curator service always adds its noise: use the driver in process")
-        query, before = self.query, self.traffic.copy()
+        query, before = self.query, replace(self.traffic)
         senders = event.sends & (event.late_s < query.deadline_s)
         window = self._window(number)
         await self._tell_ledger(event)
