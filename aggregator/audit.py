@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Annotated, Any, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends
 from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
@@ -411,18 +411,18 @@ Alpha = Annotated[
 ]
 
 
-def add_audit(app: FastAPI) -> None:
-    """Add it to the app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/audit/noise",
-        **gives(aggregators_NoiseAudit),
-        tags=["audit"],
-        summary="Who may add no noise, or stands far out, in local rounds: proposals only",
-    )
-    async def audit_noise(
-        aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
-        _: Operator,
-        alpha: Alpha = 0.05,
-    ) -> dict[str, Any]:
-        return await look(aggregator, alpha)
+
+@router.get(
+    "/v1/audit/noise",
+    **gives(aggregators_NoiseAudit),
+    tags=["audit"],
+    summary="Who may add no noise, or stands far out, in local rounds: proposals only",
+)
+async def audit_noise(
+    aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
+    _: Operator,
+    alpha: Alpha = 0.05,
+) -> dict[str, Any]:
+    return await look(aggregator, alpha)

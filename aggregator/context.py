@@ -117,6 +117,8 @@ class Aggregator:
     """Of proved rounds, by id, in memory only (`aggregator.pieces.peer_seals`)."""
     promises: OrderedDict[tuple[bytes, tuple[str, ...]], None] = field(default_factory=OrderedDict)
     """Queries, by their hash, with operators, whose guarantee was found to hold."""
+    large_enrolments: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """They are read one at a time."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Annotated, Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator, RoundContext, stored_round
@@ -285,71 +285,75 @@ class RoundKeyRequest(WireModel):
     round: RoundId
 
 
-def add_seal_keys(app: FastAPI) -> None:
-    """Add them to the app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/seal-keys/current",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="The signed seal key of now",
-    )
-    async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
-        return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.post(
-        "/v1/seal-keys",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="A signed seal key for one round",
-        openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
-    )
-    async def create_round_seal_key(
-        request: Request, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        asked = await read_body(request, RoundKeyRequest)
-        return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+@router.get(
+    "/v1/seal-keys/current",
+    **gives(Signed[SealKeyStatement]),
+    tags=["identity"],
+    summary="The signed seal key of now",
+)
+async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
+    return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}",
-        tags=["identity"],
-        summary="A public seal key, 1,216 bytes, by its hash",
-        **gives_octets(),
-    )
-    async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
-        async with aggregator.database.reading() as transaction:
-            raw = await store.public_key(transaction, _hash(key_hash))
-        if raw is None:
-            raise UnknownSealKey
-        return Response(raw, media_type=OCTETS, headers=_FOREVER)
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}/signature",
-        tags=["identity"],
-        summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
-        responses={200: {"model": Signed[SealKeyStatement]}},
-    )
-    async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
-        signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
-        if signed is None:
-            raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
-        return json_response(_json(signed))
+@router.post(
+    "/v1/seal-keys",
+    **gives(Signed[SealKeyStatement]),
+    tags=["identity"],
+    summary="A signed seal key for one round",
+    openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
+)
+async def create_round_seal_key(
+    request: Request, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    asked = await read_body(request, RoundKeyRequest)
+    return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
 
-    @app.put(
-        "/v1/seal-keys/{key_hash}",
-        **gives(KeptSealKey, 200, 201),
-        tags=["identity"],
-        summary="Hand over the public seal key of another aggregator of a round",
-        openapi_extra=takes_octets(),
-    )
-    async def put_peer_seal_key(
-        request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        if content_type(request) != OCTETS:
-            raise UnsupportedForm(extra={"supported": [OCTETS]})
-        body = await request.body()
-        new = await add_public_key(aggregator, _hash(key_hash), body)
-        return json_response(b"{}", 201 if new else 200)
+
+@router.get(
+    "/v1/seal-keys/{key_hash}",
+    tags=["identity"],
+    summary="A public seal key, 1,216 bytes, by its hash",
+    **gives_octets(),
+)
+async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
+    async with aggregator.database.reading() as transaction:
+        raw = await store.public_key(transaction, _hash(key_hash))
+    if raw is None:
+        raise UnknownSealKey
+    return Response(raw, media_type=OCTETS, headers=_FOREVER)
+
+
+@router.get(
+    "/v1/seal-keys/{key_hash}/signature",
+    tags=["identity"],
+    summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
+    responses={200: {"model": Signed[SealKeyStatement]}},
+)
+async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+    signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
+    if signed is None:
+        raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
+    return json_response(_json(signed))
+
+
+@router.put(
+    "/v1/seal-keys/{key_hash}",
+    **gives(KeptSealKey, 200, 201),
+    tags=["identity"],
+    summary="Hand over the public seal key of another aggregator of a round",
+    openapi_extra=takes_octets(),
+)
+async def put_peer_seal_key(
+    request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    body = await request.body()
+    new = await add_public_key(aggregator, _hash(key_hash), body)
+    return json_response(b"{}", 201 if new else 200)
 
 
 def _hash(text: str) -> bytes:

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Final, get_args
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from markupsafe import Markup
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -25,7 +25,7 @@ from common.runtime.clock import from_epoch_microseconds
 from common.store.transactions import Database, Transaction
 from common.web.console import charts
 from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import HEADERS, Pages, PagesPart, person
+from common.web.console.pages import HEADERS, Pages, PagesPart, console_router, person
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.limits import Wait
@@ -58,37 +58,38 @@ STORED: Final = ("accepted", "duplicate", "conflict")
 """Outcomes that are no rejection."""
 
 
-def add_readings(router: APIRouter) -> None:
-    """Add the page."""
+router = console_router()
 
-    @router.get("/readings")
-    async def readings(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        end: Annotated[datetime | None, Query(alias="to")] = None,
-    ) -> Response:
-        values = await _values(database, visitor, clock.now(), span, end)
-        return pages.show(request, "readings.html", visitor, address=_address(request), **values)
 
-    @router.get("/readings/live")
-    async def live(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        wait_s: Wait = 0,
-    ) -> Response:
-        async def values() -> dict[str, Any]:
-            found = await _values(database, visitor, clock.now(), span, None)
-            return {"address": _address(request), **found}
+@router.get("/readings")
+async def show_readings(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    visitor: Person,
+    span: str = "24 h",
+    end: Annotated[datetime | None, Query(alias="to")] = None,
+) -> Response:
+    values = await _values(database, visitor, clock.now(), span, end)
+    return pages.show(request, "readings.html", visitor, address=_address(request), **values)
 
-        return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
+
+@router.get("/readings/live")
+async def show_readings_live(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    visitor: Person,
+    span: str = "24 h",
+    wait_s: Wait = 0,
+) -> Response:
+    async def values() -> dict[str, Any]:
+        found = await _values(database, visitor, clock.now(), span, None)
+        return {"address": _address(request), **found}
+
+    return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
 
 
 def _address(request: Request) -> str:
@@ -186,27 +187,24 @@ class OwnReading:
     uses: tuple[Use, ...]
 
 
-def add_own_readings(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/curators/{curator_id}/readings")
-    async def own_readings(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Owner,
-        register: str | None = None,
-        cursor: str | None = None,
-    ) -> Response:
-        before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
-        async with database.reading() as transaction:
-            row, party = await found(transaction, curator_id, visitor.principal)
-            values = await _page(transaction, row, party, register, before)
-            counts = await statement.reading_counts(transaction, row, party)
-        return pages.show(
-            request, "own-readings.html", visitor, row=row, counts=counts, most=ANSWERS, **values
-        )
+@router.get("/curators/{curator_id}/readings")
+async def show_own_readings(
+    request: Request,
+    curator_id: str,
+    pages: PagesPart,
+    database: DatabasePart,
+    visitor: Owner,
+    register: str | None = None,
+    cursor: str | None = None,
+) -> Response:
+    before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
+    async with database.reading() as transaction:
+        row, party = await found(transaction, curator_id, visitor.principal)
+        values = await _page(transaction, row, party, register, before)
+        counts = await statement.reading_counts(transaction, row, party)
+    return pages.show(
+        request, "own-readings.html", visitor, row=row, counts=counts, most=ANSWERS, **values
+    )
 
 
 async def _page(
@@ -317,46 +315,45 @@ class Field:
         return self.name.endswith("_column")
 
 
-def add_imports(router: APIRouter) -> None:
-    """Add the form, what it does, and how far it is meanwhile."""
+@router.get("/readings/import")
+async def show_import_form(request: Request, pages: PagesPart, visitor: Person) -> Response:
+    return _form(request, pages, visitor, {"curator": visitor.principal.subject or ""})
 
-    @router.get("/readings/import")
-    async def empty(request: Request, pages: PagesPart, visitor: Person) -> Response:
-        return _form(request, pages, visitor, {"curator": visitor.principal.subject or ""})
 
-    @router.post("/readings/import")
-    async def take(
-        request: Request,
-        pages: PagesPart,
-        intake: Annotated[Intake, Depends(part(Intake))],
-        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
-        imports: Running,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        require_own_origin(request)  # before a byte of the body is read
-        given: dict[str, str] = {}
-        try:
-            given, chunks = await form_with_file(request)
-            require_secret(visitor.csrf, given.pop("csrf", None))
-            options, caller = options_of(given), visitor.principal
-            importer = Importer(intake, settings, imports)
-            progress = await importer.take(chunks, options, caller, xml=False)
-        except DomainError as error:
-            return _form(request, pages, visitor, given, error)
-        await sessions.note(visitor, "imported readings", "", "done")
-        outcome = progress.document()
-        return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
+@router.post("/readings/import")
+async def import_file(
+    request: Request,
+    pages: PagesPart,
+    intake: Annotated[Intake, Depends(part(Intake))],
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    imports: Running,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    require_own_origin(request)  # before a byte of the body is read
+    given: dict[str, str] = {}
+    try:
+        given, chunks = await form_with_file(request)
+        require_secret(visitor.csrf, given.pop("csrf", None))
+        options, caller = options_of(given), visitor.principal
+        importer = Importer(intake, settings, imports)
+        progress = await importer.take(chunks, options, caller, xml=False)
+    except DomainError as error:
+        return _form(request, pages, visitor, given, error)
+    await sessions.note(visitor, "imported readings", "", "done")
+    outcome = progress.document()
+    return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
 
-    @router.get("/readings/imports/{import_id}/progress")
-    async def progress(import_id: str, imports: Running, _: Operator) -> Response:
-        """A line for the page that sends the file; empty before it has begun."""
-        try:
-            outcome = imports.find(import_id).document()
-        except DomainError:
-            return PlainTextResponse("", headers=dict(HEADERS))
-        line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
-        return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
+
+@router.get("/readings/imports/{import_id}/progress")
+async def show_progress(import_id: str, imports: Running, _: Operator) -> Response:
+    """A line for the page that sends the file; empty before it has begun."""
+    try:
+        outcome = imports.find(import_id).document()
+    except DomainError:
+        return PlainTextResponse("", headers=dict(HEADERS))
+    line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
+    return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
 
 
 def _form(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import JSONResponse
 
 from common.web.dependencies import part
@@ -21,25 +21,25 @@ from tacit.errors import UnsupportedForm
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
 
 
-def add_intake(app: FastAPI) -> None:
-    """Add the route to an app."""
+router = APIRouter()
 
-    @app.post(
-        "/v1/readings",
-        **gives(ReadingsTaken),
-        tags=["readings"],
-        summary="Readings: one object, an array, or a line each; one answer per item",
-        openapi_extra=examples.readings_body(),
-    )
-    async def post_readings(
-        request: Request,
-        caller: Sender,
-        gathering: Annotated[Gathering, Depends(part(Gathering))],
-        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
-    ) -> Response:
-        raws = await _raw_items(request, settings.max_items)
-        answers = await gathering.take(raws, caller)
-        return JSONResponse({"items": [answer.document() for answer in answers]})
+
+@router.post(
+    "/v1/readings",
+    **gives(ReadingsTaken),
+    tags=["readings"],
+    summary="Readings: one object, an array, or a line each; one answer per item",
+    openapi_extra=examples.readings_body(),
+)
+async def post_readings(
+    request: Request,
+    caller: Sender,
+    gathering: Annotated[Gathering, Depends(part(Gathering))],
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+) -> Response:
+    raws = await _raw_items(request, settings.max_items)
+    answers = await gathering.take(raws, caller)
+    return JSONResponse({"items": [answer.document() for answer in answers]})
 
 
 async def _raw_items(request: Request, most: int) -> list[Any]:

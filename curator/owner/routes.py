@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import JSONResponse
 
 from common.runtime.clock import Clock
@@ -116,144 +116,147 @@ class ListOfReports(WireModel):
 PeersPart = Annotated[Peers, Depends(part(Peers))]
 
 
-def add_owner(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/curators/{curator_id}/budget",
-        **gives(OwnBudget),
-        tags=["owner"],
-        summary="The ledger statement: what was spent, what is left",
-    )
-    async def get_own_budget(
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Annotated[Policies, Depends(part(Policies))],
-        clock: Annotated[Clock, Depends(part(Clock))],
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.budget(
-                transaction, row, party, await policies.current(), clock.now()
-            )
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions",
-        **gives(ListOfContributions),
-        tags=["owner"],
-        summary="Rounds this curator contributed to or refused, newest first",
-    )
-    async def list_contributions(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-    ) -> Response:
-        after = page.after_number()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.contributions(
-                transaction, row, party, after, page.limit
-            )
-        headers = None if following is None else next_link(request, following)
-        return JSONResponse({"contributions": items}, headers=headers)
+@router.get(
+    "/v1/curators/{curator_id}/budget",
+    **gives(OwnBudget),
+    tags=["owner"],
+    summary="The ledger statement: what was spent, what is left",
+)
+async def get_own_budget(
+    curator_id: CuratorId,
+    caller: Owner,
+    database: DatabasePart,
+    policies: Annotated[Policies, Depends(part(Policies))],
+    clock: Annotated[Clock, Depends(part(Clock))],
+) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        return await statement.budget(
+            transaction, row, party, await policies.current(), clock.now()
+        )
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}",
-        **gives(WholeContribution),
-        tags=["owner"],
-        summary="One answer, and who would have to work together to learn what of it",
-    )
-    async def get_contribution(
-        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.contribution(transaction, row, party, round_id)
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}/transcript",
-        tags=["owner"],
-        summary="The transcript of a round that was answered, as its coordinator published it",
-        responses={200: {"model": Transcript}},
-    )
-    async def get_contribution_transcript(
-        curator_id: CuratorId,
-        round_id: str,
-        caller: Owner,
-        database: DatabasePart,
-        peers: PeersPart,
-    ) -> Response:
-        of = await given(database, curator_id, round_id, caller)
-        return json_response(await transcript(peers, of))
+@router.get(
+    "/v1/curators/{curator_id}/contributions",
+    **gives(ListOfContributions),
+    tags=["owner"],
+    summary="Rounds this curator contributed to or refused, newest first",
+)
+async def list_contributions(
+    request: Request,
+    curator_id: CuratorId,
+    page: PageQuery,
+    caller: Owner,
+    database: DatabasePart,
+) -> Response:
+    after = page.after_number()
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        items, following = await statement.contributions(transaction, row, party, after, page.limit)
+    headers = None if following is None else next_link(request, following)
+    return JSONResponse({"contributions": items}, headers=headers)
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
-        tags=["owner"],
-        summary="Which round was answered, and whose identities the answer went to",
-        responses={200: {"model": Anchors}},
-    )
-    async def get_contribution_anchors(
-        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-    ) -> Response:
-        of = await given(database, curator_id, round_id, caller)
-        return answer(of.anchors)
 
-    @app.get(
-        "/v1/curators/{curator_id}/debits",
-        **gives(ListOfDebits),
-        tags=["owner"],
-        summary="All debits of the ledger in one privacy unit, newest first",
-    )
-    async def list_debits(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-        unit: PrivacyUnit = PrivacyUnit.CURATOR,
-    ) -> Response:
-        after = page.after_number()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.debits(
-                transaction, row, party, unit, after, page.limit
-            )
-        headers = None if following is None else next_link(request, following)
-        return JSONResponse({"debits": items}, headers=headers)
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}",
+    **gives(WholeContribution),
+    tags=["owner"],
+    summary="One answer, and who would have to work together to learn what of it",
+)
+async def get_contribution(
+    curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
+) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        return await statement.contribution(transaction, row, party, round_id)
 
-    @app.get(
-        "/v1/curators/{curator_id}/reports",
-        tags=["owner"],
-        summary="Jobs that asked for noisy reports, newest first, and how many were made",
-        response_model=ListOfReports,
-    )
-    async def list_reports(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-    ) -> Response:
-        after = page.after_text()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.reports(transaction, row, party, after, page.limit)
-        headers = None if following is None else next_link(request, following)
-        body = ListOfReports(reports=tuple(items)).model_dump_json()
-        return Response(body, media_type=JSON, headers=headers)
 
-    @app.get(
-        "/v1/curators/{curator_id}/readings",
-        **gives(ReadingCounts),
-        tags=["owner"],
-        summary="How many readings were accepted, refused, used, clamped",
-    )
-    async def list_readings(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.reading_counts(transaction, row, party)
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}/transcript",
+    tags=["owner"],
+    summary="The transcript of a round that was answered, as its coordinator published it",
+    responses={200: {"model": Transcript}},
+)
+async def get_contribution_transcript(
+    curator_id: CuratorId,
+    round_id: str,
+    caller: Owner,
+    database: DatabasePart,
+    peers: PeersPart,
+) -> Response:
+    of = await given(database, curator_id, round_id, caller)
+    return json_response(await transcript(peers, of))
+
+
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
+    tags=["owner"],
+    summary="Which round was answered, and whose identities the answer went to",
+    responses={200: {"model": Anchors}},
+)
+async def get_contribution_anchors(
+    curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
+) -> Response:
+    of = await given(database, curator_id, round_id, caller)
+    return answer(of.anchors)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/debits",
+    **gives(ListOfDebits),
+    tags=["owner"],
+    summary="All debits of the ledger in one privacy unit, newest first",
+)
+async def list_debits(
+    request: Request,
+    curator_id: CuratorId,
+    page: PageQuery,
+    caller: Owner,
+    database: DatabasePart,
+    unit: PrivacyUnit = PrivacyUnit.CURATOR,
+) -> Response:
+    after = page.after_number()
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        items, following = await statement.debits(transaction, row, party, unit, after, page.limit)
+    headers = None if following is None else next_link(request, following)
+    return JSONResponse({"debits": items}, headers=headers)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/reports",
+    tags=["owner"],
+    summary="Jobs that asked for noisy reports, newest first, and how many were made",
+    response_model=ListOfReports,
+)
+async def list_reports(
+    request: Request,
+    curator_id: CuratorId,
+    page: PageQuery,
+    caller: Owner,
+    database: DatabasePart,
+) -> Response:
+    after = page.after_text()
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        items, following = await statement.reports(transaction, row, party, after, page.limit)
+    headers = None if following is None else next_link(request, following)
+    body = ListOfReports(reports=tuple(items)).model_dump_json()
+    return Response(body, media_type=JSON, headers=headers)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/readings",
+    **gives(ReadingCounts),
+    tags=["owner"],
+    summary="How many readings were accepted, refused, used, clamped",
+)
+async def list_readings(
+    curator_id: CuratorId, caller: Owner, database: DatabasePart
+) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        row, party = await statement.find(transaction, curator_id, caller)
+        return await statement.reading_counts(transaction, row, party)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, Request
 
 from common.runtime.clock import Clock
 from common.store.transactions import Transaction
@@ -84,59 +84,62 @@ def _instant(since: datetime | None) -> str | None:
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 
 
-def add_stops(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/stop",
-        **gives(ProcessStop),
-        tags=["owner"],
-        summary="Whether all curators of this process are stopped",
-    )
-    async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            return await of_process(transaction)
 
-    @app.put(
-        "/v1/stop",
-        **gives(ProcessStop),
-        tags=["owner"],
-        summary="Let all curators of this process take part in nothing, or start them again",
-        openapi_extra=takes(Stop, examples.STOP),
-    )
-    async def put_stop(
-        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
-    ) -> dict[str, Any]:
-        asked = await read_body(request, Stop)
-        async with database.begin() as transaction:
-            return await set_process(transaction, asked, clock.now())
+@router.get(
+    "/v1/stop",
+    **gives(ProcessStop),
+    tags=["owner"],
+    summary="Whether all curators of this process are stopped",
+)
+async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        return await of_process(transaction)
 
-    @app.get(
-        "/v1/curators/{curator_id}/stop",
-        **gives(CuratorStop),
-        tags=["owner"],
-        summary="Whether a curator takes part in nothing, and who stopped it since when",
-    )
-    async def get_own_stop(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            return await of_curator(transaction, curator_id, caller)
 
-    @app.put(
-        "/v1/curators/{curator_id}/stop",
-        **gives(CuratorStop),
-        tags=["owner"],
-        summary="Let a curator take part in nothing, or take back one's own stop",
-        openapi_extra=takes(Stop, examples.STOP),
-    )
-    async def put_own_stop(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        clock: ClockPart,
-    ) -> dict[str, Any]:
-        asked = await read_body(request, Stop)
-        async with database.begin() as transaction:
-            return await set_curator(transaction, curator_id, caller, asked, clock.now())
+@router.put(
+    "/v1/stop",
+    **gives(ProcessStop),
+    tags=["owner"],
+    summary="Let all curators of this process take part in nothing, or start them again",
+    openapi_extra=takes(Stop, examples.STOP),
+)
+async def put_stop(
+    request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+) -> dict[str, Any]:
+    asked = await read_body(request, Stop)
+    async with database.begin() as transaction:
+        return await set_process(transaction, asked, clock.now())
+
+
+@router.get(
+    "/v1/curators/{curator_id}/stop",
+    **gives(CuratorStop),
+    tags=["owner"],
+    summary="Whether a curator takes part in nothing, and who stopped it since when",
+)
+async def get_own_stop(
+    curator_id: CuratorId, caller: Owner, database: DatabasePart
+) -> dict[str, Any]:
+    async with database.reading() as transaction:
+        return await of_curator(transaction, curator_id, caller)
+
+
+@router.put(
+    "/v1/curators/{curator_id}/stop",
+    **gives(CuratorStop),
+    tags=["owner"],
+    summary="Let a curator take part in nothing, or take back one's own stop",
+    openapi_extra=takes(Stop, examples.STOP),
+)
+async def put_own_stop(
+    request: Request,
+    curator_id: CuratorId,
+    caller: Owner,
+    database: DatabasePart,
+    clock: ClockPart,
+) -> dict[str, Any]:
+    asked = await read_body(request, Stop)
+    async with database.begin() as transaction:
+        return await set_curator(transaction, curator_id, caller, asked, clock.now())

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
@@ -351,48 +351,49 @@ def _answer(
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
 
-def add_anchors(app: FastAPI) -> None:
-    """Add them to the app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/anchors",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="The services as the parties here know them",
-    )
-    async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
-        return answer(await known.listed())
 
-    @app.put(
-        "/v1/anchors/{name}/identity",
-        tags=["parties"],
-        status_code=204,
-        summary="Show the chain of a service's identities, where the service is gone",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_anchor_identity(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> None:
-        await known.take(name, await read_body(request, IdentityChain))
+@router.get(
+    "/v1/anchors",
+    **gives(AnchorsAnswer),
+    tags=["parties"],
+    summary="The services as the parties here know them",
+)
+async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
+    return answer(await known.listed())
 
-    @app.post(
-        "/v1/anchors/{name}/confirmation",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="Confirm a service's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_anchor(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(await known.confirm(name, body.fingerprint))
 
-    @app.delete(
-        "/v1/anchors/{name}",
-        tags=["parties"],
-        status_code=204,
-        summary="Forget an aggregator: nobody here takes part in its rounds any more",
-    )
-    async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
-        await known.drop(name)
+@router.put(
+    "/v1/anchors/{name}/identity",
+    tags=["parties"],
+    status_code=204,
+    summary="Show the chain of a service's identities, where the service is gone",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_anchor_identity(
+    request: Request, name: str, _: Operator, known: AnchorsPart
+) -> None:
+    await known.take(name, await read_body(request, IdentityChain))
+
+
+@router.post(
+    "/v1/anchors/{name}/confirmation",
+    **gives(AnchorsAnswer),
+    tags=["parties"],
+    summary="Confirm a service's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_anchor(request: Request, name: str, _: Operator, known: AnchorsPart) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(await known.confirm(name, body.fingerprint))
+
+
+@router.delete(
+    "/v1/anchors/{name}",
+    tags=["parties"],
+    status_code=204,
+    summary="Forget an aggregator: nobody here takes part in its rounds any more",
+)
+async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
+    await known.drop(name)
