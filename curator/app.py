@@ -145,13 +145,6 @@ async def build_parts(
     )
 
 
-# The work of the leading process of a curator service, on behalf of all its processes.
-#
-# The leader participates in rounds and is connected to the meters' broker. The others accept
-# readings, enrol parties and answer; if the leader ends, one of them continues from the stored
-# state.
-
-
 class Active:
     """The leader's part of a service. Without `participate`, it joins no round by itself."""
 
@@ -186,8 +179,6 @@ async def connected(leader: Leader, meters: Connection) -> str | None:
     """For `/readyz`: only the leader keeps a connection to the broker."""
     return await meters.check() if leader.leads else None
 
-
-# Builds the curator service: its parts, its routes, the tasks of the leading process.
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

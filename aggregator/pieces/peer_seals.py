@@ -35,7 +35,7 @@ from aggregator.web import Coordinator
 from common.store.database import exclusive
 from common.web.dependencies import part
 from common.web.openapi import gives, gives_octets, takes, takes_octets
-from common.web.wire import content_type, etag_response, json_response, read_body
+from common.web.wire import content_type, encode, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
 from tacit.crypto import sealing
 from tacit.crypto.sealing import Direction, SealBroken, SealPublicKey, open_octets, seal_octets
@@ -164,10 +164,7 @@ def incoming_key(
         raise SealBroken(str(error)) from None
 
 
-# The verify key of a proved round: fixed before the first contribution, and never stored.
-#
-# It is made again from this aggregator's verification secret and the others' sealed shares, which
-# are stored as they came. Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 _KEPT: Final = 256
 
@@ -269,10 +266,7 @@ def sealed_shares(
     return tuple(shares)
 
 
-# Routes of seal keys: this aggregator's own, and those that it needs of others.
-#
-# A signed key is short and stands in descriptors. The key itself is fetched once, by its hash.
-# Spec: keys, section 2.1.
+# --- routes of seal keys -------------------------------------------------------------------------
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 OCTETS: Final = "application/octet-stream"
@@ -285,13 +279,12 @@ class RoundKeyRequest(WireModel):
     round: RoundId
 
 
-router = APIRouter()
+router = APIRouter(tags=["identity"])
 
 
 @router.get(
     "/v1/seal-keys/current",
     **gives(Signed[SealKeyStatement]),
-    tags=["identity"],
     summary="The signed seal key of now",
 )
 async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
@@ -301,7 +294,6 @@ async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> 
 @router.post(
     "/v1/seal-keys",
     **gives(Signed[SealKeyStatement]),
-    tags=["identity"],
     summary="A signed seal key for one round",
     openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
 )
@@ -314,7 +306,6 @@ async def create_round_seal_key(
 
 @router.get(
     "/v1/seal-keys/{key_hash}",
-    tags=["identity"],
     summary="A public seal key, 1,216 bytes, by its hash",
     **gives_octets(),
 )
@@ -328,7 +319,6 @@ async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
 
 @router.get(
     "/v1/seal-keys/{key_hash}/signature",
-    tags=["identity"],
     summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
     responses={200: {"model": Signed[SealKeyStatement]}},
 )
@@ -342,7 +332,6 @@ async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> R
 @router.put(
     "/v1/seal-keys/{key_hash}",
     **gives(KeptSealKey, 200, 201),
-    tags=["identity"],
     summary="Hand over the public seal key of another aggregator of a round",
     openapi_extra=takes_octets(),
 )
@@ -353,7 +342,7 @@ async def put_peer_seal_key(
         raise UnsupportedForm(extra={"supported": [OCTETS]})
     body = await request.body()
     new = await add_public_key(aggregator, _hash(key_hash), body)
-    return json_response(b"{}", 201 if new else 200)
+    return json_response(encode(KeptSealKey()), 201 if new else 200)
 
 
 def _hash(text: str) -> bytes:

@@ -117,10 +117,10 @@ async def accept_pieces(
     return [next(stored) if answer is None else answer for answer in answers]
 
 
-# Counts what becomes of uploads, by hour, and tells the hours that are over.
+# --- uploads counted by hour ---------------------------------------------------------------------
 #
-# Counts wait in memory, so an upload pays for no row: a process that is killed loses those of the
-# last sweep. Spec: console, section 7.
+# Counts wait in memory, so that an upload costs no row; a process that is killed loses those since
+# the last sweep.
 
 Begin = Annotated[
     Instant | None,
@@ -187,10 +187,7 @@ async def get_flow(
     return json_response((await counts.told(start, end)).model_dump_json())
 
 
-# The routes that take pieces: the hot path (spec: hot-path, section 2).
-#
-# They are answered before the framework's router, for speed (`common.web.middleware`). No metric
-# distinguishes curators.
+# --- the routes that take pieces -----------------------------------------------------------------
 
 AnyPiece = TypeVar("AnyPiece", bound=WireModel)
 

@@ -201,9 +201,6 @@ def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
         raise SealKeyGone from None
 
 
-# The route by which a party announces a session apart from pieces, as a host does before its
-# batches. Spec: keys, section 2.3.
-
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 
 
@@ -230,4 +227,5 @@ async def announce_session(
     if sender is None:
         raise UnknownParty
     new = await announce(aggregator, sender, body)
-    return answer(request, {"party": party, "session": session}, status=201 if new else 200)
+    announced = AnnouncedSession(party=party, session=session)
+    return answer(request, announced, status=201 if new else 200)

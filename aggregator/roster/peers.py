@@ -203,19 +203,16 @@ def _answer(row: PeerRow) -> PeerAnswer:
     )
 
 
-# Routes of the pinned peers, for the operator of this aggregator alone.
-
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 
-router = APIRouter()
+router = APIRouter(tags=["identity"])
 
 
 @router.put(
     "/v1/peers",
     **gives(PeerAnswer, also=[CBOR]),
-    tags=["identity"],
     summary="Pin another aggregator",
     openapi_extra=takes(PeerRequest, examples.PEER),
 )
@@ -229,17 +226,14 @@ async def pin_peer(
 @router.get(
     "/v1/peers",
     **gives(ListOfPeers, also=[CBOR]),
-    tags=["identity"],
     summary="The pinned aggregators, by id",
 )
 async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
-    found = await listed(aggregator)
-    return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+    return answer(request, ListOfPeers(peers=tuple(await listed(aggregator))))
 
 
 @router.put(
     "/v1/peers/{peer}/identity",
-    tags=["identity"],
     status_code=204,
     summary="Pass on the chain of another aggregator's identities",
     openapi_extra=takes(IdentityChain),
@@ -253,7 +247,6 @@ async def follow_peer_identity(
 @router.post(
     "/v1/peers/{peer}/confirmation",
     **gives(PeerAnswer, also=[CBOR]),
-    tags=["identity"],
     summary="Confirm another aggregator's new identity, compared out of band",
     openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
 )
@@ -264,8 +257,6 @@ async def confirm_peer(
     return answer(request, await confirm(aggregator, peer, body.fingerprint))
 
 
-@router.delete(
-    "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
-)
+@router.delete("/v1/peers/{peer}", status_code=204, summary="Unpin an aggregator")
 async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
     await remove(aggregator, peer)

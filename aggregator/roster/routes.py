@@ -22,7 +22,7 @@ from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
 from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
-from tacit.answers.registry import FollowedIdentity, PartiesOfRoster
+from tacit.answers.registry import FollowedIdentity, KnownParty, PartiesOfRoster
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (
     GRANT_HEADER,
@@ -33,19 +33,19 @@ from tacit.protocol.enrolment import (
     TokenRenewal,
 )
 from tacit.protocol.party_identities import PartyChain
+from tacit.wire import encode_binary, format_instant
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
 
 
-router = APIRouter()
+router = APIRouter(tags=["roster"])
 
 
 @router.post(
     "/v1/grants",
     **gives(GrantAnswer, 201, also=[CBOR]),
-    tags=["roster"],
     status_code=201,
     summary="A one-time secret with which a party may enrol",
     openapi_extra=takes(GrantRequest, examples.GRANT),
@@ -59,7 +59,6 @@ async def create_grant(request: Request, aggregator: AggregatorPart, _: Operator
 @router.post(
     "/v1/enrolments",
     **gives(EnrolmentAnswer, 201, also=[CBOR]),
-    tags=["roster"],
     status_code=201,
     summary="Enrol a curator or a host with a one-time secret",
     openapi_extra=takes(Signed[Enrolment]),
@@ -84,7 +83,6 @@ async def enrol(
 @router.put(
     "/v1/parties/{party}/identity",
     **gives(FollowedIdentity, also=[CBOR]),
-    tags=["roster"],
     summary="A party shows the links from one of its identities to the next",
     openapi_extra=takes(PartyChain),
 )
@@ -104,12 +102,11 @@ async def follow_party_identity(
     finally:  # also of a fork, upon which its tokens ended
         directory.forget()
         authenticator.forget()
-    return answer(request, {"party": party, "fingerprint": fingerprint(key).hex()})
+    return answer(request, FollowedIdentity(party=party, fingerprint=fingerprint(key).hex()))
 
 
 @router.post(
     "/v1/parties/{party}/token",
-    tags=["roster"],
     status_code=204,
     summary="Put another token in the place of a party's ended one, by its identity",
     openapi_extra=takes(Signed[TokenRenewal]),
@@ -134,9 +131,7 @@ async def renew_party_token(
     directory.forget()
 
 
-@router.delete(
-    "/v1/parties/{party}", tags=["roster"], status_code=204, summary="A party leaves the roster"
-)
+@router.delete("/v1/parties/{party}", status_code=204, summary="A party leaves the roster")
 async def remove_party(
     party: str,
     aggregator: AggregatorPart,
@@ -152,14 +147,25 @@ async def remove_party(
 @router.get(
     "/v1/roster",
     **gives(PartiesOfRoster),
-    tags=["roster"],
     summary="Parties in the order of their enrolment",
 )
 async def get_roster(
     request: Request, page: PageQuery, aggregator: AggregatorPart, _: Operator
 ) -> Response:
     async with aggregator.database.reading() as transaction:
-        found = await store.list_parties(transaction, page.after_number(), page.limit)
-    shown = [enrolment.public_party(item) for item in found]
-    headers = next_link(request, found[-1]["key"]) if len(found) == page.limit else {}
-    return etag_response(request, encode({"parties": shown}), headers=headers)
+        rows = await store.list_parties(transaction, page.after_number(), page.limit)
+    parties = [
+        KnownParty(
+            key=row.key,
+            id=row.id,
+            kind=row.kind,
+            identity_key=encode_binary(row.identity_key),
+            first=row.first,
+            curators=row.curators,
+            enrolled=format_instant(row.enrolled),
+            left=None if row.left is None else format_instant(row.left),
+        )
+        for row in rows
+    ]
+    headers = next_link(request, rows[-1].key) if len(rows) == page.limit else {}
+    return etag_response(request, encode(PartiesOfRoster(parties=parties)), headers=headers)

@@ -363,9 +363,7 @@ def _checked_contribution(
     return row
 
 
-# A proved round gets its verify key: once, before the first contribution.
-#
-# Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 
 async def fix_key(

@@ -88,15 +88,6 @@ class SessionCache:
             self._held.popitem(last=False)
 
 
-# Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
-#
-# A key of a period serves all rounds of that time; a round may have its own key. The private
-# half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
-# file is overwritten and removed; its row is updated after that. So whatever was copied of the
-# database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
-#
-# No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
-
 UNUSED_S: Final = 900
 """How long a round's key waits for its round."""
 MOST_WAITING: Final = 64

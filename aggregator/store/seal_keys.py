@@ -292,9 +292,7 @@ def _row(row: Row[Any]) -> SealKeyRow:
     return SealKeyRow(*values)
 
 
-# Sessions under this aggregator's seal keys: the key of each, under the seal key's wrapping key.
-#
-# Spec: keys, section 2.3.
+# Sessions under seal keys: the key of each, wrapped. Spec: keys, section 2.3.
 
 _CHUNK = 500
 _ONE = select(sessions.c.wrapped).where(

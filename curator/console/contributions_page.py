@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-import json
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, Response
-from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
@@ -38,8 +35,9 @@ from curator.policy import Policy
 from curator.store import stops
 from curator.store.parties import CuratorRow, PartyRow
 from curator.web import DatabasePart
+from tacit.answers.curator import GivenContribution, NamedAggregator, UnitStatement
 from tacit.query.terms import PrivacyUnit
-from tacit.report.model import VerifiedStatement, guess
+from tacit.report.model import guess
 from tacit.report.statements import one_machine
 from tacit.wire import encode_binary
 
@@ -75,7 +73,6 @@ FILTERS: Final = {
     Filter.STOPPED: "stopped",
     Filter.OWN_POLICY: "with a policy of their own",
 }
-_LINES: Final = TypeAdapter(tuple[VerifiedStatement, ...])
 
 
 router = console_router()
@@ -210,8 +207,7 @@ async def show_answer(
     async with database.reading() as transaction:
         row, party = await found(transaction, curator_id, visitor.principal)
         item = await statement.contribution(transaction, row, party, round_id)
-    lines = _LINES.validate_json(json.dumps(item["verified"]))
-    rungs = await asyncio.to_thread(ladder, lines, None)
+    rungs = await asyncio.to_thread(ladder, item.verified, None)
     return pages.show(
         request,
         "answer.html",
@@ -221,7 +217,7 @@ async def show_answer(
         item=item,
         rungs=rungs,
         promise=promise,
-        one_machine=one_machine([each["url"] for each in item["aggregators"]]),
+        one_machine=one_machine([each.url for each in item.aggregators]),
     )
 
 
@@ -263,14 +259,14 @@ async def _given(
     budget = await statement.budget(transaction, row, party, default, now)
     items, following = await statement.contributions(transaction, row, party, after, ROWS)
     reports, _ = await statement.reports(transaction, row, party, None, ROWS)
-    aggregators: list[dict[str, Any]] = []
+    aggregators: list[NamedAggregator] = []
     if items:
-        newest = await statement.contribution(transaction, row, party, items[0]["round"])
-        aggregators = newest["aggregators"]
+        newest = await statement.contribution(transaction, row, party, items[0].round)
+        aggregators = newest.aggregators
     return {
         "row": row,
         "party": party,
-        "units": [left_of(unit, budget["units"][unit.value]) for unit in PrivacyUnit],
+        "units": [left_of(unit, getattr(budget.units, unit.value)) for unit in PrivacyUnit],
         "items": items,
         "reports": reports,
         "most": ROWS,
@@ -278,26 +274,28 @@ async def _given(
         "counts": await statement.reading_counts(transaction, row, party),
         "stop": await stopping.of_curator(transaction, row.id, caller),
         "aggregators": aggregators,
-        "one_machine": one_machine([each["url"] for each in aggregators]),
+        "one_machine": one_machine([each.url for each in aggregators]),
     }
 
 
-def _line(item: Mapping[str, Any]) -> list[Any]:
+def _line(item: GivenContribution) -> list[Any]:
     """An answer as a line of the table that one takes away, by `COLUMNS`."""
-    declared, readings, window = item.get("declared", {}), item.get("readings", {}), item["window"]
+    declared, readings = item.declared, item.readings
+    charge = ("",) * 4
+    if declared is not None:
+        charge = (declared.status, declared.epsilon, declared.delta, declared.guess or "")
     return [
-        item.get("finished") or item["send_at"],
-        item["round"],
-        item["query_name"],
-        item["function"],
-        window["start"],
-        window["end"],
-        item["state"],
-        item.get("outcome") or "",
-        *(declared.get(name, "") for name in ("status", "epsilon", "delta", "guess")),
-        readings.get("used", ""),
-        readings.get("clamped", ""),
-        " ".join(each["name"] for each in item.get("refused_because", ())),
+        item.finished or item.send_at,
+        item.round,
+        item.query_name,
+        item.function,
+        item.window.start,
+        item.window.end,
+        item.state,
+        item.outcome or "",
+        *charge,
+        *(("", "") if readings is None else (readings.used, readings.clamped)),
+        " ".join(reason.name for reason in item.refused_because),
     ]
 
 
@@ -322,22 +320,21 @@ async def typed_name(database: Database, curator_id: str, caller: Principal) -> 
         return (await found(transaction, curator_id, caller))[0].id
 
 
-def left_of(unit: PrivacyUnit, told: dict[str, Any]) -> dict[str, Any]:
+def left_of(unit: PrivacyUnit, stated: UnitStatement) -> dict[str, Any]:
     """What is left of a period, of one unit of the ledger statement; `left` None without a limit.
 
     `hundred`: of 100 guesses the most that are right, of those who saw all answers of the period
     with a proven bound. It is not rounded to whole ones: 99.95 is not knowing.
     """
-    spent = told["period"]
-    limit = told["limits"]["period"].get("epsilon")
-    right = guess([(spent["epsilon"], spent["delta"])])
-    left = None if limit is None else max(Decimal(0), Decimal(limit) - Decimal(spent["epsilon"]))
+    spent, limit = stated.period, stated.limits.period.epsilon
+    right = guess([(spent.epsilon, spent.delta)])
+    left = None if limit is None else max(Decimal(0), Decimal(limit) - Decimal(spent.epsilon))
     return {
         "unit": unit.value,
         "limit": limit,
-        "spent": spent["epsilon"],
+        "spent": spent.epsilon,
         "left": None if left is None else f"{left.normalize():f}",
         "hundred": f"{(100 * Decimal(right)).normalize():f}",
-        "seconds": spent["seconds"],
-        "unverified": told["unverified_rounds"],
+        "seconds": spent.seconds,
+        "unverified": stated.unverified_rounds,
     }

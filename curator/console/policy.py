@@ -253,9 +253,7 @@ def _texts(policy: Policy) -> tuple[str, str]:
     return period["epsilon"], period["delta"] or "0"
 
 
-# Stop and start again, on pages that say what that means before it is done.
-#
-# Spec: console, section 6.6.
+# --- stop and start again ------------------------------------------------------------------------
 
 
 class NotTyped(Invalid):

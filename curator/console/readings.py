@@ -44,6 +44,7 @@ from curator.store import readings as store
 from curator.store.parties import CuratorRow, PartyRow
 from curator.store.tables import devices, newest_readings, registers
 from curator.web import DatabasePart
+from tacit.answers.curator import AskedFor, GivenContribution
 from tacit.errors import DomainError
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact, format_instant
@@ -154,10 +155,7 @@ async def _picture(
     return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), found
 
 
-# A curator's own readings, for its owner alone: time, register, value, and the answers that used
-# them.
-#
-# Spec: console, section 6.3.
+# --- a curator's own readings, for its owner alone -----------------------------------------------
 
 Owner = Annotated[Visitor, Depends(person(Scope.CURATOR))]
 """No operator: of them no page shows a value."""
@@ -248,7 +246,7 @@ async def _page(
         INSTANTS,
     )
     answers, _ = await statement.contributions(transaction, row, party, None, ANSWERS)
-    given = [each for each in answers if each["contributed"] and each["asked"]["register"] == shown]
+    given = [each for each in answers if each.contributed and each.asked.register_name == shown]
     values["readings"] = [_shown(each, names, first.base, given) for each in stored]
     values["older"] = None if following is None else encode_cursor(following)
     return values
@@ -258,14 +256,14 @@ def _shown(
     stored: store.Stored,
     names: Mapping[int, str],
     base: str,
-    given: Sequence[Mapping[str, Any]],
+    given: Sequence[GivenContribution],
 ) -> OwnReading:
     time = from_epoch_microseconds(stored.time)
     value = Fraction(stored.quantity, NANO)
     uses = [
-        Use(each["round"], each["query_name"], _beyond(value, each["asked"]))
-        for each in given
-        if _instant(each["window"]["start"]) <= time < _instant(each["window"]["end"])
+        Use(answer.round, answer.query_name, _beyond(value, answer.asked))
+        for answer in given
+        if _instant(answer.window.start) <= time < _instant(answer.window.end)
     ]
     text = format_exact(value) if stored.places is None else f"{stored.places} values"
     return OwnReading(time, names.get(stored.device, ""), text, base, tuple(uses))
@@ -275,18 +273,15 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _beyond(value: Fraction, asked: Mapping[str, Any]) -> bool:
+def _beyond(value: Fraction, asked: AskedFor) -> bool:
     """Whether a query's bounds cut this value, in the base unit."""
-    unit = UNITS.get(asked["unit"])
+    unit = UNITS.get(asked.unit)
     factor = Fraction(1) if unit is None else unit.factor
-    low, high = (Fraction(bound) * factor for bound in asked["bounds"])
+    low, high = (Fraction(bound) * factor for bound in asked.bounds)
     return not low <= value <= high
 
 
-# Importing a file of readings on a page: what its columns mean, how far it is, what was wrong.
-#
-# Spec: console, section 6.4. The file goes through this process into the store and nowhere else; a
-# browser shows its first rows by itself.
+# --- importing a file ----------------------------------------------------------------------------
 
 Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 Running = Annotated[Imports, Depends(part(Imports))]
@@ -341,7 +336,7 @@ async def import_file(
     except DomainError as error:
         return _form(request, pages, visitor, given, error)
     await sessions.note(visitor, "imported readings", "", "done")
-    outcome = progress.document()
+    outcome = progress.answer()
     return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
 
 
@@ -349,11 +344,11 @@ async def import_file(
 async def show_progress(import_id: str, imports: Running, _: Operator) -> Response:
     """A line for the page that sends the file; empty before it has begun."""
     try:
-        outcome = imports.find(import_id).document()
+        outcome = imports.find(import_id).answer()
     except DomainError:
         return PlainTextResponse("", headers=dict(HEADERS))
     line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
-    return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
+    return PlainTextResponse(line.format(**outcome.model_dump()), headers=dict(HEADERS))
 
 
 def _form(

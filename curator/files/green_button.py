@@ -237,10 +237,9 @@ def _whole(text: str) -> int | None:
     return value if abs(value) < MAX_WHOLE else None
 
 
-# The codes of ESPI's ReadingType as our registers, units and kinds; and whose each block is.
-#
-# Source: ESPI schema, types UomType, AccumulationBehaviourType, FlowDirectionType, CommodityType. A
-# type that cannot be summed is a fault of the block, with its element; no other block is affected.
+# The codes of ESPI's ReadingType as registers, units and kinds. Source: ESPI schema, types UomType,
+# AccumulationBehaviourType, FlowDirectionType, CommodityType. A type that cannot be summed is an
+# error of its block, with its element; no other block is affected.
 
 UNIT: Final = {"72": "Wh", "38": "W", "42": "m3", "134": "l"}
 KIND: Final = {

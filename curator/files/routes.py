@@ -11,15 +11,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
-from starlette.responses import JSONResponse
 
 from common.runtime.process import give_back
 from common.web.auth import Principal
 from common.web.dependencies import part
-from common.web.openapi import gives
 from common.web.problems import invalid_from
 from common.web.wire import content_type
 from curator import examples
@@ -124,9 +122,6 @@ def _map(kind: type[Map], given: dict[str, Any]) -> Map:
         raise invalid_from(error, given) from None
 
 
-# Taking a file of readings in, by the API or on a page: what it is, and how far it came.
-
-
 @dataclass(frozen=True)
 class Importer:
     """Imports files into the intake; `imports` tells meanwhile how far each is."""
@@ -156,7 +151,7 @@ class Importer:
             await work.run(chunks)
         except BadImport as error:
             progress.state = "failed"
-            extra = {**error.extra, "import": progress.document()}
+            extra = {**error.extra, "import": progress.answer().model_dump(exclude_unset=True)}
             raise BadImport(error.detail, pointer=error.pointer or "", extra=extra) from None
         except BaseException:
             progress.state = "failed"
@@ -166,19 +161,16 @@ class Importer:
         return progress
 
 
-# The routes that import files of readings.
-
 Running = Annotated[Imports, Depends(part(Imports))]
 _XML = frozenset({"application/atom+xml", "application/xml", "text/xml"})
 
 
-router = APIRouter()
+router = APIRouter(tags=["readings"])
 
 
 @router.post(
     "/v1/readings/import",
-    **gives(ImportedReadings),
-    tags=["readings"],
+    response_model_exclude_unset=True,
     summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
     description="The column map of a CSV file is given as query parameters; a Green Button "
     "file says itself what its readings are. What cannot be read is listed with line and "
@@ -192,18 +184,17 @@ async def import_readings(
     intake: Annotated[Intake, Depends(part(Intake))],
     settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
     imports: Running,
-) -> Response:
+) -> ImportedReadings:
     importer = Importer(intake, settings, imports)
     xml = content_type(request) in _XML
     progress = await importer.take(uploaded(request), options, caller, xml=xml)
-    return JSONResponse(progress.document())
+    return progress.answer()
 
 
 @router.get(
     "/v1/readings/imports/{import_id}",
-    **gives(ImportedReadings),
-    tags=["readings"],
+    response_model_exclude_unset=True,
     summary="How far an import is, while it runs (give it an `import_id`)",
 )
-async def get_import(import_id: str, _: Operator, imports: Running) -> dict[str, Any]:
-    return imports.find(import_id).document()
+async def get_import(import_id: str, _: Operator, imports: Running) -> ImportedReadings:
+    return imports.find(import_id).answer()

@@ -195,11 +195,6 @@ def _error(answer: Answer) -> dict[str, Any]:
     }
 
 
-# Messages of many devices into the store, in one transaction, by the intake that HTTP uses.
-#
-# Returns after the commit: only then may the messages be acknowledged to the broker. Counted are
-# messages, by their outcome and the name of the problem; never readings, and never a device.
-
 DEVICE: Final = frozenset({Scope.DEVICE})
 REFUSED: Final = frozenset({Status.REJECTED, Status.CONFLICT})
 _logger = get_logger("tacit.curator.mqtt")

@@ -172,8 +172,6 @@ def _listed(row: CuratorRow, found: Standing, newest_us: int | None) -> Listed:
     )
 
 
-# The routes of a process' curators and of the flow of their readings.
-
 PoliciesPart = Annotated[Policies, Depends(part(Policies))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 Prefix = Annotated[str, Query(max_length=128, description="How the name begins.")]

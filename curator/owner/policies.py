@@ -84,12 +84,6 @@ async def _stored(database: Database) -> Policy | None:
     return None if text is None else Policy.model_validate_json(text)
 
 
-# An owner's policy is no wider than what its operator agrees to for it.
-#
-# Both are asked in every round, so a wider one would not be followed; it is refused to tell the
-# owner so. Spec: console, section 6.5.
-
-
 class WiderThanTheOperators(Invalid):
     """What an owner agrees to and its operator does not."""
 
@@ -153,8 +147,6 @@ def _fewer(owner: int | str, operator: int | str) -> bool:
     return operator == "all" or int(owner) < int(operator)
 
 
-# The routes of policies: the default one, and a curator's own.
-
 Defaults = Annotated[Policies, Depends(part(Policies))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 Of = Annotated[
@@ -163,12 +155,10 @@ Of = Annotated[
 ]
 
 
-router = APIRouter()
+router = APIRouter(tags=["policy"])
 
 
-@router.get(
-    "/v1/policy", **gives(Policy), tags=["policy"], summary="The default policy of this process"
-)
+@router.get("/v1/policy", **gives(Policy), summary="The default policy of this process")
 async def get_policy(_: Operator, policies: Defaults) -> Response:
     return answer(await policies.current())
 
@@ -176,7 +166,6 @@ async def get_policy(_: Operator, policies: Defaults) -> Response:
 @router.put(
     "/v1/policy",
     **gives(Policy),
-    tags=["policy"],
     summary="Set the default policy; it holds from the next contribution on",
     openapi_extra=takes(Policy, examples.POLICY),
 )
@@ -188,7 +177,6 @@ async def put_policy(request: Request, _: Operator, policies: Defaults) -> Respo
 
 @router.post(
     "/v1/policy/preview",
-    tags=["policy"],
     summary="Which rounds of the last 30 days a policy would have answered",
     openapi_extra=takes(Policy, examples.POLICY),
     response_model=Tried,
@@ -203,7 +191,6 @@ async def preview_policy(
 @router.get(
     "/v1/curators/{curator_id}/policy",
     **gives(Policy),
-    tags=["policy"],
     summary="A curator's policy",
 )
 async def get_own_policy(
@@ -223,7 +210,6 @@ async def get_own_policy(
 @router.put(
     "/v1/curators/{curator_id}/policy",
     **gives(Policy),
-    tags=["policy"],
     summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
     openapi_extra=takes(Policy, examples.POLICY),
 )
@@ -243,7 +229,6 @@ async def put_own_policy(
 
 @router.delete(
     "/v1/curators/{curator_id}/policy",
-    tags=["policy"],
     status_code=204,
     summary="Delete your override of a curator's policy",
 )
@@ -257,7 +242,6 @@ async def drop_own_policy(
 
 @router.post(
     "/v1/curators/{curator_id}/policy/preview",
-    tags=["policy"],
     summary="Which rounds of the last 30 days a curator would have answered with a policy",
     openapi_extra=takes(Policy, examples.POLICY),
     response_model=Tried,

@@ -75,11 +75,10 @@ class Keyring:
             self._engines[party].sealer.forget(session)
 
 
-# Seal keys by the hash that an aggregator signed, fetched once and kept in memory.
+# --- seal keys, by the hash that an aggregator signed (spec: keys, section 2.1) -------------------
 #
-# A key comes from the aggregator, at the address of the join token, or from the coordinator, which
-# mirrors it. Who serves it need not be trusted: the hash is compared before anything is parsed.
-# Spec: keys, section 2.1.
+# The key comes from the aggregator, or from the coordinator, which mirrors it. The server need not
+# be trusted: the hash is compared before anything is parsed.
 
 KEPT: Final = 256
 """Keys of 1,216 bytes: those of a day and more, of sixteen aggregators."""
@@ -158,10 +157,7 @@ class SealKeys:
         raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")
 
 
-# Parties' tokens at a service that ended all of them are renewed by the parties' identities.
-#
-# Spec: keys, section 5.2. A service that refuses a token because it was ended is noticed where it
-# is called; the sweep then asks for another one for every party there.
+# --- tokens that a service ended are renewed by the party's identity (spec: keys, section 5.2) ----
 
 _RENEWED_TOGETHER: Final = 8
 _renewals_logger = get_logger("tacit.curator.renewals")
@@ -230,13 +226,13 @@ class Renewals:
         return None
 
 
-# Identities of parties are replaced by command, while rounds run. Spec: keys, section 5.2.
+# --- identities are replaced by command, while rounds run (spec: keys, section 5.2) ---------------
 #
 #     made and stored -> shown to coordinator and aggregators -> in use, the old key destroyed
 #
-# What follows is stored before anybody is shown it. Until every service has it the party signs with
-# the identity before, which the services accept until the overlap is over; from then on it signs
-# with the new one in any case. A sweep does what is left, also after a crash.
+# The next identity is stored before anyone is shown it. Until every service has it the party signs
+# with the old one, which services accept until the overlap is over; then with the new one in any
+# case. A sweep finishes what is left, also after a crash.
 
 SWEEP_S: Final = 5.0
 _TOGETHER: Final = 8

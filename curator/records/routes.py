@@ -7,19 +7,19 @@ import io
 import json
 from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
 
 from common.runtime.clock import Clock
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import takes
 from common.web.wire import JSON, content_type, parse_json
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement
-from curator.records.records import RecordTable, checked, document, read_csv
+from curator.records.records import RecordTable, checked, read_csv
 from curator.store import records as store
 from curator.web import DatabasePart, Owner
 from tacit.answers.curator import ItemTables, ItemTableSize, KeptItems, KeptTable
@@ -36,13 +36,11 @@ CuratorName = Annotated[
 ]
 
 
-router = APIRouter()
+router = APIRouter(tags=["records"])
 
 
 @router.post(
     "/v1/records",
-    **gives(KeptTable),
-    tags=["records"],
     summary="A curator's own table, CSV or JSON, in place of the one before",
     openapi_extra=takes(RecordTable, examples.RECORDS),
 )
@@ -52,7 +50,7 @@ async def put_records(
     database: DatabasePart,
     clock: Annotated[Clock, Depends(part(Clock))],
     curator: CuratorName = None,
-) -> dict[str, Any]:
+) -> KeptTable:
     form, body = content_type(request), await request.body()
     if form == CSV:
         if curator is None:
@@ -67,28 +65,23 @@ async def put_records(
     async with database.begin(large=True) as transaction:
         row, _ = await statement.find(transaction, curator, caller)
         await store.put_table(transaction, row.key, columns, values, clock.now())
-    return {"curator": curator, **document(columns, len(values))}
+    return KeptTable(curator=row.id, columns=list(columns), rows=len(values))
 
 
 @router.get(
     "/v1/curators/{curator_id}/records",
-    **gives(KeptTable),
-    tags=["records"],
     summary="Columns and number of rows of a curator's table",
 )
-async def get_records(
-    curator_id: Identifier, caller: Owner, database: DatabasePart
-) -> dict[str, Any]:
+async def get_records(curator_id: Identifier, caller: Owner, database: DatabasePart) -> KeptTable:
     async with database.reading() as transaction:
         row, _ = await statement.find(transaction, curator_id, caller)
-        found = await store.outline(transaction, row.key)
-    columns, rows = found or ((), 0)
-    return {"curator": curator_id, **document(columns, rows)}
+        outline = await store.outline(transaction, row.key)
+    columns, rows = outline or ((), 0)
+    return KeptTable(curator=curator_id, columns=list(columns), rows=rows)
 
 
 @router.delete(
     "/v1/curators/{curator_id}/records",
-    tags=["records"],
     status_code=204,
     summary="Delete a curator's table; what was contributed stays as it was",
 )
@@ -97,8 +90,6 @@ async def drop_records(curator_id: Identifier, caller: Owner, database: Database
         row, _ = await statement.find(transaction, curator_id, caller)
         await store.drop_table(transaction, row.key)
 
-
-# The routes that an owner uses to give a curator its own sequences and sets of items.
 
 Kind = Literal["sequences", "transactions"]
 KINDS: Final[Mapping[Kind, str]] = {"sequences": "sequences", "transactions": "sets of items"}
@@ -229,20 +220,17 @@ async def drop_items(
 for kind, words in KINDS.items():
     router.post(
         f"/v1/{kind}",
-        tags=["records"],
         summary=f"A curator's own {words}, in place of those of the same name",
         openapi_extra=examples.ITEMS_BODY,
         name=f"put_{kind}",
     )(put_items)
     router.get(
         f"/v1/curators/{{curator_id}}/{kind}",
-        tags=["records"],
         summary=f"Names and sizes of a curator's tables of {words}",
         name=f"get_{kind}",
     )(list_item_tables)
     router.delete(
         f"/v1/curators/{{curator_id}}/{kind}",
-        tags=["records"],
         status_code=204,
         summary=f"Delete a curator's table of {words}; what was contributed stays as it was",
         name=f"drop_{kind}",
