@@ -11,8 +11,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from aggregator import audit, examples
-from aggregator.context import Aggregator
-from aggregator.metrics import Meters
+from aggregator.context import Aggregator, Meters
 from aggregator.pieces import peer_seals, sealing_sessions
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
@@ -27,8 +26,7 @@ from aggregator.rounds.key_rotation import add_key_rotation
 from aggregator.rounds.routes import RoundSteps
 from aggregator.rounds.verification import Verifying
 from aggregator.rounds.verifier_shares import Evaluations
-from aggregator.sealing.seal_keys import Periods, SealKeyring
-from aggregator.sealing.wrapping_keys import KeyDirectory
+from aggregator.seal_keys import KeyDirectory, Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import tables
 from common.runtime.clock import Clock, SystemClock

@@ -35,8 +35,8 @@ from curator.errors import BadMapping
 from curator.files import routes as files
 from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
-from curator.intake.batching import Gathering
 from curator.intake.intake import Intake
+from curator.intake.routes import Gathering
 from curator.owner import curators, ledger_verification, policies, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies

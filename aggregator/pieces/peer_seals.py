@@ -28,7 +28,7 @@ from aggregator.errors import (
     TooManySealKeys,
     UnknownSealKey,
 )
-from aggregator.sealing.seal_keys import SealSecret
+from aggregator.seal_keys import SealSecret
 from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator

@@ -20,9 +20,8 @@ from fastapi import Query as Parameter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from aggregator.context import Aggregator, RoundContext
+from aggregator.context import Aggregator, Meters, RoundContext
 from aggregator.errors import TooManyPieces, UnknownRound, UnknownSender
-from aggregator.metrics import Meters
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
 from aggregator.pieces.peer_seals import demand_key
 from aggregator.pieces.sealing_sessions import session_for

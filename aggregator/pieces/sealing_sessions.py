@@ -26,7 +26,7 @@ from aggregator.errors import (
 )
 from aggregator.pieces.unsealing import session_name
 from aggregator.roster.identities import by_any_key
-from aggregator.sealing.seal_keys import HeldSession, SealSecret
+from aggregator.seal_keys import HeldSession, SealSecret
 from aggregator.store import admission, roster
 from aggregator.store import seal_keys as key_store
 from aggregator.store import seal_keys as store

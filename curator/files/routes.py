@@ -24,7 +24,7 @@ from curator import examples
 from curator.errors import BadImport
 from curator.files.csv_columns import ColumnMap
 from curator.files.csv_import import Import
-from curator.files.green_button_import import FeedImport, FeedMap
+from curator.files.green_button import FeedImport, FeedMap
 from curator.files.upload import Imports, Progress, uploaded
 from curator.intake.intake import Intake
 from curator.settings import CuratorSettings

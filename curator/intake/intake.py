@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -383,6 +383,19 @@ def _tallies(found: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
     for (key, name), count in found.items():
         counts[np.searchsorted(keys, key), party_store.COUNTS.index(name)] += count
     return keys, counts
+
+
+async def together(
+    intake: Intake, requests: Sequence[tuple[Sequence[Any], Principal]]
+) -> list[list[Answer]]:
+    """The items of several requests in one transaction; the answers of each, counted from 0."""
+    answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
+    found, begin = [], 0
+    for raws, _ in requests:
+        own = answers[begin : begin + len(raws)]
+        found.append([replace(answer, index=answer.index - begin) for answer in own])
+        begin += len(raws)
+    return found
 
 
 # Counters (`total_increasing`): what is summed is the difference to the reading before,

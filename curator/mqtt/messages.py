@@ -24,8 +24,7 @@ from common.web.tokens import Scope
 from common.web.wire import JSON, NDJSON
 from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
-from curator.intake.batching import together
-from curator.intake.intake import Answer, Intake, Status
+from curator.intake.intake import Answer, Intake, Status, together
 from curator.intake.reading import items_of, load_json
 from curator.mqtt.mapping import RECEIVED, ReadingRule, Route, TopicRule
 from tacit.errors import DomainError, Invalid
