@@ -29,7 +29,7 @@ from curator.engine import (
     prepare_together,
 )
 from curator.participation.preparation import LOT_WORDS
-from curator.sealer import Sealer, SealingKey
+from curator.engine import Sealer, SealingKey
 from tacit.crypto.sealing import Span
 from tacit.crypto.signing import Identity
 from tacit.query.functions import Readings
