@@ -419,16 +419,14 @@ KINDS: Final[Mapping[str, Kind]] = {
             "record",
             {
                 "text": Format(
-                    _LISTS + "transactions_files",
+                    _LISTS + "item_files",
                     "read_text",
                     "a record a line, items between blanks",
                     _ITEMS,
                 ),
-                "ndjson": Format(
-                    _LISTS + "transactions_files", "read_ndjson", "a list a line", _ITEMS
-                ),
+                "ndjson": Format(_LISTS + "item_files", "read_ndjson", "a list a line", _ITEMS),
                 "parquet": Format(
-                    _LISTS + "transactions_files", "read_parquet", "a column of lists", _ITEMS
+                    _LISTS + "item_files", "read_parquet", "a column of lists", _ITEMS
                 ),
             },
             _records,
@@ -440,19 +438,22 @@ KINDS: Final[Mapping[str, Kind]] = {
             "sequence",
             {
                 "text": Format(
-                    _LISTS + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                    _LISTS + "item_files",
+                    "read_text_sequences",
+                    "a line each, between blanks",
+                    _ITEMS,
                 ),
                 "spmf": Format(
-                    _LISTS + "sequences_files",
+                    _LISTS + "item_files",
                     "read_spmf",
                     "-1 after an item, -2 at the end",
                     _ITEMS,
                 ),
                 "ndjson": Format(
-                    _LISTS + "sequences_files", "read_ndjson", "a list a line", _ITEMS
+                    _LISTS + "item_files", "read_ndjson_sequences", "a list a line", _ITEMS
                 ),
                 "msnbc": Format(
-                    _LISTS + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
+                    _LISTS + "item_files", "read_msnbc", "the layout of that file", _ITEMS
                 ),
             },
             lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},
