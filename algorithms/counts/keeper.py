@@ -118,8 +118,8 @@ def without(places: Ints, occupied: Ints) -> Ints:
 # Answers from rows that one keeper holds: exact counts of blocks, noise of the job's streams.
 #
 # Spec: federated-counting, section 2. Where a question needs only the cells that pass, empty ones
-# are not materialised: which of them pass by noise alone is drawn by their law (spec: sequential-
-# prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
+# are not materialised: which of them pass by noise alone is drawn by their law (spec:
+# sequential-prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
 
 DRAWS: Final = 1 << 19
 """Number of draws made together."""
