@@ -30,7 +30,7 @@ from sqlalchemy.exc import IntegrityError, InvalidRequestError, StatementError
 
 from common.store import sqlite as module
 from common.store.columns import Instant
-from common.store.sqlite import SqliteDatabase, SqliteTransaction, Statements, open_sqlite
+from common.store.sqlite import SqliteDatabase, SqliteTransaction, open_sqlite
 from common.store.transactions import Parameters
 from tests.built_once import Statements
 
