@@ -162,7 +162,8 @@ def sample(
 
     Prints the command that runs it.
     """
-    from simulation.samples import JOBS, SAMPLES, params_file
+    from algorithms.samples import params_file
+    from simulation.samples import JOBS, SAMPLES
 
     make = SAMPLES.get(algorithm)
     if make is None:

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
+from common.web.client import TcpTransport
 from curator.app import create_app
 from curator.engine import within_reach
 from curator.settings import CuratorSettings
@@ -116,7 +117,9 @@ class Services:
         """The curators' service, enrolled, and the query, created."""
         traffic, join = Traffic(), JoinToken.from_text(self.join_token)
         faults = {
-            grant.url.rstrip("/"): Faults(httpx.AsyncHTTPTransport(), PERFECT, self.source, traffic)
+            grant.url.rstrip("/"): Faults(
+                TcpTransport(max_connections=100), PERFECT, self.source, traffic
+            )
             for grant in (join.coordinator, *join.aggregators)
         }
         operator = secrets.token_urlsafe(32)
