@@ -194,7 +194,7 @@ def test_a_state_comes_back_elsewhere(desk: Desk, service: str) -> None:
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert not list(home.glob(".backup-*"))
     check = desk.run("restore", service, out, "--key", desk.key, "--check", **live)
-    assert "is good" in check.stdout, check.output
+    assert "is valid" in check.stdout, check.output
 
     elsewhere = {"TACIT_DATA_DIR": str(desk.directory / "deep" / "elsewhere")}
     done = desk.run("restore", service, out, "--key", desk.key, "--json", **elsewhere)
