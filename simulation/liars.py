@@ -283,8 +283,8 @@ def _proved_sum(query: Query) -> ProvedSum:
 
 
 def _drawn_lies(curators: int, share: Fraction, number: int, source: SeededRandom) -> Ints:
-    """A place in `KINDS` for each liar, `HONEST` for all others, (n,). The kinds are dealt in turn,
-    from round to round by another one first."""
+    """(n,) a place in `KINDS` for each liar, `HONEST` for all others. Kinds are assigned in turn;
+    each round begins with the next one."""
     lies = np.full(curators, HONEST, np.int64)
     count = liar_count(curators, share)
     liars = source.generator.choice(curators, count, replace=False)

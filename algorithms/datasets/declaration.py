@@ -62,7 +62,7 @@ class DatasetBudget(WireModel):
 
 
 class DatasetRequest(DatasetDeclaration):
-    """A dataset to be kept. `privacy_unit`: the kind's own unless given; `budget`: none unless
+    """A dataset to store. `privacy_unit`: the kind's own unless given; `budget`: none unless
     given, and then nothing can be charged to it; `revision_of`: the dataset whose ledger continues.
     """
 

@@ -163,9 +163,9 @@ def decoded(words: Words, code: Code, flip: Flip, kernel: Kernel | None = None) 
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """How distances of attributes become one: equation 19, or their sum.
+    """How distances of attributes are combined: by equation 19, or as their sum.
 
-    `excess`: what flips add to the sum of squares, taken off where bias is corrected.
+    `excess`: the bias of the sum of squares by flips, subtracted where bias is corrected.
     """
 
     metric: Metric

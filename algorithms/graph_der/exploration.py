@@ -383,7 +383,7 @@ def _share(value: Floats, variance: Floats, places: Ints, parents: Ints) -> None
 
 
 def rounded(values: Floats, most: Ints, source: NoiseSource) -> Ints:
-    """Whole numbers from 0 to `most` with these means, where they lie in that range."""
+    """Random whole numbers from 0 to `most` with these means, clipped to that range."""
     whole = np.floor(values)
     coin = (source.words(values.size) >> np.uint64(11)) * 2.0**-53
     return np.clip((whole + (coin < values - whole)).astype(np.int64), 0, most)

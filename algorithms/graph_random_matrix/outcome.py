@@ -171,7 +171,7 @@ def outcome_of(
     seed: int,
     context: Context,
 ) -> Outcome:
-    """Of a release and what is read off it; the vertices in order of rows."""
+    """The outcome of a release and its findings; the vertices in order of rows."""
     facts = replace(
         facts,
         signal_below_noise=findings.signal_below_noise,

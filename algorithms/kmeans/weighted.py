@@ -50,8 +50,8 @@ def in_turn(
 
 @dataclass(frozen=True)
 class Work:
-    """How long work is done: `beat` is called a few times a second; `spread` maps a function over
-    independent pieces, in order, on several workers where there are some."""
+    """How long-running work is done: `beat` is called a few times a second; `spread` maps a
+    function over independent pieces, in order, on several workers where there are some."""
 
     beat: Beat = quiet
     spread: Callable[[Callable[[Floats], Clustering], Iterable[Floats]], Sequence[Clustering]] = (

@@ -56,7 +56,7 @@ class BadSplit(Invalid):
 
 
 class BadThreshold(Invalid):
-    """Negative, or one with which empty nodes multiply without end."""
+    """The threshold is negative, or so low that empty nodes multiply without end."""
 
     name = "bad_threshold"
     title = "The threshold is not valid"
