@@ -134,8 +134,8 @@ class Parts:
 
 
 def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints) -> Parts:
-    """The parts with counts above three scales of noise, at least max(2 k, 8) of them. The two counts
-    of a coarse cell are first combined by inverse variance if they are of the same cells."""
+    """The parts with counts above three scales of noise, at least max(2 k, 8) of them. The two
+    counts of a coarse cell are first combined by inverse variance if they are of the same cells."""
     number = np.diff(query.starts)
     owner = np.repeat(np.arange(query.kept.size), number)
     counts = fine.astype(np.float64)
