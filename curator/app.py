@@ -34,7 +34,7 @@ from curator import examples
 from curator.errors import BadMapping
 from curator.files.routes import add_imports
 from curator.files.upload import Imports
-from curator.intake.batching import Gathering
+from curator.intake.batching import Batching
 from curator.intake.intake import Intake
 from curator.intake.routes import add_intake
 from curator.owner.curators import add_curators
@@ -134,7 +134,7 @@ async def build_parts(
         settings,
         peers,
         intake,
-        Gathering(intake),
+        Batching(intake),
         Imports(clock, settings.import_max_errors),
         policies,
         enroller,

@@ -11,7 +11,7 @@ from common.web.dependencies import part
 from common.web.openapi import gives
 from common.web.wire import JSON, NDJSON, content_type
 from curator import examples
-from curator.intake.batching import Gathering
+from curator.intake.batching import Batching
 from curator.intake.reading import items_of
 from curator.settings import CuratorSettings
 from curator.web import Sender
@@ -34,11 +34,11 @@ def add_intake(app: FastAPI) -> None:
     async def post_readings(
         request: Request,
         caller: Sender,
-        gathering: Annotated[Gathering, Depends(part(Gathering))],
+        batching: Annotated[Batching, Depends(part(Batching))],
         settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
     ) -> Response:
         raws = await _raw_items(request, settings.max_items)
-        answers = await gathering.take(raws, caller)
+        answers = await batching.take(raws, caller)
         return JSONResponse({"items": [answer.document() for answer in answers]})
 
 
