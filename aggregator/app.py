@@ -155,7 +155,6 @@ async def _start(
     steps = RoundSteps(aggregator, intake, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
-    await intake.start()
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))
 

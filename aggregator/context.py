@@ -29,7 +29,7 @@ from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.runtime.telemetry import ServiceMetrics
 from common.store.erasure import Erasure
-from common.store.group_commit import InTurn, Together, in_turn
+from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sharing import Scheme
@@ -131,14 +131,14 @@ class Aggregator:
         return self.settings.aggregator_id
 
     @cached_property
-    def looks(self) -> Together[InTurn, Any]:
+    def looks(self) -> GroupCommit[InTurn, Any]:
         """Reading that is due in many rounds shares a transaction."""
-        return Together(self.database.reading, in_turn)
+        return GroupCommit(in_transaction(self.database.reading, in_turn))
 
     @cached_property
-    def openings(self) -> Together[InTurn, Any]:
+    def openings(self) -> GroupCommit[InTurn, Any]:
         """So do rounds that are opened."""
-        return Together(self.database.begin, in_turn)
+        return GroupCommit(in_transaction(self.database.begin, in_turn))
 
     @property
     def url(self) -> str:

@@ -36,7 +36,7 @@ from curator.files import routes as files
 from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
-from curator.intake.routes import Gathering
+from curator.intake.routes import Batching
 from curator.owner import curators, ledger_verification, policies, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies
@@ -129,7 +129,7 @@ async def build_parts(
         settings,
         peers,
         intake,
-        Gathering(intake),
+        Batching(intake),
         Imports(clock, settings.import_max_errors),
         policy,
         enroller,

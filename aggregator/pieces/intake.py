@@ -10,10 +10,12 @@ new rows are added after their commit.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,10 +34,11 @@ from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, con
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow
+from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Notice
 from common.store.database import exclusive
-from common.store.group_commit import BatchingWriter
-from common.store.transactions import Transaction
+from common.store.group_commit import GroupCommit, WriteFailed
+from common.store.transactions import LARGE_BYTES, Transaction
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
@@ -45,6 +48,7 @@ from tacit.wire import encode_binary
 ROUNDS_LOCK = "aggregator rounds"
 _NAMED = 10_000
 _KEPT = 8
+_logger = get_logger("tacit.writer")
 
 
 class Outcome(IntEnum):
@@ -125,6 +129,14 @@ class _Round:
     fresh: list[_Part] = field(default_factory=list)
 
 
+def _shown(answer: Any) -> Any:
+    """What a sender hears: of a failed write no more than that nothing was stored."""
+    if isinstance(answer, Exception) and not isinstance(answer, DomainError):
+        _logger.error("write_failed", **describe(answer))
+        return WriteFailed()
+    return answer
+
+
 class Intake:
     """The one queue of this process, and the transaction that drains it."""
 
@@ -142,30 +154,40 @@ class Intake:
         self._touched: set[str] = set()
         self.changed = Notice()
         """Rounds, by id, have got pieces, or were closed."""
-        self._writer: BatchingWriter[Item, Any] = BatchingWriter(
-            aggregator.database,
-            self.apply,
-            max_items=aggregator.settings.queue_max_items,
-            max_bytes=aggregator.settings.queue_max_bytes,
+        self._writer: GroupCommit[Item, Any] = GroupCommit(
+            self._write,
             size_of=lambda item: item.size,
-            on_batch=self._committed,
+            batch_items=inf,
+            max_items=aggregator.settings.queue_max_items,
+            max_size=aggregator.settings.queue_max_bytes,
+            abandoned=True,
         )
-
-    async def start(self) -> None:
-        """Begin to drain the queue."""
-        await self._writer.start()
 
     async def stop(self) -> None:
         """Write what waits, and end."""
         await self._writer.stop()
 
     async def submit(self, item: Item) -> Any:
-        """Queue an item; its answer comes after the commit."""
-        return await self._writer.submit(item)
+        """Queue an item; its answer comes after the commit. Raises what is wrong with it,
+        QueueFull, WriteFailed, WriterStopped."""
+        (answer,) = await self.submit_all([item])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async def submit_all(self, items: Sequence[Item]) -> list[Any]:
         """Queue items of one request; for each its answer, or what is wrong with it."""
-        return await self._writer.submit_all(items)
+        answers = await self._writer.submit_all(items)
+        return [_shown(answer) for answer in answers]
+
+    async def _write(self, items: Sequence[Item]) -> Sequence[Any | Exception]:
+        """Write a batch in one transaction."""
+        started = time.perf_counter()
+        large = sum(item.size for item in items) >= LARGE_BYTES
+        async with self._aggregator.database.begin(large=large) as transaction:
+            answers = await self.apply(transaction, items)
+        self._committed(len(items), time.perf_counter() - started)
+        return answers
 
     async def apply(
         self, transaction: Transaction, items: Sequence[Item]
@@ -212,7 +234,7 @@ class Intake:
         return await item.run(transaction)
 
     def _committed(self, items: int, seconds: float) -> None:
-        # Called after the commit and before any sender runs on.
+        # After the commit and before any sender continues.
         for held, row, numbers in self._staged:
             held.add(row, numbers)
         for beginning in self._begun.values():

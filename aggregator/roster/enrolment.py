@@ -32,6 +32,7 @@ from aggregator.store.admission import CoordinatorRow
 from aggregator.store.roster import Party
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.group_commit import GroupCommit, in_transaction
 from common.store.party_identities import forget_replaced
 from common.store.transactions import Database, Transaction
 from common.web import grants
@@ -388,13 +389,11 @@ class SenderDirectory:
     """Parties by token, with a bounded cache in front of the store."""
 
     def __init__(self, database: Database, clock: Clock, *, ttl_s: float, capacity: int) -> None:
-        self._database = database
         self._clock = clock
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._cache: OrderedDict[str, _Found] = OrderedDict()
-        self._wanted: dict[str, asyncio.Future[_Found | None]] = {}
-        self._loading: asyncio.Task[None] | None = None
+        self._lookups = GroupCommit(in_transaction(database.reading, self._load), batch_items=_MOST)
 
     async def find(self, token: str, *, fresh: bool = False) -> Party | None:
         """The party of a curator token, or nothing; TokenExpired for one that was valid once."""
@@ -403,7 +402,7 @@ class SenderDirectory:
         token_hash = hash_token(token)
         found = None if fresh else self._remembered(token_hash)
         if found is None:
-            found = await self._load(token_hash)
+            found = await self._lookups.submit(token_hash)
         if found is None:
             return None
         if found.expires is not None and found.expires <= self._clock.now():
@@ -421,38 +420,12 @@ class SenderDirectory:
             return None
         return found
 
-    async def _load(self, token_hash: str) -> _Found | None:
-        waiting = self._wanted.get(token_hash)
-        if waiting is None:
-            waiting = self._wanted[token_hash] = asyncio.get_running_loop().create_future()
-            if self._loading is None:
-                self._loading = asyncio.create_task(self._drain(), name="tacit-senders")
-        return await asyncio.shield(waiting)
-
-    async def _drain(self) -> None:
-        try:
-            while self._wanted:
-                batch = dict(list(self._wanted.items())[:_MOST])
-                for token_hash in batch:
-                    del self._wanted[token_hash]
-                await self._answer(batch)
-        finally:
-            self._loading = None
-
-    async def _answer(self, batch: dict[str, asyncio.Future[_Found | None]]) -> None:
-        try:
-            async with self._database.reading() as transaction:
-                rows = await store.senders(transaction, list(batch))
-        except Exception as error:
-            for waiting in batch.values():
-                waiting.set_exception(error)
-            return
-        now = self._clock.monotonic()
-        for token_hash, waiting in batch.items():
-            row = rows.get(token_hash)
-            found = None if row is None else _Found(now, *row)
-            if found is not None:
-                self._cache[token_hash] = found
-            waiting.set_result(found)
+    async def _load(
+        self, transaction: Transaction, tokens: Sequence[str]
+    ) -> Sequence[_Found | None]:
+        rows, now = await store.senders(transaction, list(set(tokens))), self._clock.monotonic()
+        found = {token: _Found(now, *row) for token, row in rows.items()}
+        self._cache |= found
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
+        return [found.get(token) for token in tokens]

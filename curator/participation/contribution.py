@@ -24,7 +24,7 @@ import numpy as np
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
-from common.store.group_commit import Together
+from common.store.group_commit import GroupCommit, in_transaction
 from common.store.transactions import LARGE_BYTES, LARGE_ROWS, Database, Transaction
 from common.web.problems import ProblemReceived
 from curator import ledger
@@ -78,6 +78,8 @@ from tacit.query.terms import PrivacyUnit
 Window: TypeAlias = WindowReadings | RecordWindow | ReadingSource | RecordSource
 """Readings, or where they are while they are not read."""
 STEP_RETRY_S = 1.0
+ROWS: Final = 1 << 18
+"""Most rows that a transaction reads and writes for its lots."""
 CHARGES_KEPT: Final = 1024
 
 _logger = get_logger("tacit.curator.contribution")
@@ -174,11 +176,10 @@ class Contributor:
         self._policy, self._restore, self._counted = policy, restore, counted
         self._charges: dict[tuple[bytes, tuple[str, ...]], Charges] = {}
         self._windows = Windows(database)
-        self._lots = Together(
-            database.begin,
-            self._write,
-            rows_of=lambda lot: lot.rows,
-            is_large=lambda lot: lot.touches_many,
+        self._lots = GroupCommit(
+            in_transaction(database.begin, self._write, lambda lot: lot.touches_many),
+            size_of=lambda lot: lot.rows,
+            batch_size=ROWS,
         )
 
     async def contribute(

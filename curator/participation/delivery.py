@@ -23,7 +23,7 @@ import cbor2
 from common.batches import batches
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store.group_commit import Together
+from common.store.group_commit import GroupCommit, in_transaction
 from common.store.transactions import Database, Transaction
 from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
@@ -108,9 +108,9 @@ class Delivery:
         self._counted = counted
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._lines: dict[tuple[str, str], Line] = {}
-        self._stops = Together(database.reading, _held)
-        self._notes = Together(database.begin, _note)
-        self._ends = Together(database.begin, self._end)
+        self._stops = GroupCommit(in_transaction(database.reading, _held))
+        self._notes = GroupCommit(in_transaction(database.begin, _note))
+        self._ends = GroupCommit(in_transaction(database.begin, self._end))
 
     async def send(self, parcel: Parcel, item: Sealed) -> Answer | None:
         """Send sealed bytes once; the answer, or nothing if they have to be sent again.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.runtime.clock import epoch_microseconds
-from common.store.group_commit import Together
+from common.store.group_commit import GroupCommit, in_transaction
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.store import blocks
 from curator.store import readings as store
@@ -156,8 +156,8 @@ class Windows:
     """The windows of the rounds that are due."""
 
     def __init__(self, database: Database) -> None:
-        self._sources = Together(database.reading, _sources)
-        self._scans = Together(database.reading, _scans, is_large=_is_large)
+        self._sources = GroupCommit(in_transaction(database.reading, _sources))
+        self._scans = GroupCommit(in_transaction(database.reading, _scans, _is_large))
 
     async def source(self, descriptor: RoundDescriptor) -> ReadingSource:
         """Where the readings are that a round requests."""
