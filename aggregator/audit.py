@@ -16,18 +16,17 @@ from itertools import accumulate
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.pieces.intake import ROUNDS_LOCK
 from aggregator.store import noise_audit as store
 from aggregator.store.noise_audit import FamilyRow, LookRow, Named
 from aggregator.web import Operator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
 from tacit.accounting.screening import NoiseAudit, Reason, Verdict, far_values, rounds_to_tell
 from tacit.answers import registry as answers
 from tacit.query.functions import parts
@@ -414,7 +413,7 @@ router = APIRouter()
     summary="Who may add no noise, or stands far out, in local rounds: proposals only",
 )
 async def audit_noise(
-    aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
+    aggregator: AggregatorPart,
     _: Operator,
     alpha: Alpha = 0.05,
 ) -> answers.NoiseAudit:

@@ -11,8 +11,9 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends
 from prometheus_client import Counter, Gauge
 from pydantic import BaseModel
 
@@ -32,6 +33,7 @@ from common.store.erasure import Erasure
 from common.store.group_commit import InTurn, Together, in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
+from common.web.dependencies import part
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
@@ -223,6 +225,9 @@ class Aggregator:
         self.verify_keys.clear()
         for round_id in [name for name, lock in self._locks.items() if not lock.locked()]:
             del self._locks[round_id]
+
+
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 
 
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:

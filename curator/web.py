@@ -13,6 +13,7 @@ from fastapi import Depends, Response
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 
+from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Principal, require
 from common.web.dependencies import part
@@ -25,6 +26,7 @@ Owner = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
 Sender = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR))]
 CuratorId = Annotated[str, PathParameter(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 DatabasePart = Annotated[Database, Depends(part(Database))]
+ClockPart = Annotated[Clock, Depends(part(Clock))]
 
 
 def answer(value: WireModel) -> Response:

@@ -14,9 +14,10 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
@@ -36,6 +37,7 @@ from common.runtime.tasks import Notice
 from common.store.database import exclusive
 from common.store.group_commit import BatchingWriter
 from common.store.transactions import Transaction
+from common.web.dependencies import part
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
@@ -373,6 +375,9 @@ class Intake:
         return await asyncio.to_thread(compare)
 
 
+IntakePart = Annotated[Intake, Depends(part(Intake))]
+
+
 async def _beginnings(transaction: Transaction, items: Sequence[Item]) -> dict[int, Beginning]:
     """What the new sessions of these items need, by the number of their seal key."""
     found: dict[int, tuple[RoundContext, set[int]]] = {}
@@ -400,8 +405,8 @@ def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow])
         return
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)
-    for part in parts:
-        meeting |= mine & np.frombuffer(part.presence, np.uint8)
+    for row in parts:
+        meeting |= mine & np.frombuffer(row.presence, np.uint8)
     if not meeting.any():
         return
     bitmap = meeting.tobytes()

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator, RoundContext, stored_round
+from aggregator.context import Aggregator, AggregatorPart, RoundContext, stored_round
 from aggregator.errors import (
     KeyShareRefused,
     PeerKeyMissing,
@@ -33,7 +33,6 @@ from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
 from common.store.database import exclusive
-from common.web.dependencies import part
 from common.web.openapi import gives, gives_octets, takes, takes_octets
 from common.web.wire import content_type, encode, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
@@ -268,7 +267,6 @@ def sealed_shares(
 
 # --- routes of seal keys -------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 OCTETS: Final = "application/octet-stream"
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 

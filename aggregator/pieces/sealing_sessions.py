@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from aggregator.context import Aggregator, RoundContext
+from aggregator.context import Aggregator, AggregatorPart, RoundContext
 from aggregator.errors import (
     NotPaired,
     NotYourParty,
@@ -35,7 +35,6 @@ from aggregator.store.seal_keys import KeyState, SessionRow
 from aggregator.web import Curator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.wire import CBOR, answer, read_body
 from tacit.answers.registry import AnnouncedSession
@@ -199,9 +198,6 @@ def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
         return own.wrapping.unwrap(session_name(sender.id), wrapped)
     except SealBroken:
         raise SealKeyGone from None
-
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 
 
 router = APIRouter()

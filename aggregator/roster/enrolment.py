@@ -15,8 +15,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator
@@ -36,6 +38,7 @@ from common.store.party_identities import forget_replaced
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.auth import TokenExpired
+from common.web.dependencies import part
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
 from common.web.tokens import MAX_CHARACTERS, Scope, hash_token, insert_token, mint, revoke_subject
 from tacit.crypto.signing import Signed, fingerprint
@@ -133,7 +136,7 @@ def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
     )
 
 
-async def part(aggregator: Aggregator) -> None:
+async def unpair(aggregator: Aggregator) -> None:
     """End the pairing: no coordinator may call any more. Accepted pieces are never summed, unless
     the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
     async with aggregator.database.begin() as transaction:
@@ -456,3 +459,6 @@ class SenderDirectory:
             waiting.set_result(found)
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
+
+
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]

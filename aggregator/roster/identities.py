@@ -402,5 +402,5 @@ def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
     async def unpair_coordinator(
         aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
     ) -> None:
-        await enrolment.part(aggregator)
+        await enrolment.unpair(aggregator)
         authenticator.forget()

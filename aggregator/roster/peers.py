@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi import Query as Parameter
 from pydantic import Field
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
 from aggregator.store import admission
 from aggregator.store import admission as store
@@ -24,7 +24,6 @@ from aggregator.store.admission import PeerRow
 from aggregator.web import Operator, Watcher
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.wire import CBOR, answer, read_body
@@ -203,7 +202,6 @@ def _answer(row: PeerRow) -> PeerAnswer:
     )
 
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 

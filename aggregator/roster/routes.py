@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import AggregatorPart
 from aggregator.errors import NotYourParty, UnknownParty
 from aggregator.roster import enrolment, identities
-from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.enrolment import DirectoryPart
 from aggregator.store import roster as store
 from aggregator.store import tables
-from aggregator.web import Curator, Operator
+from aggregator.web import AuthenticatorPart, Curator, Operator
 from common.web import tokens
-from common.web.auth import Authenticator
-from common.web.dependencies import part
 from common.web.grants import answer_enrolment
 from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
@@ -34,11 +30,6 @@ from tacit.protocol.enrolment import (
 )
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary, format_instant
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
-DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
-
 
 router = APIRouter(tags=["roster"])
 

@@ -11,27 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.pieces.peer_seals import KEPT
-from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.enrolment import DirectoryPart
 from aggregator.rounds import state_machine
 from aggregator.rounds import state_machine as key_ends
 from aggregator.store import admission, rounds
 from aggregator.store import seal_keys as store
 from aggregator.store.tables import identities as table
 from aggregator.store.tables import tokens
-from aggregator.web import Operator
+from aggregator.web import AuthenticatorPart, Operator
 from common.runtime.logs import describe, get_logger
 from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
-from common.web.auth import Authenticator
-from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.own_identity import (
     IdentityAnswer,
@@ -211,11 +209,6 @@ async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> 
 
 
 # The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3.
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
-DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
 
 
 class RotationRequest(WireModel):

@@ -16,9 +16,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.rounds import commitment, opening, state_machine
 from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
@@ -232,8 +232,6 @@ async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswe
 
 # --- routes --------------------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
 StepsPart = Annotated[RoundSteps, Depends(part(RoundSteps))]
 Accepted = Annotated[
     int,

@@ -14,26 +14,25 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.auth import Principal
-from common.web.dependencies import part
 from common.web.paging import PageQuery, next_link
 from common.web.tokens import Scope
 from common.web.wire import JSON
 from curator.ledger import INFINITE, LIFETIME, Bits
 from curator.owner import readings_received, statement
-from curator.owner.policies import Policies, holding
+from curator.owner.policies import PoliciesPart, holding
 from curator.owner.readings_received import Device, IntakeFlow, ReadingsCompleteness, Register
 from curator.policy import Policy
 from curator.store import accounts, intake_counts, stops
 from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
-from curator.web import DatabasePart, Operator, Owner
+from curator.web import ClockPart, DatabasePart, Operator, Owner
 from tacit.accounting.amounts import MICRO
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import Exact, Instant, WireModel
@@ -172,8 +171,6 @@ def _listed(row: CuratorRow, found: Standing, newest_us: int | None) -> Listed:
     )
 
 
-PoliciesPart = Annotated[Policies, Depends(part(Policies))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
 Prefix = Annotated[str, Query(max_length=128, description="How the name begins.")]
 Only = Annotated[Filter | None, Query(alias="filter", description="Without it, all.")]
 Begin = Annotated[

@@ -12,7 +12,6 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
 from common.web.auth import Principal
 from common.web.dependencies import part
@@ -27,7 +26,7 @@ from curator.policy import Limits, Policy, agreed, initial_policy
 from curator.settings import CuratorSettings
 from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
-from curator.web import CuratorId, DatabasePart, Operator, Owner, answer
+from curator.web import ClockPart, CuratorId, DatabasePart, Operator, Owner, answer
 from tacit.errors import FieldError, Invalid
 from tacit.query.terms import PrivacyUnit
 
@@ -147,8 +146,7 @@ def _fewer(owner: int | str, operator: int | str) -> bool:
     return operator == "all" or int(owner) < int(operator)
 
 
-Defaults = Annotated[Policies, Depends(part(Policies))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
+PoliciesPart = Annotated[Policies, Depends(part(Policies))]
 Of = Annotated[
     Literal["operator", "owner"] | None,
     Query(description="Whose; else the caller's own. Of an owner without one: the operator's."),
@@ -159,7 +157,7 @@ router = APIRouter(tags=["policy"])
 
 
 @router.get("/v1/policy", **gives(Policy), summary="The default policy of this process")
-async def get_policy(_: Operator, policies: Defaults) -> Response:
+async def get_policy(_: Operator, policies: PoliciesPart) -> Response:
     return answer(await policies.current())
 
 
@@ -169,7 +167,7 @@ async def get_policy(_: Operator, policies: Defaults) -> Response:
     summary="Set the default policy; it holds from the next contribution on",
     openapi_extra=takes(Policy, examples.POLICY),
 )
-async def put_policy(request: Request, _: Operator, policies: Defaults) -> Response:
+async def put_policy(request: Request, _: Operator, policies: PoliciesPart) -> Response:
     body = await read_body(request, Policy)
     await policies.put(body)
     return answer(body)
@@ -197,7 +195,7 @@ async def get_own_policy(
     curator_id: CuratorId,
     caller: Owner,
     database: DatabasePart,
-    policies: Defaults,
+    policies: PoliciesPart,
     of: Of = None,
 ) -> Response:
     async with database.reading() as transaction:
@@ -218,7 +216,7 @@ async def put_own_policy(
     curator_id: CuratorId,
     caller: Owner,
     database: DatabasePart,
-    policies: Defaults,
+    policies: PoliciesPart,
 ) -> Response:
     body = await read_body(request, Policy)
     default = await policies.current()
@@ -233,7 +231,7 @@ async def put_own_policy(
     summary="Delete your override of a curator's policy",
 )
 async def drop_own_policy(
-    curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults
+    curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: PoliciesPart
 ) -> None:
     default = await policies.current()
     async with database.begin() as transaction:
@@ -251,7 +249,7 @@ async def preview_own_policy(
     curator_id: CuratorId,
     caller: Owner,
     database: DatabasePart,
-    policies: Defaults,
+    policies: PoliciesPart,
     clock: ClockPart,
 ) -> Response:
     body = await read_body(request, Policy)

@@ -12,7 +12,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Principal
 from common.web.dependencies import part
@@ -22,11 +21,11 @@ from common.web.problems import ProblemReceived
 from common.web.wire import json_response
 from curator.errors import NotGiven, NothingPublished, SignerForgotten
 from curator.owner import statement
-from curator.owner.policies import Policies
+from curator.owner.policies import PoliciesPart
 from curator.owner.statement import AskedReports
 from curator.parties.peers import Peers
 from curator.store.parties import Coordinator, PartyRow
-from curator.web import CuratorId, DatabasePart, Owner, answer, answer_of
+from curator.web import ClockPart, CuratorId, DatabasePart, Owner, answer, answer_of
 from tacit.answers.curator import (
     ListOfContributions,
     ListOfDebits,
@@ -124,8 +123,8 @@ async def get_own_budget(
     curator_id: CuratorId,
     caller: Owner,
     database: DatabasePart,
-    policies: Annotated[Policies, Depends(part(Policies))],
-    clock: Annotated[Clock, Depends(part(Clock))],
+    policies: PoliciesPart,
+    clock: ClockPart,
 ) -> OwnBudget:
     async with database.reading() as transaction:
         row, party = await statement.find(transaction, curator_id, caller)

@@ -7,21 +7,18 @@ part while neither has stopped it. The routes are at the end.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 
-from common.runtime.clock import Clock
 from common.store.transactions import Transaction
 from common.web.auth import Principal
-from common.web.dependencies import part
 from common.web.openapi import takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import statement
 from curator.store import stops
-from curator.web import CuratorId, DatabasePart, Operator, Owner
+from curator.web import ClockPart, CuratorId, DatabasePart, Operator, Owner
 from tacit.answers.curator import CuratorStop, ProcessStop, StoppedBy
 from tacit.wire import WireModel, format_instant
 
@@ -72,9 +69,6 @@ async def set_process(transaction: Transaction, asked: Stop, now: datetime) -> P
 
 def _instant(since: datetime | None) -> str | None:
     return None if since is None else format_instant(since)
-
-
-ClockPart = Annotated[Clock, Depends(part(Clock))]
 
 
 router = APIRouter(tags=["owner"])

@@ -12,8 +12,6 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
 
-from common.runtime.clock import Clock
-from common.web.dependencies import part
 from common.web.openapi import takes
 from common.web.wire import JSON, content_type, parse_json
 from curator import examples
@@ -21,7 +19,7 @@ from curator.errors import BadRecords
 from curator.owner import statement
 from curator.records.records import RecordTable, checked, read_csv
 from curator.store import records as store
-from curator.web import DatabasePart, Owner
+from curator.web import ClockPart, DatabasePart, Owner
 from tacit.answers.curator import ItemTables, ItemTableSize, KeptItems, KeptTable
 from tacit.encoders.count_sums import MOST_SEQUENCES
 from tacit.encoders.counts import Ints, Lists
@@ -48,7 +46,7 @@ async def put_records(
     request: Request,
     caller: Owner,
     database: DatabasePart,
-    clock: Annotated[Clock, Depends(part(Clock))],
+    clock: ClockPart,
     curator: CuratorName = None,
 ) -> KeptTable:
     form, body = content_type(request), await request.body()
@@ -174,7 +172,7 @@ async def put_items(
     caller: Owner,
     kind: KindPart,
     database: DatabasePart,
-    clock: Annotated[Clock, Depends(part(Clock))],
+    clock: ClockPart,
     curator: NamedCurator,
     form: FormName = "text",
     name: TableName = "records",
