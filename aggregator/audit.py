@@ -86,8 +86,8 @@ def audited(query: Query) -> tuple[Audited, ...]:
     plan = curator_plan(query)
     assert plan is not None
     places = accumulate(plan.dimensions, initial=0)
-    found = zip(parts(query), plan.scales, places, strict=False)
-    return tuple(Audited(place, part.name, scale) for part, scale, place in found)[:FIRST_PARTS]
+    values = zip(parts(query), plan.scales, places, strict=False)
+    return tuple(Audited(place, part.name, scale) for part, scale, place in values)[:FIRST_PARTS]
 
 
 @dataclass(frozen=True)
@@ -131,19 +131,19 @@ def unexplained(values: Ints, scale: Fraction, screen: int) -> Floats:
     """
     if screen < 1:
         raise ValueError("screenings are counted from 1")
-    found = np.zeros(values.size)
+    excess = np.zeros(values.size)
     alpha = FAR_ALPHA / (screen * (screen + 1))
     for proposal in far_values(values, np.full(values.size, float(scale)), alpha):
         figures = proposal.figures
-        found[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
-    return found
+        excess[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
+    return excess
 
 
 def chunks_of(numbers: Ints) -> Iterator[tuple[int, slice]]:
     """The chunks that rising roster numbers lie in, and which of the numbers lie in each."""
-    found, starts = np.unique(numbers // CHUNK, return_index=True)
+    chunks, starts = np.unique(numbers // CHUNK, return_index=True)
     ends = [*starts[1:].tolist(), numbers.size]
-    for chunk, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+    for chunk, start, end in zip(chunks.tolist(), starts.tolist(), ends, strict=True):
         yield chunk, slice(start, end)
 
 

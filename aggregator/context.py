@@ -275,6 +275,6 @@ class Meters:
     async def count_rounds(self, database: Database) -> None:
         """Bring the gauge of rounds up to date."""
         async with database.reading() as transaction:
-            found = await store.count_states(transaction)
+            counts = await store.count_states(transaction)
         for state in RoundState:
-            self.rounds.labels(state.value).set(found.get(state.value, 0))
+            self.rounds.labels(state.value).set(counts.get(state.value, 0))

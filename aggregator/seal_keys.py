@@ -344,8 +344,10 @@ class SealKeyring:
         async with self._database.reading() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
             rows = [await store.by_number(transaction, number) for number in alive]
-        found = [(row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row]
-        return tuple(number for number, signed in found if self._signer(signed) == public_key)
+        signed_keys = [
+            (row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row
+        ]
+        return tuple(number for number, signed in signed_keys if self._signer(signed) == public_key)
 
     async def lasting(self, key_hash: bytes) -> Signed[SealKeyStatement] | None:
         """The statement of a key that is not destroyed, signed by both keys of the identity that
@@ -357,10 +359,10 @@ class SealKeyring:
             if row is None or row.state is KeyState.DESTROYED:
                 return None
             signed = _SignedKey.model_validate_json(row.signed)
-            found = self._identities.pair(self._signer(signed))
-            if found is None:
+            identity = self._identities.pair(self._signer(signed))
+            if identity is None:
                 return None
-            pair, _ = found
+            pair, _ = identity
             self._lasting[key_hash] = pair.sign(LASTING_SEAL_KEY_LABEL, signed.statement)
             while len(self._lasting) > MOST_WAITING:
                 self._lasting.popitem(last=False)

@@ -301,7 +301,7 @@ def shortages(
     never, and a period's limit always (whether it is wanted at all is the policy's to say).
     """
     own = for_account(charge, 1)
-    found = [
+    exceeded = [
         *_over(limits.period, "period", own.epsilon, own.delta, period.epsilon, period.delta),
         *_over(
             limits.lifetime,
@@ -321,7 +321,7 @@ def shortages(
         ),
     ]
     result, left = [], members.copy()
-    for over, detail, figures in found:
+    for over, detail, figures in exceeded:
         blocked = left & over
         if blocked.any():
             left &= ~blocked

@@ -349,7 +349,7 @@ class Intake:
     async def _parts(self, transaction: Transaction, state: _Round, segment: int) -> list[_Part]:
         """What the senders of this transaction have sent in a segment so far."""
         if not state.parts:
-            state.parts = {each: [] for each in state.hosts}
+            state.parts = {number: [] for number in state.hosts}
             hosts = sorted(set().union(*state.hosts.values()))
             key, segments = state.context.key, sorted(state.hosts)
             for row in await piece_store.batch_parts(transaction, key, segments, hosts):
@@ -380,17 +380,17 @@ IntakePart = Annotated[Intake, Depends(part(Intake))]
 
 async def _beginnings(transaction: Transaction, items: Sequence[Item]) -> dict[int, Beginning]:
     """What the new sessions of these items need, by the number of their seal key."""
-    found: dict[int, tuple[RoundContext, set[int]]] = {}
+    sessions: dict[int, tuple[RoundContext, set[int]]] = {}
     for item in items:
         if not isinstance(item, PiecesItem):
             continue
         fresh = {p.sender.key for p in item.pieces if p.session is not None and p.session.fresh}
         if fresh:
             number = item.context.seal_secret.number
-            found.setdefault(number, (item.context, set()))[1].update(fresh)
+            sessions.setdefault(number, (item.context, set()))[1].update(fresh)
     return {
         number: await Beginning.of(transaction, context.seal_secret, parties)
-        for number, (context, parties) in found.items()
+        for number, (context, parties) in sessions.items()
     }
 
 

@@ -214,24 +214,24 @@ def made_key(
         raise SealKeyUnavailable
     if own is None or own.verification_secret is None:
         raise RoundClosed("the round's keys are destroyed", extra={"included": False})
-    found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
+    key_shares = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
     for share in shares:
         try:
             index = descriptor.index_of(share.sender)
         except KeyError:
             raise KeyShareRefused("a share is of no aggregator of the round") from None
-        if index in found or share.receiver != aggregator.id:
+        if index in key_shares or share.receiver != aggregator.id:
             raise KeyShareRefused("a share is for another aggregator, or listed twice")
         entry = descriptor.aggregators[index]
         place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
         try:
             key = incoming_key(aggregator, context, entry, share.announce)
-            found[index] = open_octets(key, share.nonce, share.sealed, place)
+            key_shares[index] = open_octets(key, share.nonce, share.sealed, place)
         except SealBroken:
             raise KeyShareRefused(f"the share of {share.sender} does not open here") from None
-    if len(found) != len(descriptor.aggregators):
+    if len(key_shares) != len(descriptor.aggregators):
         raise KeyShareRefused("the share of an aggregator is missing")
-    return verify_key_of(context.digest, [found[index] for index in sorted(found)])
+    return verify_key_of(context.digest, [key_shares[index] for index in sorted(key_shares)])
 
 
 def sealed_shares(

@@ -69,9 +69,9 @@ async def session_for(
         wrapped = await store.wrapped_key(transaction, own.number, sender.key, session)
     if wrapped is None:
         raise UnknownSession
-    found = HeldSession(session, _unwrapped(own, sender, wrapped), wrapped)
-    own.sessions.put(sender.key, found)
-    return found
+    held_session = HeldSession(session, _unwrapped(own, sender, wrapped), wrapped)
+    own.sessions.put(sender.key, held_session)
+    return held_session
 
 
 async def begun_by(

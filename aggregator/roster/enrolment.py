@@ -404,25 +404,25 @@ class SenderDirectory:
         if len(token) > MAX_CHARACTERS:
             return None
         token_hash = hash_token(token)
-        found = None if fresh else self._remembered(token_hash)
-        if found is None:
-            found = await self._load(token_hash)
-        if found is None:
+        entry = None if fresh else self._remembered(token_hash)
+        if entry is None:
+            entry = await self._load(token_hash)
+        if entry is None:
             return None
-        if found.expires is not None and found.expires <= self._clock.now():
+        if entry.expires is not None and entry.expires <= self._clock.now():
             raise TokenExpired
-        return found.party
+        return entry.party
 
     def forget(self) -> None:
         """Ask the store again for every token: after a change of the roster."""
         self._cache.clear()
 
     def _remembered(self, token_hash: str) -> _Found | None:
-        found = self._cache.get(token_hash)
-        if found is not None and self._clock.monotonic() - found.at >= self._ttl_s:
+        entry = self._cache.get(token_hash)
+        if entry is not None and self._clock.monotonic() - entry.at >= self._ttl_s:
             del self._cache[token_hash]
             return None
-        return found
+        return entry
 
     async def _load(self, token_hash: str) -> _Found | None:
         waiting = self._wanted.get(token_hash)
@@ -453,10 +453,10 @@ class SenderDirectory:
         now = self._clock.monotonic()
         for token_hash, waiting in batch.items():
             row = rows.get(token_hash)
-            found = None if row is None else _Found(now, *row)
-            if found is not None:
-                self._cache[token_hash] = found
-            waiting.set_result(found)
+            entry = None if row is None else _Found(now, *row)
+            if entry is not None:
+                self._cache[token_hash] = entry
+            waiting.set_result(entry)
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
 

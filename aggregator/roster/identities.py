@@ -162,7 +162,7 @@ def _compromised(pin: Pin) -> int:
     its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
     said = [link.statement for link in links if link.statement.document is not None]
-    return sum(each.reason is Reason.COMPROMISED for each in said)
+    return sum(statement.reason is Reason.COMPROMISED for statement in said)
 
 
 def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> CoordinatorRow:
@@ -229,15 +229,15 @@ async def by_any_key(
             replaced = await party_identities.replaced_keys(
                 transaction, tables.replaced_keys, sender.id
             )
-        ends = {each.identity_key: each.until for each in replaced}
+        ends = {key.identity_key: key.until for key in replaced}
         for key in (*(() if known is None else (known.identity_key,)), *ends):
             try:
-                found = begin(key)
+                begun = begin(key)
             except SessionRefusedHere:
                 continue
             if key in ends and ends[key] <= aggregator.clock.now():
                 raise IdentitySuperseded from None
-            return found
+            return begun
         raise refused
 
 

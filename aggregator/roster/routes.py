@@ -61,11 +61,11 @@ async def enrol(
     authenticator: AuthenticatorPart,
 ) -> Response:
     async def enrolled(signed: Signed[Enrolment]) -> Response:
-        found, new = await enrolment.enrol(aggregator, signed)
+        enrolled_party, new = await enrolment.enrol(aggregator, signed)
         if not new:  # the token of the answer that was lost is revoked
             directory.forget()
             authenticator.forget()
-        return answer(request, found, status=201)
+        return answer(request, enrolled_party, status=201)
 
     limit = await enrolment.largest_body(aggregator, request.headers.get(GRANT_HEADER))
     return await answer_enrolment(request, limit, aggregator.large_enrolments, enrolled)

@@ -186,12 +186,12 @@ async def _rounds_of(aggregator: Aggregator, old: OwnIdentity) -> list[str]:
     """Live rounds that name an identity."""
     async with aggregator.database.reading() as transaction:
         names = await rounds.live(transaction)
-    found = []
+    naming = []
     for name in names:
         context = await aggregator.round(name)
         if context.descriptor.aggregators[context.index].identity_key == old.public_key:
-            found.append(name)
-    return found
+            naming.append(name)
+    return naming
 
 
 async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> list[str]:

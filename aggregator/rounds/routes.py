@@ -86,28 +86,28 @@ async def seal_transcript(
     async with aggregator.database.reading() as transaction:
         coordinator = await admission.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
-    own = [each for each in transcript.reveals if each.aggregator == aggregator.id]
+    own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (
         revealed is None
         or transcript.descriptor.statement != context.descriptor
-        or [each.model_dump_json() for each in own] != [revealed]
+        or [reveal.model_dump_json() for reveal in own] != [revealed]
     ):
         raise TranscriptRefused("not what this aggregator opened and revealed")
     if coordinator is None:
         raise NotPaired
     anchored = coordinator.pin.anchored
     documents = () if anchored is None else anchored.documents
-    keys = (coordinator.identity_key, *(each.ed25519 for each in documents))
+    keys = (coordinator.identity_key, *(document.ed25519 for document in documents))
     signer = signer_of(DESCRIPTOR_LABEL, transcript.descriptor, keys)
     try:
         await asyncio.to_thread(check_transcript, transcript, signer)
     except (DomainError, ValueError) as error:
         raise TranscriptRefused(str(error)) from None
     entry = context.descriptor.aggregators[context.index]
-    found = aggregator.identities.pair(entry.identity_key)
-    if found is None:
+    identity = aggregator.identities.pair(entry.identity_key)
+    if identity is None:
         raise NoIdentityDocument
-    pair, document = found
+    pair, document = identity
     statement = TranscriptSeal(
         round=round_id, transcript=transcript.digest(), time=aggregator.clock.now()
     )

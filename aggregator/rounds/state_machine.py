@@ -134,8 +134,8 @@ async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> b
 async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:
     """All parts held, sorted, without those of hosts that left."""
     held = await held_parts(transaction, context)
-    found = (part for part, (_, host) in held.items() if host.left is None)
-    return tuple(sorted(found, key=lambda part: part.order))
+    present = (part for part, (_, host) in held.items() if host.left is None)
+    return tuple(sorted(present, key=lambda part: part.order))
 
 
 # --- abort ---------------------------------------------------------------------------------------

@@ -349,14 +349,14 @@ class Verifying:
             candidates, (own, verdict) = stored.candidates, stored.documents
             if own is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
-            found = await asyncio.to_thread(
+            verifications = await asyncio.to_thread(
                 check_verifications, context.descriptor, candidates, request.verifications
             )
             if Signed[Verification].model_validate_json(own) not in request.verifications:
                 raise VerificationRefused("the own verification is not the one that was signed")
             if verdict is not None:
                 known = Signed[Verdict].model_validate_json(verdict).statement
-                if known.shares_hashes != tuple(item.shares_hash for item in found):
+                if known.shares_hashes != tuple(item.shares_hash for item in verifications):
                     raise VerificationRefused("decided over other shares already")
                 return verdict
             evaluated = await self._evaluated(context, candidates)
@@ -369,10 +369,10 @@ class Verifying:
             if evaluated.shares is not None:
                 brought[context.index] = evaluated.shares
             outcomes = await outcomes_of(
-                self.aggregator, context, candidates, found, evaluated, brought
+                self.aggregator, context, candidates, verifications, evaluated, brought
             )
             statement = verdict_of(
-                context.descriptor, self.aggregator.id, candidates, found, outcomes
+                context.descriptor, self.aggregator.id, candidates, verifications, outcomes
             )
             signed = wire_json(context.identity.sign(VERDICT_LABEL, statement))
             return await self._keep(context, RoundState.VERIFIED, "verdict", signed)
@@ -424,8 +424,8 @@ class Verifying:
         if known is not None and known.candidates.hash == row.candidates_hash:
             return known.candidates
         listed = await store.document(transaction, context.key, "candidates")
-        found = CandidateList.model_validate_json(listed or "")
-        return Candidates.of(found, context.descriptor.roster_size, row.candidates_hash)
+        fixed_list = CandidateList.model_validate_json(listed or "")
+        return Candidates.of(fixed_list, context.descriptor.roster_size, row.candidates_hash)
 
 
 @dataclass(frozen=True)

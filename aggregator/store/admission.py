@@ -115,8 +115,8 @@ _PEERS = select(pinned_peers).order_by(pinned_peers.c.id)
 
 async def list_peers(transaction: Transaction) -> dict[str, PeerRow]:
     """All of them, by id."""
-    found = await transaction.execute(_PEERS)
-    return {row.id: _peer(row) for row in found}
+    result = await transaction.execute(_PEERS)
+    return {row.id: _peer(row) for row in result}
 
 
 def _peer(row: Any) -> PeerRow:

@@ -52,14 +52,14 @@ class Named:
 
 async def families(transaction: Transaction) -> list[FamilyRow]:
     """All families, oldest first."""
-    found = await transaction.execute(select(audit_families).order_by(audit_families.c.key))
-    return [FamilyRow(row.key, row.part, Fraction(row.scale), row.rounds) for row in found]
+    result = await transaction.execute(select(audit_families).order_by(audit_families.c.key))
+    return [FamilyRow(row.key, row.part, Fraction(row.scale), row.rounds) for row in result]
 
 
 async def screened(transaction: Transaction) -> int:
     """How many rounds all families have together."""
-    found = await transaction.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
-    return int(found.scalar_one())
+    result = await transaction.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
+    return int(result.scalar_one())
 
 
 async def count_round(transaction: Transaction, part: str, scale: Fraction) -> int:
@@ -84,7 +84,7 @@ async def count_round(transaction: Transaction, part: str, scale: Fraction) -> i
 
 async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) -> dict[int, bytes]:
     """The records of some chunks of a family; a chunk without any record is omitted."""
-    found: dict[int, bytes] = {}
+    bodies: dict[int, bytes] = {}
     for start in range(0, len(numbers), _CHUNK):
         rows = await transaction.execute(
             select(audit_chunks.c.chunk, audit_chunks.c.records).where(
@@ -92,18 +92,18 @@ async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) 
                 audit_chunks.c.chunk.in_(numbers[start : start + _CHUNK]),
             )
         )
-        found.update((int(row.chunk), row.records) for row in rows)
-    return found
+        bodies.update((int(row.chunk), row.records) for row in rows)
+    return bodies
 
 
 async def chunk_numbers(transaction: Transaction, family: int) -> list[int]:
     """The chunks of a family that have records."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(audit_chunks.c.chunk)
         .where(audit_chunks.c.family == family)
         .order_by(audit_chunks.c.chunk)
     )
-    return [int(number) for number in found.scalars()]
+    return [int(number) for number in result.scalars()]
 
 
 async def put_chunks(
@@ -131,10 +131,10 @@ async def put_chunks(
 
 async def last_look(transaction: Transaction) -> LookRow | None:
     """The newest look."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(audit_looks).order_by(audit_looks.c.number.desc()).limit(1)
     )
-    row = found.first()
+    row = result.first()
     return None if row is None else LookRow(row.number, row.time, row.alpha, row.screened)
 
 

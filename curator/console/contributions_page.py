@@ -24,6 +24,7 @@ from curator.owner import curators as listing
 from curator.owner import routes, statement, stopping
 from curator.owner.curators import Asked, Filter
 from curator.owner.routes import PeersPart
+from curator.owner.statement import OwnCurator
 from curator.store import stops
 from tacit.answers.curator import GivenContribution, NamedAggregator, UnitStatement
 from tacit.query.terms import PrivacyUnit
@@ -159,7 +160,8 @@ async def read_evidence(
     """What a browser needs to check a round; the page's script has no token for the API."""
     async with view.database.reading() as transaction:
         await view.find(transaction, curator_id)
-    of = await routes.given(view.database, curator_id, round_id, view.caller)
+    own = OwnCurator(curator_id, view.caller, view.database)
+    of = await routes.given(own, round_id)
     anchors = of.anchors
     head = {
         "round": round_id,
@@ -185,7 +187,7 @@ async def _given(view: View, curator_id: str, after: int | None) -> dict[str, An
         items, following = await statement.contributions(transaction, row, party, after, ROWS)
         reports, _ = await statement.reports(transaction, row, party, None, ROWS)
         counts = await statement.reading_counts(transaction, row, party)
-        stop = await stopping.of_curator(transaction, row.id, view.caller)
+        stop = await stopping.of_curator(transaction, row)
         aggregators: list[NamedAggregator] = []
         if items:
             newest = await statement.contribution(transaction, row, party, items[0].round)

@@ -22,6 +22,7 @@ from curator.console.view import AnyView, OperatorView, View
 from curator.owner import policy_trial, stopping
 from curator.owner.policies import beside, set_own
 from curator.owner.policy_trial import Tried
+from curator.owner.statement import OwnCurator
 from curator.owner.stopping import Stop
 from curator.policy import Policy, agreed
 from curator.store import history
@@ -107,8 +108,7 @@ async def change_curator_policy(view: AnyView, curator_id: str) -> Response:
     try:
         policy = None if dropped else _policy(subject.base, form)
         if dropped or form.get("step") == "save":
-            async with view.database.begin() as transaction:
-                await set_own(transaction, name, view.caller, default, policy)
+            await set_own(OwnCurator(name, view.caller, view.database), default, policy)
             await view.note("changed a curator's policy", name)
             return see(f"{subject.path}?said={'dropped' if dropped else 'policy'}")
     except DomainError as error:
@@ -145,7 +145,7 @@ def _fields(policy: Policy) -> dict[str, str]:
         for unit in PrivacyUnit
         for figure in FIGURES
     }
-    given |= {f"query-{encode_binary(each)}": "on" for each in policy.queries}
+    given |= {f"query-{encode_binary(query)}": "on" for query in policy.queries}
     given["accept"] = "any" if policy.accept_any else "some"
     given["min_participants"] = str(policy.min_participants)
     if policy.allow_unverified:
@@ -266,9 +266,8 @@ async def stop_curator(view: AnyView, curator_id: str) -> Response:
     form, name = await view.form(), await view.name_of(curator_id)
     if form.get("typed", "").strip() != name:
         return _confirm(view, name, name, NotTyped(pointer="/typed"))
-    async with view.database.begin() as transaction:
-        stop = Stop(stopped=True)
-        await stopping.set_curator(transaction, name, view.caller, stop, view.clock.now())
+    own = OwnCurator(name, view.caller, view.database)
+    await stopping.set_curator(own, Stop(stopped=True), view.clock.now())
     await view.note("stopped a curator", name)
     return see(f"/console/curators/{name}?said=stopped")
 
@@ -278,9 +277,8 @@ async def start_curator(view: AnyView, curator_id: str) -> Response:
     """Remove the caller's stop of a curator."""
     await view.form()
     name = await view.name_of(curator_id)
-    async with view.database.begin() as transaction:
-        stop = Stop(stopped=False)
-        await stopping.set_curator(transaction, name, view.caller, stop, view.clock.now())
+    own = OwnCurator(name, view.caller, view.database)
+    await stopping.set_curator(own, Stop(stopped=False), view.clock.now())
     await view.note("started a curator again", name)
     return see(f"/console/curators/{name}?said=started")
 

@@ -92,7 +92,8 @@ async def _values(view: View, span: str, end: datetime | None) -> dict[str, Any]
         silent, more = await readings_received.silent(transaction, before, key, None, MOST)
         periods = readings_received.span_of(begin, until, now, timedelta(seconds=STEPS[chosen]))
         pictures = [
-            await _picture(transaction, each, STEPS[chosen], periods, key) for each in found[:MOST]
+            await _picture(transaction, register, STEPS[chosen], periods, key)
+            for register in found[:MOST]
         ]
     return {
         "address": str(view.request.base_url).rstrip("/"),
@@ -116,20 +117,20 @@ async def _picture(
 ) -> tuple[Markup, ReadingsCompleteness] | str:
     """A bar for each period, and its numbers; or why there is none."""
     try:
-        found = await readings_received.completeness(
+        completeness = await readings_received.completeness(
             transaction, register.name, period_s, span, curator
         )
     except DomainError as error:
         return str(error)
-    counts = [each.devices for each in found.periods]
-    whole = sum(count >= found.expected for count in counts)
+    counts = [period.devices for period in completeness.periods]
+    whole = sum(count >= completeness.expected for count in counts)
     sentence = (
         f"{register.name}: {whole} of {len(counts)} periods have a reading of all "
-        f"{found.expected} devices; the fewest are {min(counts)}."
+        f"{completeness.expected} devices; the fewest are {min(counts)}."
     )
     part = slice(11, 16) if period_s < 6 * 3_600 else slice(5, 10)
-    labels = [format_instant(each.start)[part] for each in found.periods]
-    return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), found
+    labels = [format_instant(period.start)[part] for period in completeness.periods]
+    return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), completeness
 
 
 # --- a curator's own readings, for its owner alone -----------------------------------------------
@@ -187,8 +188,8 @@ async def _page(
         .order_by(newest.register)
     )
     of: dict[str, list[Any]] = {}
-    for each in kept:
-        of.setdefault(each.name, []).append(each)
+    for device in kept:
+        of.setdefault(device.name, []).append(device)
     shown = register if register in of else next(iter(of), None)
     values: dict[str, Any] = {
         "registers": list(of),
@@ -200,22 +201,24 @@ async def _page(
         return values
     [first, *_] = of[shown]
     names = {
-        each.key: each.id
-        for each in await transaction.execute(
+        device.key: device.id
+        for device in await transaction.execute(
             select(devices.c.key, devices.c.id).where(devices.c.curator == row.key)
         )
     }
-    last = max(each.time for each in of[shown]) + 1
+    last = max(device.time for device in of[shown]) + 1
     stored, following = await store.of_devices(
         transaction,
         first.register,
-        [each.device for each in of[shown]],
+        [device.device for device in of[shown]],
         last if before is None else min(before, last),
         INSTANTS,
     )
     answers, _ = await statement.contributions(transaction, row, party, None, ANSWERS)
-    given = [each for each in answers if each.contributed and each.asked.register_name == shown]
-    values["readings"] = [_shown(each, names, first.base, given) for each in stored]
+    given = [
+        answer for answer in answers if answer.contributed and answer.asked.register_name == shown
+    ]
+    values["readings"] = [_shown(reading, names, first.base, given) for reading in stored]
     values["older"] = None if following is None else encode_cursor(following)
     return values
 
@@ -329,12 +332,12 @@ def _form(view: View, given: Mapping[str, str], error: DomainError | None = None
 
 def fields() -> dict[str, Field]:
     """The fields of the form: every parameter of an import, by its name in the API."""
-    found = {}
+    form = {}
     for attribute, info in ImportOptions.model_fields.items():
         name = info.alias or attribute
         if name != "import_id":
-            found[name] = Field(name, info.description or "", _choices(name, info), _default(info))
-    return found
+            form[name] = Field(name, info.description or "", _choices(name, info), _default(info))
+    return form
 
 
 def options_of(given: Mapping[str, str]) -> ImportOptions:
@@ -351,9 +354,11 @@ def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:
     if name == "unit":
         return tuple(sorted(UNITS))
     inner = (
-        each for part in (info.annotation, *get_args(info.annotation)) for each in get_args(part)
+        choice
+        for part in (info.annotation, *get_args(info.annotation))
+        for choice in get_args(part)
     )
-    return tuple(dict.fromkeys(each for each in inner if isinstance(each, str)))
+    return tuple(dict.fromkeys(choice for choice in inner if isinstance(choice, str)))
 
 
 def _default(info: FieldInfo) -> str:

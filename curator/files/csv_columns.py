@@ -253,11 +253,11 @@ class Stamps:
             raise BadItem("has no offset, and no timezone is given")
         return self._local.resolve(parsed, device, mark)
 
-    def _begins(self, found: Column, allowed: Times) -> Column:
+    def _begins(self, starts: Column, allowed: Times) -> Column:
         if not self._back:
-            return found
-        begins = found.values - self._back
-        faults = dict(found.faults)
+            return starts
+        begins = starts.values - self._back
+        faults = dict(starts.faults)
         early = np.flatnonzero(begins < allowed.earliest).tolist()
         before = f"the time lies before {allowed.first_day}"
         faults |= {index: before for index in early if index not in faults}

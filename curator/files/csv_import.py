@@ -117,12 +117,12 @@ class Import:
 
     def _collect(self, lot: Lot, waiting: list[Numbered]) -> None:
         """Rows of a lot behind those that wait; the first record is the header."""
-        found = list(zip(lot.lines, lot.records, strict=True))
-        if self._header is None and (found or lot.faults):
-            if not found or any(line <= found[0][0] for line, _ in lot.faults):
+        lines = list(zip(lot.lines, lot.records, strict=True))
+        if self._header is None and (lines or lot.faults):
+            if not lines or any(line <= lines[0][0] for line, _ in lot.faults):
                 raise misplaced(lot.faults[0][1], lot.faults[0][0])
-            self._read_header(*found.pop(0))
-        waiting += found
+            self._read_header(*lines.pop(0))
+        waiting += lines
         for line, reason in lot.faults:
             self.progress.error(line, None, reason)
 
@@ -252,7 +252,7 @@ class Import:
         pairs = [self._pair(cells) for _, cells in rows]
         names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
         known = self._intake.curators_of(
-            [self._whose(*each) for each in names.values()], self._caller
+            [self._whose(*name) for name in names.values()], self._caller
         )
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for pair, (number, cells) in zip(pairs, rows, strict=True):
@@ -423,14 +423,14 @@ class Import:
         order = np.lexsort((devices, times))
         columns = (times[order], devices[order], owners[order], values[order])
         try:
-            found = await self._intake.store_columns(
+            outcomes = await self._intake.store_columns(
                 columns, self._map.register_name, self._map.unit
             )
         except BadItem as error:
             raise BadImport(error.detail, pointer=error.pointer) from None
-        self.progress.duplicates += found[Status.DUPLICATE]
-        self.progress.conflicts += found[Status.CONFLICT]
-        self.progress.accepted += found[Status.ACCEPTED]
+        self.progress.duplicates += outcomes[Status.DUPLICATE]
+        self.progress.conflicts += outcomes[Status.CONFLICT]
+        self.progress.accepted += outcomes[Status.ACCEPTED]
 
 
 def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:

@@ -279,10 +279,10 @@ class Imports:
 
     def find(self, name: str) -> Progress:
         """Raises UnknownImport."""
-        found = self._kept.get(name)
-        if found is None:
+        progress = self._kept.get(name)
+        if progress is None:
             raise UnknownImport
-        return found
+        return progress
 
 
 TOGETHER: Final = 5000

@@ -86,7 +86,9 @@ class Gathering:
 
     async def _write(self, lot: Sequence[_Waiting]) -> None:
         try:
-            found = await together(self._intake, [(each.raws, each.caller) for each in lot])
+            answered = await together(
+                self._intake, [(request.raws, request.caller) for request in lot]
+            )
         except Exception as error:
             if len(lot) == 1 or store_failed(error):
                 for waiting in lot:
@@ -98,7 +100,7 @@ class Gathering:
             for waiting in lot:
                 await self._write([waiting])
             return
-        for waiting, answers in zip(lot, found, strict=True):
+        for waiting, answers in zip(lot, answered, strict=True):
             if not waiting.answer.done():
                 waiting.answer.set_result(answers)
 

@@ -50,9 +50,9 @@ class BrokerClient(aiomqtt.Client):
     def waiting(self, most: int) -> list[aiomqtt.Message]:
         """What has come in, without waiting."""
         count = min(most, self._queue.qsize())
-        found = [self._queue.get_nowait() for _ in range(count)]
+        messages = [self._queue.get_nowait() for _ in range(count)]
         self._resume()
-        return found
+        return messages
 
     @contextmanager
     def answers(self) -> Iterator[None]:
@@ -243,7 +243,7 @@ class Connection:
         if not lot:
             return
         received = self._intake.now()
-        letters = await self._intake.take([_message(each, received) for each in lot])
+        letters = await self._intake.take([_message(message, received) for message in lot])
         if letters:
             with client.answers():
                 await asyncio.gather(*(self._send(client, letter) for letter in letters))

@@ -109,8 +109,8 @@ class Route:
 
     def device(self, topic: str) -> str | None:
         """The device that a topic names, or nothing if the topic is not of this rule."""
-        found = self.pattern.fullmatch(topic)
-        return None if found is None else found["device"]
+        match = self.pattern.fullmatch(topic)
+        return None if match is None else match["device"]
 
 
 def routes(mappings: Sequence[Mapping], site: str) -> tuple[Route, ...]:
@@ -176,14 +176,14 @@ def _read(path: Path) -> Any:
 
 def _broken(path: Path, error: ValidationError, content: Any) -> BadMapping:
     problem = invalid_from(error, content)
-    fields = problem.errors if isinstance(problem, Invalid) else ()
-    return BadMapping(f"{path}: " + "; ".join(f"{each.pointer} {each.message}" for each in fields))
+    errors = problem.errors if isinstance(problem, Invalid) else ()
+    return BadMapping(f"{path}: " + "; ".join(f"{e.pointer} {e.message}" for e in errors))
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a mapping file, as in `mappings/schema.json`."""
-    found = Mapping.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    document = Mapping.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ def raw_items(
         if text in rule.ignore:
             return []
         return [
-            _item(each, device, text, _milliseconds(message.received)) for each in rule.readings
+            _item(reading, device, text, _milliseconds(message.received))
+            for reading in rule.readings
         ]
     return _pointed(message, rule, device, zone)
 
@@ -85,16 +86,16 @@ def _pointed(message: Message, rule: TopicRule, device: str, zone: ZoneInfo | No
     except ValueError:
         raise BadItem("the payload is not JSON") from None
     values = [
-        (each, value)
-        for each in rule.readings
-        if (value := _at(content, each.value or "")) is not None and value not in rule.ignore
+        (reading, value)
+        for reading in rule.readings
+        if (value := _at(content, reading.value or "")) is not None and value not in rule.ignore
     ]
     if not values:
         return []
     time: Any = _milliseconds(message.received)
     if rule.time != RECEIVED:
         time = _with_offset(_at(content, rule.time), zone)
-    return [_item(each, device, value, time) for each, value in values]
+    return [_item(reading, device, value, time) for reading, value in values]
 
 
 def _own(raw: Any, device: str) -> Any:
@@ -255,8 +256,8 @@ class MessageIntake:
         for message, item in zip(messages, sent, strict=True):
             refused: DomainError | list[Answer] | None
             if isinstance(item, _Sent):
-                found = next(answers)
-                refused = found if isinstance(found, DomainError) else _refused(found)
+                outcome = next(answers)
+                refused = outcome if isinstance(outcome, DomainError) else _refused(outcome)
             else:
                 refused = item
             size = len(item.raws) if isinstance(item, _Sent) else 0
@@ -315,7 +316,9 @@ class MessageIntake:
         if not sent:
             return []
         try:
-            return list(await together(self._intake, [(each.raws, each.caller) for each in sent]))
+            return list(
+                await together(self._intake, [(message.raws, message.caller) for message in sent])
+            )
         except Exception as error:
             if store_failed(error):
                 raise

@@ -113,22 +113,22 @@ def answered(
     ]
     seen: set[tuple[bytes, str]] = set()
     begun: set[str] = set()
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for descriptor in rounds:
         job = descriptor.query.job or ""
         if job in jobs and _later(descriptor) and job not in begun:
-            found[StepMissed.name] += 1
+            outcomes[StepMissed.name] += 1
             continue
         charges = _charges(descriptor, jobs.get(job))
         window = (descriptor.query.digest(), descriptor.window.model_dump_json())
         name = _refusal(policies, ledgers, descriptor, charges, anchors, window in seen)
-        found[name or "answered"] += 1
+        outcomes[name or "answered"] += 1
         if name is None:
             seen.add(window)
             begun.add(job)
             for _, ledger in ledgers:
                 ledger.pay(descriptor, charges)
-    return found
+    return outcomes
 
 
 def _later(descriptor: RoundDescriptor) -> bool:
@@ -184,12 +184,12 @@ async def past(
         party, position = party_row.id, row.key - party_row.first_key
         outside = await history.left_out(transaction, party, position, since, _OUTSIDE)
     asked = await history.opened_since(transaction, since, MOST, party)
-    found = [
+    descriptors = [
         Signed[RoundDescriptor].model_validate_json(text).statement
         for round_id, text in asked
         if round_id not in outside
     ]
-    return found, found[0].opened if len(asked) == MOST else since
+    return descriptors, descriptors[0].opened if len(asked) == MOST else since
 
 
 class Tried(WireModel):

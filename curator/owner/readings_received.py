@@ -160,7 +160,7 @@ async def silent(
     its key, or of all. And where the next page begins."""
     instant = epoch_microseconds(before)
     rows = await store.silent_devices(transaction, instant, curator, after, limit)
-    found = [
+    devices = [
         Device(
             curator=row.curator,
             device=row.id,
@@ -170,7 +170,7 @@ async def silent(
         for row in rows
     ]
     full = len(rows) == limit
-    return found, (rows[-1].time, rows[-1].register, rows[-1].device) if full else None
+    return devices, (rows[-1].time, rows[-1].register, rows[-1].device) if full else None
 
 
 async def registers(
@@ -190,8 +190,8 @@ async def registers(
             unit=row.base,
             devices=row.devices,
             queries=tuple(
-                each.model_copy(update={"fits": UNITS[each.unit].base == row.base})
-                for each in asked.get(row.name, [])
+                query.model_copy(update={"fits": UNITS[query.unit].base == row.base})
+                for query in asked.get(row.name, [])
             ),
         )
         for row in await store.register_rows(transaction, curator)
@@ -221,8 +221,8 @@ async def completeness(
     first, last = (epoch_microseconds(at) for at in span)
     counts: dict[int, int] = {}
     for row in rows:
-        found = await store.present(transaction, row.key, size, (first, last), curator)
-        for period, count in found:
+        counted = await store.present(transaction, row.key, size, (first, last), curator)
+        for period, count in counted:
             counts[period] = counts.get(period, 0) + count
     return ReadingsCompleteness(
         register_name=register,

@@ -11,14 +11,15 @@ from datetime import datetime
 from fastapi import APIRouter, Request
 
 from common.store.transactions import Transaction
-from common.web.auth import Principal
 from common.web.openapi import takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import statement
+from curator.owner.statement import OwnCurator, OwnCuratorPart
 from curator.store import stops
-from curator.web import ClockPart, CuratorId, DatabasePart, Operator, Owner
+from curator.store.parties import CuratorRow
+from curator.web import ClockPart, DatabasePart, Operator
 from tacit.answers.curator import CuratorStop, ProcessStop, StoppedBy
 from tacit.wire import WireModel, format_instant
 
@@ -35,12 +36,8 @@ async def of_process(transaction: Transaction) -> ProcessStop:
     return ProcessStop(stopped=since is not None, since=_instant(since))
 
 
-async def of_curator(transaction: Transaction, curator_id: str, caller: Principal) -> CuratorStop:
-    """Whether a curator is stopped, and by whom since when.
-
-    Raises ForeignCurator, UnknownCurator.
-    """
-    row, _ = await statement.find(transaction, curator_id, caller)
+async def of_curator(transaction: Transaction, row: CuratorRow) -> CuratorStop:
+    """Whether a curator is stopped, and by whom since when."""
     by = StoppedBy(
         owner=_instant(row.stopped_by_owner),
         operator=_instant(row.stopped_by_operator),
@@ -50,15 +47,14 @@ async def of_curator(transaction: Transaction, curator_id: str, caller: Principa
     return CuratorStop(curator=row.id, stopped=stopped, by=by)
 
 
-async def set_curator(
-    transaction: Transaction, curator_id: str, caller: Principal, asked: Stop, now: datetime
-) -> CuratorStop:
+async def set_curator(own: OwnCurator, stop: Stop, now: datetime) -> CuratorStop:
     """Set the caller's own stop. Raises ForeignCurator, UnknownCurator."""
-    row, _ = await statement.find(transaction, curator_id, caller)
-    by_owner = not caller.has(Scope.OPERATOR)
-    since = now if asked.stopped else None
-    await stops.set_curator(transaction, row.key, since, by_owner=by_owner)
-    return await of_curator(transaction, curator_id, caller)
+    by_owner = not own.caller.has(Scope.OPERATOR)
+    async with own.changing() as (transaction, row, _):
+        since = now if stop.stopped else None
+        await stops.set_curator(transaction, row.key, since, by_owner=by_owner)
+        row, _ = await statement.find(transaction, own.id, own.caller)
+        return await of_curator(transaction, row)
 
 
 async def set_process(transaction: Transaction, asked: Stop, now: datetime) -> ProcessStop:
@@ -100,9 +96,9 @@ async def put_stop(
     "/v1/curators/{curator_id}/stop",
     summary="Whether a curator takes part in nothing, and who stopped it since when",
 )
-async def get_own_stop(curator_id: CuratorId, caller: Owner, database: DatabasePart) -> CuratorStop:
-    async with database.reading() as transaction:
-        return await of_curator(transaction, curator_id, caller)
+async def get_own_stop(own: OwnCuratorPart) -> CuratorStop:
+    async with own.reading() as (transaction, row, _):
+        return await of_curator(transaction, row)
 
 
 @router.put(
@@ -110,13 +106,5 @@ async def get_own_stop(curator_id: CuratorId, caller: Owner, database: DatabaseP
     summary="Let a curator take part in nothing, or take back one's own stop",
     openapi_extra=takes(Stop, examples.STOP),
 )
-async def put_own_stop(
-    request: Request,
-    curator_id: CuratorId,
-    caller: Owner,
-    database: DatabasePart,
-    clock: ClockPart,
-) -> CuratorStop:
-    asked = await read_body(request, Stop)
-    async with database.begin() as transaction:
-        return await set_curator(transaction, curator_id, caller, asked, clock.now())
+async def put_own_stop(request: Request, own: OwnCuratorPart, clock: ClockPart) -> CuratorStop:
+    return await set_curator(own, await read_body(request, Stop), clock.now())

@@ -302,15 +302,19 @@ def refusal_of(grounds: Sequence[history_Ground], curators: int) -> Refusal | No
     """The report of a party's grounds; None if no round awaits the refusing curators anyway."""
     refused = np.zeros(curators, np.bool_)
     counts: Counter[RefusalGround] = Counter()
-    for each in grounds:
-        if each.name in UNINVITED:
+    for ground in grounds:
+        if ground.name in UNINVITED:
             continue
-        span = refused[each.offset : each.offset + each.length]
-        new = sets.unpack(each.members, each.length) & ~span
+        span = refused[ground.offset : ground.offset + ground.length]
+        new = sets.unpack(ground.members, ground.length) & ~span
         span |= new
-        counts[GROUNDS.get(each.name, RefusalGround.OWN)] += int(new.sum())
-    found = {ground: count for ground, count in counts.items() if count}
-    return Refusal(members=sets.pack(refused), grounds=found) if found else None
+        counts[GROUNDS.get(ground.name, RefusalGround.OWN)] += int(new.sum())
+    refused_by_ground = {ground: count for ground, count in counts.items() if count}
+    return (
+        Refusal(members=sets.pack(refused), grounds=refused_by_ground)
+        if refused_by_ground
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -345,30 +349,30 @@ class Refusing:
     async def _tell_all(self) -> None:
         async with self.database.reading() as transaction:
             decided = await history.decided_refusals(transaction, self.clock.now(), UNINVITED)
-            fresh = [each for each in decided if each.contribution not in self._told]
+            fresh = [decision for decision in decided if decision.contribution not in self._told]
             parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
-        self._told.intersection_update(each.contribution for each in decided)
+        self._told.intersection_update(decision.contribution for decision in decided)
         by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
-        for each in fresh:
-            by_coordinator[parties[each.party].coordinator_url].append(each)
+        for decision in fresh:
+            by_coordinator[parties[decision.party].coordinator_url].append(decision)
         await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
 
     async def _tell(self, decided: Sequence[Decided], parties: Mapping[str, PartyRow]) -> None:
         """Report to one coordinator; if it does not answer, the rest waits for the next pass."""
-        for each in decided:
-            party = parties[each.party]
+        for decision in decided:
+            party = parties[decision.party]
             async with self.database.reading() as transaction:
-                grounds = await history.grounds(transaction, each.contribution)
+                grounds = await history.grounds(transaction, decision.contribution)
             refusal = refusal_of(grounds, party.curators)
             if refusal is not None and party.coordinator_token is not None:
                 try:
                     await self.peers.refuse(
-                        party.coordinator_url, party.coordinator_token, each.round, refusal
+                        party.coordinator_url, party.coordinator_token, decision.round, refusal
                     )
                 except PeerUnavailable:
                     return
                 except ProblemReceived as problem:
                     if problem.retryable or problem.status >= 500:
                         continue
-                    _logger.info("refusal_not_taken", round=each.round, problem=problem.name)
-            self._told.add(each.contribution)
+                    _logger.info("refusal_not_taken", round=decision.round, problem=problem.name)
+            self._told.add(decision.contribution)

@@ -151,10 +151,10 @@ class Delivery:
 
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         refused = await self._stopped(letters)
-        refused |= await self._introduced([each for each in letters if each not in refused])
+        refused |= await self._introduced([letter for letter in letters if letter not in refused])
         left = [letter for letter in letters if letter not in refused]
-        found = dict(zip(left, await self._carried(left), strict=True))
-        return [{**refused, **found}[letter] for letter in letters]
+        answers = dict(zip(left, await self._carried(left), strict=True))
+        return [{**refused, **answers}[letter] for letter in letters]
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
         """What is never sent, as a curator in it was stopped after it was sealed."""
@@ -172,7 +172,7 @@ class Delivery:
                 for letter in letters
             ]
             try:
-                found = await self._peers.upload_together(carried, letters[0].kind)
+                answered = await self._peers.upload_together(carried, letters[0].kind)
             except PeerUnavailable:
                 return [None] * len(letters)
             except ProblemReceived as error:
@@ -182,7 +182,7 @@ class Delivery:
             else:
                 return [
                     await self._answered(letter, answer)
-                    for letter, answer in zip(letters, found, strict=True)
+                    for letter, answer in zip(letters, answered, strict=True)
                 ]
         return [await self._alone(letter) for letter in letters]
 
@@ -288,7 +288,7 @@ class Delivery:
                 _logger.info(
                     "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
                 )
-        return [each for each in parcels if ended.get(each.contribution) is State.PREPARED]
+        return [parcel for parcel in parcels if ended.get(parcel.contribution) is State.PREPARED]
 
     async def _end(
         self, transaction: Transaction, several: Sequence[Sequence[Parcel]]

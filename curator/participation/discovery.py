@@ -64,10 +64,12 @@ class Discovery:
     async def look(self, url: str, wait_s: float = 0.0) -> bool:
         """Process a coordinator's list; whether it answered."""
         async with self.database.reading() as transaction:
-            speakers = [each for each in await party_store.speakers(transaction) if each.url == url]
+            speakers = [
+                speaker for speaker in await party_store.speakers(transaction) if speaker.url == url
+            ]
         for speaker in _chance.sample(speakers, min(SPEAKERS, len(speakers))):
             try:
-                found = await self.ask(url, speaker.token, self._etags.get(url), wait_s)
+                listing = await self.ask(url, speaker.token, self._etags.get(url), wait_s)
             except ProblemReceived as error:
                 if error.status in (401, 403):
                     continue
@@ -75,12 +77,12 @@ class Discovery:
             except PeerUnavailable:
                 return False
             await self.coordinators.look(url)
-            if found is not None:
+            if listing is not None:
                 known = await self.coordinators.known(url)
-                foreign = await self.take(known, found.items)
+                foreign = await self.take(known, listing.items)
                 if foreign and await self.coordinators.follow(url):
-                    await self.take(await self.coordinators.known(url), found.items)
-                self._etags[url] = found.etag
+                    await self.take(await self.coordinators.known(url), listing.items)
+                self._etags[url] = listing.etag
             return True
         return False
 
@@ -137,7 +139,7 @@ class Planning:
     ) -> set[str]:
         """Plan those that are sound descriptors of this coordinator; their ids."""
         now = self._clock.now()
-        sound = {each.statement.round: each for each in fresh if _is_sound(each, coordinator, now)}
+        sound = {row.statement.round: row for row in fresh if _is_sound(row, coordinator, now)}
         async with self._store.reading() as transaction:
             enrolled = await party_store.enrolled(transaction, coordinator.key)
         parties = max([1, *map(len, enrolled.values())])

@@ -159,9 +159,11 @@ class Steps:
         """Nothing was opened for the job: the debit of its first round is given back, and this
         round makes it."""
         assert row.first_round is not None
-        found = (await outbox.of_rounds(transaction, [row.first_round]))[row.first_round]
-        parties = await party_store.parties_by_id(transaction, [each.party for each in found])
-        await credit(transaction, row.first_round, found, parties, self.clock)
+        contributions = (await outbox.of_rounds(transaction, [row.first_round]))[row.first_round]
+        parties = await party_store.parties_by_id(
+            transaction, [contribution.party for contribution in contributions]
+        )
+        await credit(transaction, row.first_round, contributions, parties, self.clock)
         await store.pay_first(transaction, row.id, round_id)
         return replace(row, first_round=round_id)
 
@@ -169,7 +171,7 @@ class Steps:
 async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[str]:
     """The attempts before that this process has seen, and that opened nothing. Raises StepRefused
     where the statements do not say so."""
-    attempts = {each.round: each.aborts for each in step.aborted or ()}
+    attempts = {attempt.round: attempt.aborts for attempt in step.aborted or ()}
     known = await outbox.rounds_by_id(transaction, list(attempts))
     for name, seen in known.items():
         if not abort_credit(seen.signed().statement, attempts[name]):
@@ -287,8 +289,8 @@ async def standing(
             rounds = {**row.rounds, first: round_id}
             return Standing(replace(row, rounds=rounds), PathSpends(), known=True)
     spends = PathSpends() if row is None else PathSpends.unpacked(row.spends)
-    found = PathRow(step.job, question, step.step, {first: round_id}, b"")
-    return Standing(found, spends, known=False)
+    new = PathRow(step.job, question, step.step, {first: round_id}, b"")
+    return Standing(new, spends, known=False)
 
 
 async def note(

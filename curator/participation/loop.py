@@ -164,12 +164,12 @@ class Participation:
     async def _look_after_watchers(self) -> None:
         ticket = self._enrolled.ticket()
         async with self._store.reading() as transaction:
-            found = await party_store.speakers(transaction)
-        if set(found) != self._speakers:
-            self._speakers = set(found)
+            speakers = await party_store.speakers(transaction)
+        if set(speakers) != self._speakers:
+            self._speakers = set(speakers)
             self._planning.forget()
         wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
-        for url in {speaker.url for speaker in found} - self._watched:
+        for url in {speaker.url for speaker in speakers} - self._watched:
             self._watched.add(url)
             for discovery in (self._rounds, self._collections):
                 self._spawn(discovery.watch(url, wait_s, retry_s))
@@ -339,13 +339,13 @@ class Participation:
         for round_id, items in due.items():
             asked = frozenset(parties[item.party].coordinator_url for item in items)
             together.setdefault(asked, []).append(rounds[round_id])
-        found: dict[str, asyncio.Task[bool]] = {}
+        settling: dict[str, asyncio.Task[bool]] = {}
         for rows in together.values():
             task = asyncio.create_task(self._settled_together(rows))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-            found |= {row.id: task for row in rows}
-        return found
+            settling |= {row.id: task for row in rows}
+        return settling
 
     async def _settled_together(self, rows: Sequence[RoundRow]) -> bool:
         """Whether no error came up."""
@@ -359,13 +359,13 @@ class Participation:
     async def _settle_earlier(self, rows: Sequence[RoundRow]) -> None:
         """Fetch the final state of earlier rounds of these queries and windows, before deciding."""
         async with self._store.reading() as transaction:
-            found = {
+            unsettled = {
                 earlier.id: earlier
                 for row in rows
                 for earlier in await outbox.open_ended(transaction, row)
             }
-        if found:
-            await self._answering.settling.ask(list(found.values()))
+        if unsettled:
+            await self._answering.settling.ask(list(unsettled.values()))
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""

@@ -197,8 +197,8 @@ class Reporting:
             return await load_rows(transaction, descriptor.taken, descriptor.window, keys)
         tables = await item_store.item_tables_of(transaction, column.place, keys, self.clock.now())
         return {
-            each.curator: [{each.universe[place] for place in each.lists.items.tolist()}]
-            for each in tables
+            table.curator: [{table.universe[place] for place in table.lists.items.tolist()}]
+            for table in tables
         }
 
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:

@@ -134,8 +134,8 @@ class Enroller:
     async def resume(self) -> None:
         """Finish enrolments that were in progress when the process ended; log those that fail."""
         async with self.database.reading() as transaction:
-            found = await store.list_parties(transaction, state=ENROLLING)
-        for row in found:
+            parties = await store.list_parties(transaction, state=ENROLLING)
+        for row in parties:
             if row.join_token is None:
                 continue
             try:

@@ -157,7 +157,7 @@ class Identities:
         is. KeyNotAnchored and the rest as `Pin.follow`; PeerUnavailable while a chain cannot be
         had."""
         now = self.clock.now()
-        pins = {each.aggregator: each.pin for each in party.anchors}
+        pins = {anchor.aggregator: anchor.pin for anchor in party.anchors}
         keys = {entry.id: entry.identity_key for entry in descriptor.aggregators}
         for anchor in party.anchors:
             key = keys.get(anchor.aggregator)
@@ -172,7 +172,7 @@ class Identities:
         document, PeerUnavailable."""
         async with self.database.reading() as transaction:
             found = await store.anchored(transaction)
-        known = [each for each in found if each[1].aggregator == aggregator]
+        known = [anchor for anchor in found if anchor[1].aggregator == aggregator]
         for deployment, held in known:
             shown = await self.peers.shown_identities(held.url, "tacit-aggregator")
             pin = held.pin.confirmed(deployment, shown, compared)
@@ -184,7 +184,7 @@ class Identities:
         such an aggregator is known. Raises what stands against the chain."""
         async with self.database.reading() as transaction:
             found = await store.anchored(transaction)
-        known = [each for each in found if each[1].aggregator == aggregator]
+        known = [anchor for anchor in found if anchor[1].aggregator == aggregator]
         for deployment, held in known:
             await self._along(held, deployment, shown, self.clock.now())
         return bool(known)
@@ -289,16 +289,18 @@ class Anchors:
         async with self.database.reading() as transaction:
             above = await store.coordinators(transaction)
             below = await store.anchored(transaction)
-        found = [
-            _answer("coordinator", each.deployment, each.deployment, each.url, each.pin)
-            for each in above
+        answers = [
+            _answer("coordinator", row.deployment, row.deployment, row.url, row.pin)
+            for row in above
         ]
-        found += [
-            _answer("aggregator", each.aggregator, deployment, each.url, each.pin)
-            for deployment, each in below
+        answers += [
+            _answer("aggregator", row.aggregator, deployment, row.url, row.pin)
+            for deployment, row in below
         ]
-        chosen = {each for each in found if name in (None, each.name)}
-        ordered = sorted(chosen, key=lambda each: (each.role != "coordinator", each.name, each.url))
+        chosen = {anchor for anchor in answers if name in (None, anchor.name)}
+        ordered = sorted(
+            chosen, key=lambda anchor: (anchor.role != "coordinator", anchor.name, anchor.url)
+        )
         return AnchorsAnswer(anchors=tuple(ordered))
 
     async def confirm(self, name: str, compared: bytes) -> AnchorsAnswer:

@@ -110,7 +110,7 @@ class SealKeys:
             return
         async with database.reading() as transaction:  # what the round's check has followed
             row = (await store.parties_by_id(transaction, [party.id]))[party.id]
-        anchor = next(each for each in row.anchors if each.aggregator == entry.id)
+        anchor = next(anchor for anchor in row.anchors if anchor.aggregator == entry.id)
         anchored = anchor.pin.anchored
         try:
             signed = await self._peers.seal_signature(anchor.url, entry.seal.public_key_hash)
@@ -127,22 +127,22 @@ class SealKeys:
 
     async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
         wanted = entry.seal.public_key_hash
-        found = self._keys.get(wanted)
-        if found is None:
+        key = self._keys.get(wanted)
+        if key is None:
             raw = await self._fetched(entry.id, wanted, party)
             try:
-                found = SealPublicKey(raw)
-                found.seal(b"", b"")  # an X25519 half of small order shows only here
+                key = SealPublicKey(raw)
+                key.seal(b"", b"")  # an X25519 half of small order shows only here
             except (SealKeyMalformed, SealBroken) as error:
                 raise SealKeyUnusable(f"{entry.id}: {error}") from None
-            self._keys[wanted] = found
+            self._keys[wanted] = key
             while len(self._keys) > KEPT:
                 self._keys.popitem(last=False)
         self._keys.move_to_end(wanted)
-        return found
+        return key
 
     async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
-        anchored = [each.url for each in party.anchors if each.aggregator == aggregator]
+        anchored = [anchor.url for anchor in party.anchors if anchor.aggregator == aggregator]
         for url in (*anchored, party.coordinator_url):
             try:
                 raw = await self._peers.seal_key(url, wanted)
@@ -261,7 +261,7 @@ class Successions:
         already goes on. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
-            held = {each.party for each in await store.waiting_identities(transaction)}
+            held = {identity.party for identity in await store.waiting_identities(transaction)}
             chosen = [row for row in rows if row.id not in held]
             for row in chosen:
                 await store.add_next_identity(
@@ -272,25 +272,25 @@ class Successions:
     async def waiting(self) -> tuple[Waiting, ...]:
         """Parties whose next identity is not known to all their services."""
         async with self.database.reading(large=True) as transaction:
-            found = await store.waiting_identities(transaction)
+            identities = await store.waiting_identities(transaction)
         return tuple(
             Waiting(
-                each.party,
-                fingerprint(each.link.statement.identity_key),
-                each.secret is None,
-                self._problems.get(each.party, {}),
+                identity.party,
+                fingerprint(identity.link.statement.identity_key),
+                identity.secret is None,
+                self._problems.get(identity.party, {}),
             )
-            for each in found
+            for identity in identities
         )
 
     async def sweep(self) -> int:
         """Show what waits to all services; how many identities all of them know now."""
         async with self.database.reading(large=True) as transaction:
-            found = await store.waiting_identities(transaction)
+            identities = await store.waiting_identities(transaction)
         done = 0
-        for start in range(0, len(found), _TOGETHER):
-            some = found[start : start + _TOGETHER]
-            done += sum(await asyncio.gather(*(self._finish(each) for each in some)))
+        for start in range(0, len(identities), _TOGETHER):
+            some = identities[start : start + _TOGETHER]
+            done += sum(await asyncio.gather(*(self._finish(identity) for identity in some)))
         return done
 
     async def _chosen(
@@ -320,19 +320,19 @@ class Successions:
         serial = await store.identity_serial(transaction, row.id) + 1
         return NextIdentity(row.id, serial, succeed_party(statement, new, old), new.to_bytes())
 
-    async def _finish(self, found: NextIdentity) -> bool:
+    async def _finish(self, identity: NextIdentity) -> bool:
         """Whether all services know it now."""
         async with self.database.reading() as transaction:
-            row = await store.party(transaction, found.party)
-            chain = await store.identity_chain(transaction, found.party)
+            row = await store.party(transaction, identity.party)
+            chain = await store.identity_chain(transaction, identity.party)
         assert row is not None
         problems = await self._shown(row, chain)
-        over = self.clock.now() >= found.link.statement.overlap_until
+        over = self.clock.now() >= identity.link.statement.overlap_until
         async with self.database.begin() as transaction:
             if not problems:
-                await store.mark_identity_shown(transaction, found)
-            if found.secret is not None and (over or not problems):
-                await store.use_next_identity(transaction, found)
+                await store.mark_identity_shown(transaction, identity)
+            if identity.secret is not None and (over or not problems):
+                await store.use_next_identity(transaction, identity)
         self.keyring.forget(row.id)
         if problems:
             self._problems[row.id] = problems
@@ -348,7 +348,7 @@ class Successions:
         """Show a party's links to all its services; the problems of those that did not take it."""
         assert row.coordinator_token is not None
         services = [(row.deployment, row.coordinator_url, row.coordinator_token)]
-        services += [(each.aggregator, each.url, each.token or "") for each in row.anchors]
+        services += [(anchor.aggregator, anchor.url, anchor.token or "") for anchor in row.anchors]
         problems = {}
         for name, url, token in services:
             try:

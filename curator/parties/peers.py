@@ -224,7 +224,7 @@ class Peers:
         self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
     ) -> Listing | None:
         """All pages of a list, under the ETag of the first; nothing if that has not changed."""
-        found: list[Any] = []
+        documents: list[Any] = []
         path: str | None = first
         etag = None
         while path is not None:
@@ -237,10 +237,10 @@ class Peers:
             if response.status_code == 304:
                 return None
             etag = etag or response.headers.get("etag")
-            found += response.json()[name]
+            documents += response.json()[name]
             path = response.links.get("next", {}).get("url")
             headers.pop("If-None-Match", None)
-        return Listing(found, etag)
+        return Listing(documents, etag)
 
     async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         """The coordinator's view of one round."""
@@ -259,7 +259,7 @@ class Peers:
             url, lambda client: client.post("/v1/rounds/states", content=body, headers=headers)
         )
         try:
-            return {str(each["id"]): dict(each) for each in response.json()["rounds"]}
+            return {str(document["id"]): dict(document) for document in response.json()["rounds"]}
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable("the states of rounds are not understood") from None
 
@@ -296,8 +296,8 @@ class Peers:
                 f"/v1/jobs/{job}/reports", content=body, headers={**_JSON, **_bearer(token)}
             ),
         )
-        found: list[dict[str, Any]] = response.json()["reports"]
-        return found
+        answers: list[dict[str, Any]] = response.json()["reports"]
+        return answers
 
     async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
         """Report to the coordinator which of a party's curators were debited for a round."""
@@ -314,8 +314,8 @@ class Peers:
     async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
         """The same of several rounds and parties; an answer for each."""
         items = [
-            {"round": each.round, "token": each.token, "members": encode_binary(each.members)}
-            for each in said
+            {"round": report.round, "token": report.token, "members": encode_binary(report.members)}
+            for report in said
         ]
         body = json.dumps({"reports": items}).encode()
         headers = {**_JSON, **_bearer(said[0].token)}
@@ -343,16 +343,16 @@ class Peers:
         """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
         with its round where they are of several; an answer for each. What was sealed stays as it
         is. Raises as `upload` does."""
-        anchor, rounds = carried[0].anchor, {each.round for each in carried}
+        anchor, rounds = carried[0].anchor, {piece.round for piece in carried}
         one = len(rounds) == 1
         path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"
         items = [
             {
-                **({"body": each.body} if kind == BATCHES else cbor2.loads(each.body)),
-                **({} if one else {"round": each.round}),
-                "token": each.anchor.token,
+                **({"body": piece.body} if kind == BATCHES else cbor2.loads(piece.body)),
+                **({} if one else {"round": piece.round}),
+                "token": piece.anchor.token,
             }
-            for each in carried
+            for piece in carried
         ]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
@@ -398,12 +398,12 @@ class Peers:
 def _answers(response: httpx.Response, count: int) -> list[ItemAnswer]:
     """The answers to `count` items, in their order. Raises PeerUnavailable for anything else."""
     try:
-        found = _ANSWERS.validate_json(response.content)
+        answers = _ANSWERS.validate_json(response.content)
     except ValidationError:
         raise PeerUnavailable("the answer is not understood") from None
-    if [answer.index for answer in found] != list(range(count)):
+    if [answer.index for answer in answers] != list(range(count)):
         raise PeerUnavailable("the answer is not to what was sent")
-    return found
+    return answers
 
 
 def _bearer(token: str | None) -> dict[str, str]:

@@ -324,14 +324,14 @@ class ItemQuestion:
         outside the window are empty, and a table of records without time is none in any."""
         places = {item: place for place, item in enumerate(self.universe)}
         found = {}
-        for each in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
-            lists: Lists | None = each.lists
+        for row in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
+            lists: Lists | None = row.lists
             if window != ALWAYS:
-                lists = each.within(microseconds(window.start), microseconds(window.end))
+                lists = row.within(microseconds(window.start), microseconds(window.end))
             if lists is not None and lists.count <= query.max_readings:
-                known = np.array([places.get(item, -1) for item in each.universe], np.int32)
+                known = np.array([places.get(item, -1) for item in row.universe], np.int32)
                 items = known[lists.items] if known.size else lists.items
-                found[each.curator] = Lists(items, lists.starts)
+                found[row.curator] = Lists(items, lists.starts)
         return found
 
     def measured(self, records: Mapping[int, Lists]) -> dict[int, sums_Ints]:

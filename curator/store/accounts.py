@@ -135,10 +135,10 @@ def _values(row: NewDebit) -> dict[str, Any]:
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
     """Segments of each contribution that are in the ledger already."""
     rows = await transaction.execute(_SEGMENTS, {"contributions": ids})
-    found: dict[int, set[int]] = {contribution: set() for contribution in ids}
+    segments: dict[int, set[int]] = {contribution: set() for contribution in ids}
     for row in rows:
-        found[row.contribution].add(row.segment)
-    return found
+        segments[row.contribution].add(row.segment)
+    return segments
 
 
 async def paid_for_job(
@@ -212,22 +212,22 @@ async def debits_of(
 ) -> list[tuple[int, Debit]]:
     """A page of the debits of one curator of a party, by its position, newest first: (id, debit);
     `before`: the id of the last one of the page before."""
-    found: list[tuple[int, Debit]] = []
+    rows_found: list[tuple[int, Debit]] = []
     concerned = select(debits).where(
         debits.c.party == party,
         debits.c.offset <= position,
         debits.c.offset + debits.c.length > position,
     )
-    while len(found) < limit:
+    while len(rows_found) < limit:
         page = concerned if before is None else concerned.where(debits.c.id < before)
         rows = (await transaction.execute(page.order_by(debits.c.id.desc()).limit(IDS))).all()
         for row in rows:
             if presence_bits(row.presence, row.length)[position - row.offset]:
-                found.append((row.id, _debit(row, unit)))
+                rows_found.append((row.id, _debit(row, unit)))
         if len(rows) < IDS:
             break
         before = rows[-1].id
-    return found[:limit]
+    return rows_found[:limit]
 
 
 def charge_in(row: Row[Any], unit: PrivacyUnit) -> Charge:
@@ -326,9 +326,9 @@ async def charge_accounts(
         earlier = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
-            found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
+            total = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
             own = for_account(charge, period_s)
-            after = found.plus(own, masks[chunk], factor=factor)
+            after = total.plus(own, masks[chunk], factor=factor)
             fresh.append(row_of(chunk, period_s, _packed(after)))
     await transaction.execute(_ACCOUNT, fresh)
 
@@ -387,11 +387,11 @@ async def credit(transaction: Transaction, contribution: int, now: datetime) -> 
     rows = await transaction.execute(
         select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
-    found = list(rows.all())
+    debits_found = list(rows.all())
     await transaction.execute(
-        update(debits).where(debits.c.id.in_([row.id for row in found])).values(credited=now)
+        update(debits).where(debits.c.id.in_([row.id for row in debits_found])).values(credited=now)
     )
-    return found
+    return debits_found
 
 
 async def note_refused(

@@ -152,7 +152,7 @@ async def spans_over(
     transaction: Transaction, ids: Sequence[int], position: int
 ) -> tuple[dict[int, Row[Any]], dict[int, list[Row[Any]]]]:
     """The debit and the refusals of each contribution whose span holds a curator's position."""
-    found: dict[int, Row[Any]] = {}
+    spans: dict[int, Row[Any]] = {}
     for row in await transaction.execute(
         select(debits).where(
             debits.c.contribution.in_(ids),
@@ -160,7 +160,7 @@ async def spans_over(
             debits.c.offset + debits.c.length > position,
         )
     ):
-        found[row.contribution] = row
+        spans[row.contribution] = row
     refused: dict[int, list[Row[Any]]] = {}
     for row in await transaction.execute(
         select(refusals)
@@ -172,7 +172,7 @@ async def spans_over(
         .order_by(refusals.c.id)
     ):
         refused.setdefault(row.contribution, []).append(row)
-    return found, refused
+    return spans, refused
 
 
 _UNHASHED = frozenset({"contribution", "credited", "used", "clamped", "refused"})
@@ -295,7 +295,7 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
     `limit` rounds; of how many. Rounds whose outcome is not known, or of which something is still
     to be sent, keep theirs."""
     under_way = select(contributions.c.round).where(contributions.c.state.in_(_UNDER_WAY))
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.id)
         .where(
             rounds.c.expired.is_(None),
@@ -306,7 +306,7 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
         .order_by(rounds.c.deadline)
         .limit(limit)
     )
-    ids = list(found.scalars())
+    ids = list(result.scalars())
     if not ids:
         return 0
     parts = select(contributions.c.id).where(contributions.c.round.in_(ids))
@@ -321,7 +321,7 @@ async def forget_spends(transaction: Transaction, before: datetime) -> int:
     jobs. Such a job has no first round from then on, so that its later steps are missed: S must not
     begin again at 0. A job whose first round may still be credited keeps it."""
     first, last = rounds.alias(), rounds.alias()
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(federated_jobs.c.id)
         .join(first, first.c.id == federated_jobs.c.first_round)
         .join(last, last.c.id == federated_jobs.c.last_round)
@@ -332,7 +332,7 @@ async def forget_spends(transaction: Transaction, before: datetime) -> int:
             last.c.deadline < before,
         )
     )
-    ids = list(found.scalars())
+    ids = list(result.scalars())
     if ids:
         for table in (job_spends, job_paths):
             await transaction.execute(delete(table).where(table.c.job.in_(ids)))

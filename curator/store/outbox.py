@@ -183,11 +183,11 @@ async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None
 
 async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundRow]:
     """Those of some rounds that were shown before, by id."""
-    found: dict[str, RoundRow] = {}
+    rounds_found: dict[str, RoundRow] = {}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_ROUNDS_OF, {"ids": ids[start : start + IDS]})
-        found |= {row.id: _round(row) for row in rows}
-    return found
+        rounds_found |= {row.id: _round(row) for row in rows}
+    return rounds_found
 
 
 async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDescriptor]]) -> None:
@@ -197,17 +197,17 @@ async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDesc
             _ADD_ROUND,
             [
                 {
-                    "id": each.statement.round,
-                    "hash": each.statement.digest(),
-                    "descriptor": each.model_dump_json(),
-                    "deployment": each.statement.deployment,
-                    "query_hash": each.statement.query.digest(),
-                    "window_start": each.statement.window.start,
-                    "window_end": each.statement.window.end,
-                    "opened": each.statement.opened,
-                    "deadline": each.statement.deadline,
+                    "id": statement.statement.round,
+                    "hash": statement.statement.digest(),
+                    "descriptor": statement.model_dump_json(),
+                    "deployment": statement.statement.deployment,
+                    "query_hash": statement.statement.query.digest(),
+                    "window_start": statement.statement.window.start,
+                    "window_end": statement.statement.window.end,
+                    "opened": statement.statement.opened,
+                    "deadline": statement.statement.deadline,
                 }
-                for each in signed
+                for statement in signed
             ],
         )
 
@@ -264,12 +264,12 @@ async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: d
     """Store what coordinators reported about rounds."""
     values = [
         {
-            "of_round": each.round,
+            "of_round": row.round,
             "asked": now,
-            "outcome": each.outcome,
-            "aborts": _ABORTS.dump_json(list(each.aborts)).decode() if each.aborts else None,
+            "outcome": row.outcome,
+            "aborts": _ABORTS.dump_json(list(row.aborts)).decode() if row.aborts else None,
         }
-        for each in asked
+        for row in asked
     ]
     if values:
         await transaction.execute(_SETTLE, values)
@@ -317,19 +317,19 @@ def _round(row: Row[Any]) -> RoundRow:
 
 async def parties_of(transaction: Transaction, ids: Sequence[str]) -> dict[str, set[str]]:
     """The parties that have taken up each of some rounds."""
-    found: dict[str, set[str]] = {round_id: set() for round_id in ids}
+    by_round: dict[str, set[str]] = {round_id: set() for round_id in ids}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_PARTIES_OF, {"ids": ids[start : start + IDS]})
         for row in rows:
-            found[row.round].add(row.party)
-    return found
+            by_round[row.round].add(row.party)
+    return by_round
 
 
 async def plan(transaction: Transaction, plans: Sequence[Plan], now: datetime) -> None:
     """Store who contributes to which rounds when."""
     if plans:
         state = State.PLANNED.value
-        values = [{**asdict(each), "state": state, "planned": now} for each in plans]
+        values = [{**asdict(plan), "state": state, "planned": now} for plan in plans]
         await transaction.execute(_ADD_CONTRIBUTION, values)
 
 
@@ -343,8 +343,8 @@ async def due(
 
 async def next_moment(transaction: Transaction, after: datetime) -> datetime | None:
     """The earliest moment of sending that is planned and comes after an instant."""
-    found = await transaction.execute(_NEXT_MOMENT, {"after": after})
-    moment: datetime | None = found.scalar_one_or_none()
+    result = await transaction.execute(_NEXT_MOMENT, {"after": after})
+    moment: datetime | None = result.scalar_one_or_none()
     return moment
 
 
@@ -378,11 +378,11 @@ async def of_rounds(
     transaction: Transaction, ids: Sequence[str]
 ) -> dict[str, list[ContributionRow]]:
     """All parties' contributions to each of some rounds."""
-    found: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
+    by_round: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
     for start in range(0, len(ids), IDS):
         for row in await transaction.execute(_OF_ROUNDS, {"ids": ids[start : start + IDS]}):
-            found[row.round].append(_contribution(row))
-    return found
+            by_round[row.round].append(_contribution(row))
+    return by_round
 
 
 def _contribution(row: Row[Any]) -> ContributionRow:

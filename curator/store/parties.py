@@ -170,8 +170,8 @@ _HIGHEST: Final = select(func.max(curators.c.key))
 
 async def fact(transaction: Transaction, name: str) -> str | None:
     """A stored fact of the process."""
-    found = await transaction.execute(_FACT, {"name": name})
-    value: str | None = found.scalar_one_or_none()
+    result = await transaction.execute(_FACT, {"name": name})
+    value: str | None = result.scalar_one_or_none()
     return value
 
 
@@ -192,8 +192,8 @@ async def drop_fact(transaction: Transaction, name: str) -> None:
 
 async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
     """One party, or nothing."""
-    found = await _parties(transaction, [party_id])
-    return found[0] if found else None
+    rows = await _parties(transaction, [party_id])
+    return rows[0] if rows else None
 
 
 async def list_parties(
@@ -239,10 +239,10 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
 async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
     """The enrolled parties of a coordinator, by deployment."""
     rows = await transaction.execute(_ENROLLED, {"key": coordinator_key, "state": ACTIVE})
-    found: dict[str, list[str]] = {}
+    by_coordinator: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row.deployment, []).append(row.id)
-    return found
+        by_coordinator.setdefault(row.deployment, []).append(row.id)
+    return by_coordinator
 
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
@@ -316,12 +316,12 @@ async def next_curator_key(transaction: Transaction) -> int:
 
 async def hosted_curators(transaction: Transaction) -> int:
     """How many curators are hosted: their keys are the numbers below."""
-    found = await transaction.execute(_HIGHEST)
-    highest: int | None = found.scalar_one()
+    result = await transaction.execute(_HIGHEST)
+    highest: int | None = result.scalar_one()
     return 0 if highest is None else highest + 1
 
 
-async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[Anchor]) -> None:
+async def put_anchors(transaction: Transaction, party_id: str, anchors_: Sequence[Anchor]) -> None:
     """Replace a party's anchors."""
     await transaction.execute(delete(anchors).where(anchors.c.party == party_id))
     await transaction.execute(
@@ -335,7 +335,7 @@ async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[A
                 "token": item.token,
                 "pin": item.pin.model_dump_json(),
             }
-            for item in found
+            for item in anchors_
         ],
     )
 
@@ -387,7 +387,7 @@ async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin
 
 async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
     """(deployment, aggregator as it is anchored), each once; without tokens."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(
             parties.c.deployment,
             anchors.c.aggregator,
@@ -398,7 +398,7 @@ async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
         .join(parties, parties.c.id == anchors.c.party)
         .distinct()
     )
-    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in found]
+    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in result]
 
 
 async def drop_anchor(transaction: Transaction, aggregator: str) -> bool:
@@ -460,12 +460,12 @@ async def curators_by_key(transaction: Transaction, keys: Sequence[int]) -> list
 
 async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> list[str]:
     """Which of these names are taken."""
-    found: list[str] = []
+    existing: list[str] = []
     for start in range(0, len(ids), 500):
         chosen = ids[start : start + 500]
         rows = await transaction.execute(select(curators.c.id).where(curators.c.id.in_(chosen)))
-        found += rows.scalars()
-    return found
+        existing += rows.scalars()
+    return existing
 
 
 async def set_policy(
@@ -529,12 +529,12 @@ class NextIdentity:
 async def waiting_identities(transaction: Transaction) -> tuple[NextIdentity, ...]:
     """What follows parties' identities, and is not known to all their services yet; by party."""
     query = select(party_identities).where(party_identities.c.shown.is_(False))
-    found = await transaction.execute(query.order_by(party_identities.c.party))
+    result = await transaction.execute(query.order_by(party_identities.c.party))
     return tuple(
         NextIdentity(
             row.party, row.serial, SignedPartySuccession.model_validate_json(row.link), row.secret
         )
-        for row in found
+        for row in result
     )
 
 
@@ -544,14 +544,14 @@ async def identity_serial(transaction: Transaction, party: str) -> int:
     return int((await transaction.execute(query)).scalar_one() or 0)
 
 
-async def add_next_identity(transaction: Transaction, found: NextIdentity) -> None:
+async def add_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
     """Keep what follows, before anybody is shown it."""
     await transaction.execute(
         insert(party_identities).values(
-            party=found.party,
-            serial=found.serial,
-            link=found.link.model_dump_json(),
-            secret=found.secret,
+            party=identity.party,
+            serial=identity.serial,
+            link=identity.link.model_dump_json(),
+            secret=identity.secret,
             shown=False,
         )
     )
@@ -560,26 +560,28 @@ async def add_next_identity(transaction: Transaction, found: NextIdentity) -> No
 async def identity_chain(transaction: Transaction, party: str) -> PartyChain:
     """All links of a party, the oldest first; it has one at least."""
     query = select(party_identities.c.link).where(party_identities.c.party == party)
-    found = await transaction.execute(query.order_by(party_identities.c.serial))
-    links = (SignedPartySuccession.model_validate_json(link) for link in found.scalars())
+    result = await transaction.execute(query.order_by(party_identities.c.serial))
+    links = (SignedPartySuccession.model_validate_json(link) for link in result.scalars())
     return PartyChain(links=tuple(links))
 
 
-async def mark_identity_shown(transaction: Transaction, found: NextIdentity) -> None:
+async def mark_identity_shown(transaction: Transaction, identity: NextIdentity) -> None:
     """All services know it."""
     table = party_identities
-    mine = (table.c.party == found.party) & (table.c.serial == found.serial)
+    mine = (table.c.party == identity.party) & (table.c.serial == identity.serial)
     await transaction.execute(update(table).where(mine).values(shown=True))
 
 
-async def use_next_identity(transaction: Transaction, found: NextIdentity) -> None:
+async def use_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
     """The next identity is the party's now; the private key before is destroyed."""
     await to_erase(transaction)
     await transaction.execute(
-        update(parties).where(parties.c.id == found.party).values(identity=found.secret)
+        update(parties).where(parties.c.id == identity.party).values(identity=identity.secret)
     )
     await transaction.execute(
-        update(party_identities).where(party_identities.c.party == found.party).values(secret=None)
+        update(party_identities)
+        .where(party_identities.c.party == identity.party)
+        .values(secret=None)
     )
 
 

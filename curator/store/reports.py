@@ -90,13 +90,13 @@ async def asked_of(
     )
     if before is not None:
         query = query.where(collections.c.job < before)
-    found = []
+    collections_found = []
     for row in await transaction.execute(query):
         values = dict(row._mapping)
         reports = int(values.pop("reports"))
         values["state"] = Stage(values["state"])
-        found.append((CollectionRow(**values), reports))
-    return found
+        collections_found.append((CollectionRow(**values), reports))
+    return collections_found
 
 
 _DUE = (

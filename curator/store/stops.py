@@ -52,11 +52,11 @@ async def members(transaction: Transaction, first_key: int, length: int) -> Bits
     """(length,) which curators of a run are stopped, be it with the whole process."""
     if await process(transaction) is not None:
         return np.ones(length, np.bool_)
-    found = np.zeros(length, np.bool_)
+    stopped = np.zeros(length, np.bool_)
     asked = {"first": first_key, "end": first_key + length}
     keys = (await transaction.execute(_WITHIN, asked)).scalars().all()
-    found[[key - first_key for key in keys]] = True
-    return found
+    stopped[[key - first_key for key in keys]] = True
+    return stopped
 
 
 async def held(transaction: Transaction, places: Sequence[Place]) -> set[Place]:
@@ -86,7 +86,7 @@ async def held(transaction: Transaction, places: Sequence[Place]) -> set[Place]:
             out = await members(transaction, row.first_key + row.offset, row.length)
             if (out & presence_bits(row.presence, row.length)).any():
                 stopped.add((row.contribution, row.segment, row.part))
-    return {each for each in places if (each.contribution, each.segment, each.part) in stopped}
+    return {place for place in places if (place.contribution, place.segment, place.part) in stopped}
 
 
 async def withdraw_reports(transaction: Transaction, job: str, party: str) -> None:
