@@ -50,7 +50,7 @@ from tacit.version import VERSION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SETTLED_SWEEPS = 3
-"""After so many sweeps every process has stored its counts of an hour."""
+"""After this many sweeps every process has stored its counts of an hour."""
 _logger = get_logger("tacit.aggregator")
 
 

@@ -253,7 +253,7 @@ def _written(
     return written
 
 
-# --- an operator looks ---------------------------------------------------------------------------
+# --- a look by the operator ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -395,9 +395,9 @@ def _proposal(
 Alpha = Annotated[
     float,
     Parameter(
-        ge=1e-200,  # it is divided by curators and looks, and has to stay a number
+        ge=1e-200,  # it is divided by curators and looks, and must not become zero
         lt=1,
-        description="The chance, in (0, 1), that an honest deployment ever sees anybody proposed "
+        description="The chance, in (0, 1), that an honest deployment ever sees anyone proposed "
         "for missing noise: it is divided among all curators and all looks. Of several, the "
         "largest counts.",
     ),
@@ -410,7 +410,7 @@ router = APIRouter()
 @router.get(
     "/v1/audit/noise",
     tags=["audit"],
-    summary="Who may add no noise, or stands far out, in local rounds: proposals only",
+    summary="Curators that may add no noise, or whose values are far out: proposals only",
 )
 async def audit_noise(
     aggregator: AggregatorPart,

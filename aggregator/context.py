@@ -46,7 +46,7 @@ from tacit.query.terms import Sharing
 from tacit.randomness import SecureRandom
 
 _KEPT_ROUNDS = 1024
-"""Contexts in memory: more than the rounds that a coordinator has under way together."""
+"""Contexts in memory: more than the rounds that a coordinator has in progress."""
 _SignedDescriptor = Signed[RoundDescriptor]
 
 
@@ -173,7 +173,7 @@ class Aggregator:
         return context if elsewhere else self._kept(context)
 
     async def know(self, identity_key: bytes) -> None:
-        """Look whether another process has made this identity the one of now."""
+        """Load identities again if another process may have made this one current."""
         if identity_key not in self.identities.public_keys:
             await self.identities.load()
 

@@ -274,7 +274,7 @@ class SealKeyring:
     # --- using ---
 
     async def current(self) -> Signed[SealKeyStatement]:
-        """The signed key of the present period, made at its first use."""
+        """The signed key of the current period, made at its first use."""
         now = self._clock.now()
         async with self._database.reading() as transaction:
             row = await store.newest(transaction, now)
@@ -502,7 +502,7 @@ class SealKeyring:
         return row
 
     async def _published(self, row: SealKeyRow) -> Signed[SealKeyStatement]:
-        """Nobody sees a key before its number is kept beside the wrapping keys."""
+        """A key is published only after its number is stored next to the wrapping keys."""
         if row.number not in self._held:
             await asyncio.to_thread(self._directory.published, row.number)
         return (await self.of(row.number)).signed

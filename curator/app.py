@@ -235,7 +235,7 @@ def create_app(
         lifespan,
         answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
-        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        description="Readings in, sealed contributions out. Readings never leave it unprotected.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,

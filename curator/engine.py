@@ -93,7 +93,7 @@ class Sealer:
 
     def seal(self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey) -> Seal:
         """What seals for the aggregator of this place in this round, with the seal key of its
-        entry. Raises SealBroken for a key with which nobody can agree."""
+        entry. Raises SealBroken for a key with which no key agreement succeeds."""
         entry = descriptor.aggregators[index]
         if seal_key.hash != entry.seal.public_key_hash:
             raise ValueError("not the seal key of this aggregator's entry")
@@ -198,7 +198,7 @@ class HostPart:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a host's body belongs: `presence` tells which curators of the span it is of."""
+    """Where a host's body belongs: `presence`: the curators of the span that it covers."""
 
     span: Span
     part: int

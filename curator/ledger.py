@@ -298,7 +298,7 @@ def shortages(
     """Which of the members cannot afford the charge, limit by limit; empty if all can.
 
     A round without a verified figure costs no finite amount: it meets a finite lifetime limit
-    never, and a period's limit always (whether it is wanted at all is the policy's to say).
+    never, and a period's limit always (the policy decides whether such rounds are allowed).
     """
     own = for_account(charge, 1)
     exceeded = [

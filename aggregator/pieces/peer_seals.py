@@ -116,7 +116,7 @@ def outgoing(
     public: PublicKeys,
 ) -> Outgoing:
     """With what this aggregator seals to one of the round, which may be itself. Raises
-    DescriptorRefused for a key with which nobody can agree."""
+    DescriptorRefused for a key with which no key agreement succeeds."""
     try:
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
         identity = aggregator.identities.signer(own_entry.identity_key)
@@ -283,7 +283,7 @@ router = APIRouter(tags=["identity"])
 @router.get(
     "/v1/seal-keys/current",
     **gives(Signed[SealKeyStatement]),
-    summary="The signed seal key of now",
+    summary="The current signed seal key",
 )
 async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
     return etag_response(request, _json(await aggregator.seal_keyring.current()))

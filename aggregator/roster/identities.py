@@ -73,7 +73,7 @@ async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> No
 
     After a compromised key the coordinator's tokens end, which may be a thief's; it renews its own.
     Raises NotPaired; IdentityForked, which stays so until the operator confirms one document; and
-    what else stands against the last link. What is shown is kept for the operator.
+    what else invalidates the last link. The chain is stored for the operator.
     """
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
@@ -97,7 +97,7 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
     """Put another token in the place of the coordinator's ended one. A chain is kept only if what
     it leads to signed the request.
 
-    Raises NotPaired, RenewalRefused, and what stands against the chain.
+    Raises NotPaired, RenewalRefused, and what invalidates the chain.
     """
     clock, holder = aggregator.clock, Holder(Scope.COORDINATOR)
     async with aggregator.database.reading() as transaction:
@@ -145,7 +145,7 @@ async def _paired(transaction: Transaction) -> CoordinatorRow:
 
 
 def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) -> CoordinatorRow:
-    """The coordinator as a chain leads to it. Raises what stands against the chain."""
+    """The coordinator as a chain leads to it. Raises what invalidates the chain."""
     pin = known.pin.follow(
         known.deployment,
         shown,
@@ -175,7 +175,7 @@ def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> Coordinato
 #
 # Spec: keys, section 5.2. Sessions that the key before signed are accepted until the link's overlap
 # is over, as what was sealed under them may still be on its way. A fork shows that a key was
-# stolen: the party's tokens end, so that neither of the two goes on, until the operators of all
+# stolen: the party's tokens end, so that neither holder continues, until the operators of all
 # services grant it another identity.
 
 Found = TypeVar("Found")

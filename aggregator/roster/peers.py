@@ -108,8 +108,8 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
     """Go along the chain of a pinned aggregator's identities, which the coordinator passes on; one
     that is not pinned is passed over.
 
-    Raises IdentityForked, which stays so until the operator confirms one, and what else stands
-    against the last link. What is shown is kept for the operator.
+    Raises IdentityForked, which remains until the operator confirms one, and what else invalidates
+    the last link. The chain is stored for the operator.
     """
     now = aggregator.clock.now()
     refused: DomainError | None = None

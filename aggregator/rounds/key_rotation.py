@@ -258,7 +258,7 @@ def add_key_rotation(app: FastAPI) -> None:
     @app.post(
         "/v1/seal-keys/rotation",
         tags=["identity"],
-        summary="Make a new seal key now; the old one opens no new round, or dies at once",
+        summary="Make a new seal key now; the old one opens no new round, or is destroyed now",
         openapi_extra=takes(RotationRequest, examples.ROTATION),
     )
     async def rotate_seal_key(

@@ -369,7 +369,7 @@ def _checked_contribution(
 async def fix_key(
     aggregator: Aggregator, intake: Intake, round_id: str, relayed: RelayedKeyShares
 ) -> str:
-    """Keep the others' shares as they came, with the check of the key that they make.
+    """Store the others' shares as received, with the check value of the resulting key.
 
     The same shares get the same answer. Raises VerifyKeyFixed for others, KeyShareRefused, and
     RoundClosed after the freeze.

@@ -1,7 +1,7 @@
 """Routes of rounds: each parses, calls one function of the domain, and answers.
 
 A transition's answer is the stored one, byte for byte. A coordinator sends one step, or the steps
-that are due in many rounds in one request (`RoundSteps`). A released round's transcript can be
+that are due in many rounds together (`RoundSteps`). A released round's transcript can be
 sealed for readers years later (spec: keys, section 4).
 """
 
@@ -118,11 +118,11 @@ async def seal_transcript(
 # --- steps, one alone or those of many rounds in one request -------------------------------------
 
 AT_ONCE: Final = 32
-"""Steps of one request that are under way: each may hold a batch of pieces in memory."""
+"""Steps of one request in progress at a time: each may hold a batch of pieces in memory."""
 
 
 class Done(NamedTuple):
-    """What a step gives: JSON, and its HTTP status."""
+    """The result of a step: JSON, and its HTTP status."""
 
     body: str
     status: int = 200
@@ -137,28 +137,28 @@ class RoundSteps:
     verifying: Verifying
 
     async def open(self, signed: Signed[RoundDescriptor]) -> Done:
-        """Take part in a round."""
+        """Participate in a round."""
         if not self.aggregator.samplers_passed:
             raise SamplersFailed
         answered, new = await opening.open_round(self.aggregator, signed)
         return Done(answered, 201 if new else 200)
 
     async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:
-        """Hold other aggregators' shares of noise."""
+        """Store other aggregators' shares of noise."""
         held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
         return _done(HeldContributions(contributions=held))
 
     async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
-        """Hold the others' shares of the verify key."""
+        """Store the others' shares of the verify key."""
         return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
 
     async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
-        """Of how many of these curators no piece is held."""
+        """How many of these curators have no accepted piece."""
         missing = await state_machine.missing(self.aggregator, round_id, asked.members)
         return _done(MissingPieces(missing=missing))
 
     async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
-        """Sign whose pieces are in; with a request, only when enough are."""
+        """Sign the set of accepted curators; with a request, only when there are enough."""
         if asked is not None:
             awaited = Awaited(asked.accepted, asked.wait_s)
             held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
@@ -167,7 +167,7 @@ class RoundSteps:
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
     async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
-        """Verify what all hold, and sign the hash of the verifier shares."""
+        """Verify the contributions that all hold, and sign the hash of the verifier shares."""
         return Done(await self.verifying.verify(round_id, asked))
 
     async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
@@ -181,11 +181,11 @@ class RoundSteps:
         )
 
     async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
-        """The partial sum, after everybody's commitments."""
+        """The partial sum, once all commitments are known."""
         return Done(await commitment.reveal(self.aggregator, self.intake, round_id, asked))
 
     async def take(self, step: Step) -> StepAnswer:
-        """One of several steps; what it raises is its own answer."""
+        """One of several steps; an error becomes its answer."""
         try:
             done = await self._take(step)
         except Exception as error:
@@ -250,7 +250,7 @@ router = APIRouter(tags=["rounds"])
     "/v1/rounds",
     **gives(Opening, 200, 201),
     status_code=201,
-    summary="Take part in a round",
+    summary="Participate in a round",
     openapi_extra=takes(Signed[RoundDescriptor]),
 )
 async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Response:
@@ -298,7 +298,7 @@ async def get_verification_keys(
 @router.post(
     "/v1/rounds/{round_id}/missing",
     **gives(MissingPieces),
-    summary="Of how many of these curators no piece is held; nothing changes",
+    summary="How many of these curators have no accepted piece; nothing changes",
     openapi_extra=takes(AwaitedCurators, examples.AWAITED),
 )
 async def list_missing_pieces(
@@ -311,9 +311,9 @@ async def list_missing_pieces(
 @router.post(
     "/v1/rounds/{round_id}/freeze",
     **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
-    summary="Sign whose pieces are in; with a body, only when enough are",
-    description="Without a body at once. With one, 202 and the number held where pieces of "
-    "fewer curators are held when the time is over; the round stays open then.",
+    summary="Sign the set of accepted curators; with a body, only when there are enough",
+    description="Without a body immediately. With one, 202 and the number of accepted curators "
+    "if there are fewer when the time is over; the round then stays open.",
     openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
 )
 async def freeze_round(
@@ -338,7 +338,7 @@ async def commit_round(
 @router.post(
     "/v1/rounds/{round_id}/reveal",
     **gives(Reveal),
-    summary="The partial sum, after everybody's commitments",
+    summary="The partial sum, once all commitments are known",
     openapi_extra=takes(RevealRequest),
 )
 async def reveal_round(
@@ -409,7 +409,7 @@ async def get_verdict(
 @router.post(
     "/v1/rounds/{round_id}/abort",
     **gives(Signed[AbortStatement]),
-    summary="End a round without a sum, for good",
+    summary="Abort a round permanently, without a sum",
     openapi_extra=takes(AbortRequest, examples.ABORT),
 )
 async def abort_round(
@@ -441,7 +441,7 @@ async def seal_round(
 @router.get(
     "/v1/rounds/{round_id}",
     **gives(RoundProgress),
-    summary="Where a round stands",
+    summary="The state of a round",
 )
 async def get_round(
     request: Request,

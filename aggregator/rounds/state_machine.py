@@ -191,7 +191,7 @@ async def abort(
 
 
 def _frozen(state: RoundState, may_have: bool) -> Frozen:
-    """What an abort statement says."""
+    """What an abort statement states about the freeze."""
     if state is not RoundState.OPEN:
         return Frozen.YES
     return Frozen.MAYBE if may_have else Frozen.NEVER

@@ -87,7 +87,7 @@ async def outcomes_of(
     brought: Mapping[int, bytes],
 ) -> NDArray[np.uint8]:
     """What is decided on each candidate, (items,): values of `Outcome`. `brought`: first chunks of
-    other aggregators, by index, that came with the request; they stand in for those held.
+    other aggregators, by index, that came with the request; they replace the stored ones.
 
     Raises SharesMissing; VerificationRefused for shares that were not signed.
     """
@@ -323,7 +323,7 @@ class Verifying:
         return await own_chunk(self.aggregator, await self.aggregator.round(round_id), number)
 
     async def take_chunk(self, round_id: str, index: int, number: int, body: bytes) -> None:
-        """Keep another aggregator's chunk as it came; a later one replaces it.
+        """Store another aggregator's chunk as received; a later one replaces it.
 
         Raises UnknownChunk, SealBrokenHere, RoundNotVerified before there are candidates,
         RoundClosed.

@@ -140,7 +140,7 @@ class Evaluations:
             self._kept.popitem(last=False)
 
     def drop(self, round_id: str) -> None:
-        """Forget it: the round goes on without."""
+        """Forget it: the round continues without it."""
         self._kept.pop(round_id, None)
 
 
@@ -432,7 +432,7 @@ async def take_chunk(
     number: int,
     body: bytes,
 ) -> None:
-    """Keep another aggregator's chunk as it came. Raises UnknownChunk, SealBrokenHere or
+    """Store another aggregator's chunk as received. Raises UnknownChunk, SealBrokenHere or
     RoundClosed."""
     chunks = Chunks(context, candidates)
     others = index != context.index and index < len(context.descriptor.aggregators)

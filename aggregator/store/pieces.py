@@ -171,7 +171,7 @@ async def batch_bodies(transaction: Transaction, row_ids: Sequence[int]) -> dict
     return bodies
 
 
-# Uploads counted by hour, form and outcome; no row tells of a curator or a round.
+# Uploads counted by hour, form and outcome; no row identifies a curator or a round.
 
 UploadKey: TypeAlias = tuple[datetime, str, str]
 """(hour, form, outcome)."""

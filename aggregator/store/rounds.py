@@ -308,7 +308,7 @@ REVEALED: Final = ReleasedSets(revealed_sets, revealed_sets.c.round)
 
 
 async def forget_revealed(transaction: Transaction, round_id: str) -> None:
-    """Delete the set of a round whose sum nobody can open any more."""
+    """Delete the set of a round whose sum no one can open any more."""
     await transaction.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
 
 

@@ -58,7 +58,7 @@ class SealKeyRow:
 
 @dataclass(frozen=True)
 class Limits:
-    """Until which instants keys were needed that nobody needs any more.
+    """The instants before which keys are no longer needed.
 
     `ended`: a key's period, with its grace; `held`: the period of one that even a live round no
     longer holds back; `unused`: when a round's key was made that no round was opened with.
@@ -98,7 +98,7 @@ async def by_round(transaction: Transaction, round_id: str) -> SealKeyRow | None
 
 
 async def newest(transaction: Transaction, now: datetime) -> SealKeyRow | None:
-    """The published key of the present period."""
+    """The published key of the current period."""
     result = await transaction.execute(
         select(*_ROW)
         .where(

@@ -68,7 +68,7 @@ async def console_parts(
 
 
 async def _name(database: Database) -> str:
-    """Cookies do not tell ports apart: a random name parts this store's from another's."""
+    """Cookies do not distinguish ports: a random name separates this store's from another's."""
     async with database.begin() as transaction:
         await exclusive(transaction, _NAME)
         name = await store.fact(transaction, _NAME)

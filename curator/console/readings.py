@@ -341,7 +341,7 @@ def fields() -> dict[str, Field]:
 
 
 def options_of(given: Mapping[str, str]) -> ImportOptions:
-    """What a form's fields ask for; empty ones are left out. Raises Invalid."""
+    """The options of a form's fields, without empty ones. Raises Invalid."""
     stated = {name: value.strip() for name, value in given.items() if value.strip()}
     known = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
     try:

@@ -1,4 +1,4 @@
-"""What every page of the curator's console gets: who looks at it, and the parts that pages use."""
+"""What every page of the curator's console gets: its visitor, and the parts that pages use."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class View:
         await self.sessions.note(self.visitor, action, on, "done")
 
     def said(self, texts: Mapping[str, str]) -> str | None:
-        """What a page says after a form, by the key in its address: never text of the address."""
+        """The message of a page after a form, by the key in its address; never the address text."""
         return texts.get(self.request.query_params.get("said", ""))
 
     async def find(self, transaction: Transaction, curator_id: str) -> tuple[CuratorRow, PartyRow]:

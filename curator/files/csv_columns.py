@@ -32,8 +32,8 @@ MAX_STEP_S: Final = 31 * 86_400
 class ColumnMap(Declared):
     """What the columns of a file mean. Names are those of its header.
 
-    Stamps with an offset and epoch milliseconds are moments as they stand; others are local times
-    of `timezone`. `stamp` says which end of its interval a stamp names: a reading is booked where
+    Stamps with an offset and epoch milliseconds are complete; others are local times
+    of `timezone`. `stamp`: which end of its interval a stamp names; a reading is booked where
     its interval begins, so with `end` the step is taken off, in elapsed time.
     """
 

@@ -29,7 +29,7 @@ UNMARKED: Final = "has an offset that the zone does not have then"
 
 
 class Twice(StrEnum):
-    """What a local time that comes twice stands for."""
+    """Which instant an ambiguous local time means."""
 
     REFUSE = "refuse"
     ORDER = "order"

@@ -61,7 +61,7 @@ class TopicRule(WireModel):
     payload: Literal["readings", "json", "text"]
     time: Literal["received"] | Pointer = RECEIVED
     ignore: tuple[str, ...] = ()
-    """Texts that say that there is no reading (such as `unavailable`)."""
+    """Texts that mean that there is no reading (such as `unavailable`)."""
     readings: tuple[ReadingRule, ...] = ()
 
     @field_validator("topic")

@@ -140,7 +140,7 @@ class Asked:
 async def page_of_curators(
     transaction: Transaction, state: Standing, asked: Asked
 ) -> tuple[list[Listed], int, int | None]:
-    """The curators of a page, in the order of their enrolment, how many there are in all, and the
+    """The curators of a page, in the order of their enrolment, how many there are in total, and the
     key after which the next page begins."""
     chosen = np.ones(len(state.left), np.bool_) if asked.only is None else state.flags[asked.only]
     if asked.prefix:
@@ -231,7 +231,7 @@ async def list_curators(
 @router.get(
     "/v1/summary",
     tags=["owner"],
-    summary="How many curators this process has, and how many need a look",
+    summary="How many curators this process has, and how many need attention",
 )
 async def get_summary(
     database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator

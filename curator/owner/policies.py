@@ -1,7 +1,7 @@
 """Policies: the default one, which policies hold for which curators, and the routes to change them.
 
-An owner's policy is no wider than its operator's for it: both are asked in every round, so a wider
-one is refused to tell the owner so. Spec: console, section 6.5.
+An owner's policy is no wider than its operator's for it: both must agree in every round, so a wider
+one would have no effect and is refused. Spec: console, section 6.5.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class WiderThanTheOperators(Invalid):
 
 
 def check_stricter(owner: Policy, operator: Policy) -> None:
-    """Raise WiderThanTheOperators with each field that is wider, and what the operator says."""
+    """Raise WiderThanTheOperators with each field that is wider, and the operator's limit."""
     errors = [FieldError(pointer, said) for pointer, said in wider(owner, operator)]
     if errors:
         raise WiderThanTheOperators(errors=errors)
@@ -100,7 +100,7 @@ def check_stricter(owner: Policy, operator: Policy) -> None:
 
 def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
     """The fields in which an owner's policy allows what the operator's does not: a pointer, and
-    what the operator's says."""
+    the operator's limit."""
     if owner.period_s != operator.period_s:
         yield "/period_s", f"the operator's periods have {operator.period_s} seconds"
     for unit in PrivacyUnit:

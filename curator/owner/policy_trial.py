@@ -57,7 +57,7 @@ _ONE: Final = np.ones(1, np.bool_)
 
 @dataclass
 class Ledger:
-    """Of one curator and one unit; what it has spent in the period of now and in all."""
+    """Of one curator and one unit; what it has spent in the current period and in total."""
 
     period_s: int
     limits: Limits

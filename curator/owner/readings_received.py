@@ -40,7 +40,7 @@ class Hour(WireModel):
 
 
 class IntakeFlow(WireModel):
-    """Hours from one to another, those without any item left out, and their totals."""
+    """Hours from one to another, without empty ones, and their totals."""
 
     begin: Annotated[Instant, Field(alias="from")]
     end: Annotated[Instant, Field(alias="to")]
@@ -103,7 +103,7 @@ class UnknownRegister(NotFound):
 def span_of(
     begin: datetime | None, end: datetime | None, now: datetime, step: timedelta
 ) -> tuple[datetime, datetime]:
-    """A span widened to whole steps since 1970; where nothing is said, a day that ends now.
+    """A span widened to whole steps since 1970; by default a day that ends now.
     Raises Invalid for one that is empty, or longer than 31 days."""
     # Of now the step that has begun.
     last = _aligned(end or now + timedelta(microseconds=1), step, up=True)

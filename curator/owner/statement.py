@@ -1,4 +1,4 @@
-"""What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
+"""What only a curator's owner may see: budget, contributions, counts of readings.
 
 What each answer was asked, how well it is hidden, and why a contribution counted no reading. Counts
 of readings used and clamped depend on data; they are answered to the curator's own token and to the
@@ -407,7 +407,7 @@ async def reading_counts(
 
 @lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
 def verified(query: Query, operators: tuple[str, ...]) -> tuple[VerifiedStatement, ...]:
-    """Who would have to work together to learn what: rows a to e, whoever else takes part."""
+    """Who would have to work together to learn what: rows a to e, for any other participants."""
     return verified_statements(query, operators=operators)
 
 

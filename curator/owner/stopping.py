@@ -1,7 +1,7 @@
-"""Stop: a curator, or all of a process, take part in nothing more until they are started again.
+"""Stop: a curator, or all curators of a process, participate in nothing until they are resumed.
 
-An owner and an operator each stop for themselves, and each takes back only its own: a curator takes
-part while neither has stopped it. The routes are at the end.
+An owner and an operator each set their own stop, and each removes only its own: a curator
+participates while neither has stopped it. The routes are at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tacit.wire import WireModel, format_instant
 
 
 class Stop(WireModel):
-    """`stopped`: whether to take part in nothing from now on."""
+    """`stopped`: whether to participate in nothing from now on."""
 
     stopped: bool
 
@@ -81,7 +81,7 @@ async def get_stop(_: Operator, database: DatabasePart) -> ProcessStop:
 
 @router.put(
     "/v1/stop",
-    summary="Let all curators of this process take part in nothing, or start them again",
+    summary="Stop all curators of this process, or resume them",
     openapi_extra=takes(Stop, examples.STOP),
 )
 async def put_stop(
@@ -94,7 +94,7 @@ async def put_stop(
 
 @router.get(
     "/v1/curators/{curator_id}/stop",
-    summary="Whether a curator takes part in nothing, and who stopped it since when",
+    summary="Whether a curator is stopped, by whom and since when",
 )
 async def get_own_stop(own: OwnCuratorPart) -> CuratorStop:
     async with own.reading() as (transaction, row, _):
@@ -103,7 +103,7 @@ async def get_own_stop(own: OwnCuratorPart) -> CuratorStop:
 
 @router.put(
     "/v1/curators/{curator_id}/stop",
-    summary="Let a curator take part in nothing, or take back one's own stop",
+    summary="Stop a curator, or remove your stop",
     openapi_extra=takes(Stop, examples.STOP),
 )
 async def put_own_stop(request: Request, own: OwnCuratorPart, clock: ClockPart) -> CuratorStop:

@@ -97,7 +97,7 @@ class Consent:
     def refuse(
         self, members: Bits, name: str, detail: str, figures: dict[str, object] | None = None
     ) -> None:
-        """Leave members out, and say why."""
+        """Exclude members, with the ground."""
         blocked = members & self.present
         if not blocked.any():
             return

@@ -49,7 +49,7 @@ class Ask(Protocol):
 @dataclass
 class Discovery:
     """One list of each coordinator; `take` is given the coordinator as parties here know it, and
-    all that is listed whenever that changes; it says whether something is signed by another key."""
+    the whole list whenever that changes; it returns whether another key signed something."""
 
     database: Database
     coordinators: Coordinators

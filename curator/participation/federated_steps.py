@@ -170,7 +170,7 @@ class Steps:
 
 async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[str]:
     """The attempts before that this process has seen, and that opened nothing. Raises StepRefused
-    where the statements do not say so."""
+    where the statements do not prove it."""
     attempts = {attempt.round: attempt.aborts for attempt in step.aborted or ()}
     known = await outbox.rounds_by_id(transaction, list(attempts))
     for name, seen in known.items():
@@ -279,7 +279,7 @@ async def standing(
     round_id: str,
     undone: Collection[str],
 ) -> Standing:
-    """Where a step stands; undone: rounds that opened nothing."""
+    """The place of a step; undone: rounds that opened nothing."""
     question = await asyncio.to_thread(_path_question, step, asked)
     first = asked.first if isinstance(asked, CountSum) else 0
     row = await store.find_path(transaction, step.job)

@@ -42,7 +42,7 @@ from curator.store.parties import Coordinator, PartyRow, Speaker
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
 GIVEN_BACK_BYTES = 1 << 20
-"""After so many sealed bytes freed memory is given back: it takes a millisecond."""
+"""After this many sealed bytes freed memory is returned to the system: it takes a millisecond."""
 IDLE_S = 1.0
 WATCHERS_S = 10.0
 """Seconds between checks for coordinators of parties that another process on the store enrolled."""

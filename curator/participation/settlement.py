@@ -60,7 +60,7 @@ class Settling:
 
     async def ask(self, rows: Sequence[RoundRow]) -> dict[str, str]:
         """The final states of those rounds that are over, by id; credits what is due. Rounds of one
-        coordinator share requests, and what became of them a transaction."""
+        coordinator share requests, and their final states a transaction."""
         async with self.database.reading() as transaction:
             contributions = await outbox.of_rounds(transaction, [row.id for row in rows])
             ids = [item.party for items in contributions.values() for item in items]
@@ -94,7 +94,7 @@ class Settling:
         contributions: Mapping[str, Sequence[ContributionRow]],
         parties: Mapping[str, PartyRow],
     ) -> dict[str, dict[str, Any]]:
-        """What coordinators tell of rounds, by id; nothing of those that they do not know."""
+        """What coordinators answer about rounds, by id; unknown rounds are omitted."""
         asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for round_id, items in contributions.items():
             speakers = (parties[item.party] for item in items)
@@ -121,7 +121,7 @@ class Settling:
         try:
             return await self.peers.round_state(url, token, round_id)
         except ProblemReceived as problem:
-            # Its statements are gone, and with them a credit; how it ended is still said.
+            # Its statements are gone, and with them a credit; the final state is still reported.
             return dict(problem.problem) if problem.name == "round_expired" else {}
         except PeerUnavailable:
             return {}

@@ -52,7 +52,7 @@ class Coordinators:
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def known(self, url: str) -> set[Coordinator]:
-        """Who answers at an address, as the parties that speak there know it."""
+        """The coordinator at an address, as the parties that use it know it."""
         async with self.database.reading() as transaction:
             return await store.coordinators(transaction, url)
 
@@ -87,8 +87,8 @@ class Coordinators:
         return bool(known)
 
     async def take(self, deployment: str, shown: IdentityChain) -> bool:
-        """Go along the chain of a coordinator that somebody else shows, as it may be gone; whether
-        one of this deployment is known. Raises what stands against the chain."""
+        """Follow the chain of a coordinator that someone else shows, as it may be gone; whether
+        one of this deployment is known. Raises what invalidates the chain."""
         async with self._alone, self.database.reading() as transaction:
             found = await store.coordinators(transaction)
         known = [held for held in found if held.deployment == deployment]
@@ -99,13 +99,13 @@ class Coordinators:
     async def _followed(self, held: Coordinator, shown: IdentityChain) -> bool:
         try:
             return await self._along(held, shown)
-        except DomainError as error:  # it stops nobody: the known key stays good
+        except DomainError as error:  # the known key stays valid
             name = held.deployment
             _logger.warning("identity_not_followed", coordinator=name, problem=error.name)
             return False
 
     async def _along(self, held: Coordinator, shown: IdentityChain) -> bool:
-        """Whether it is known by more than before. Raises what stands against the chain; a fork is
+        """Whether it is known by more than before. Raises what invalidates the chain; a fork is
         kept."""
         name, now = held.deployment, self.clock.now()
         try:
@@ -180,8 +180,8 @@ class Identities:
         return bool(known)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> bool:
-        """Go along the chain of an aggregator that somebody else shows, as it may be gone; whether
-        such an aggregator is known. Raises what stands against the chain."""
+        """Follow the chain of an aggregator that someone else shows, as it may be gone; whether
+        such an aggregator is known. Raises what invalidates the chain."""
         async with self.database.reading() as transaction:
             found = await store.anchored(transaction)
         known = [anchor for anchor in found if anchor[1].aggregator == aggregator]
@@ -190,7 +190,7 @@ class Identities:
         return bool(known)
 
     def _is_due(self, anchor: Anchor, key: bytes, now: datetime) -> bool:
-        """Whether the round names another key, or the aggregator was not looked at for an hour."""
+        """Whether the round names another key, or the aggregator was not checked for an hour."""
         try:
             anchor.pin.check_key(key, now)
         except KeyNotAnchored:
@@ -314,15 +314,15 @@ class Anchors:
         return await self.listed(name)
 
     async def take(self, name: str, shown: IdentityChain) -> None:
-        """Go along the chain of a service that somebody else shows, as it may be gone. Raises
-        UnknownAnchor, and what stands against the chain."""
+        """Follow the chain of a service that someone else shows, as it may be gone. Raises
+        UnknownAnchor, and what invalidates the chain."""
         of_coordinator = shown.documents[0].statement.role is Role.COORDINATOR
         known = self.coordinators if of_coordinator else self.identities
         if not await known.take(name, shown):
             raise UnknownAnchor
 
     async def drop(self, name: str) -> None:
-        """Forget an aggregator: no party here takes part in a round of it any more. Raises
+        """Forget an aggregator: no party here participates in its rounds any more. Raises
         UnknownAnchor."""
         async with self.database.begin() as transaction:
             if not await store.drop_anchor(transaction, name):
@@ -385,7 +385,7 @@ async def confirm_anchor(request: Request, name: str, _: Operator, known: Anchor
 @router.delete(
     "/v1/anchors/{name}",
     status_code=204,
-    summary="Forget an aggregator: nobody here takes part in its rounds any more",
+    summary="Forget an aggregator: no party here participates in its rounds any more",
 )
 async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
     await known.drop(name)

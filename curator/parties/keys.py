@@ -258,7 +258,7 @@ class Successions:
 
     async def begin(self, named: Sequence[str] | None, overlap: timedelta) -> int:
         """Make the next identity of some enrolled parties, or of all; how many. One that waits
-        already goes on. Raises UnknownParty."""
+        is already in progress. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
             held = {identity.party for identity in await store.waiting_identities(transaction)}

@@ -49,7 +49,7 @@ class Refused(BaseModel):
 
 
 class Standing(BaseModel):
-    """What a coordinator tells a party of a proved round."""
+    """What a coordinator answers a party about a proved round."""
 
     refused: list[Refused]
 
@@ -264,7 +264,7 @@ class Peers:
             raise PeerUnavailable("the states of rounds are not understood") from None
 
     async def transcript(self, url: str, token: str | None, round_id: str) -> bytes:
-        """The transcript of a released round, as it came."""
+        """The transcript of a released round, as received."""
         path = f"/v1/rounds/{round_id}/transcript"
         response = await self._call(url, lambda client: client.get(path, headers=_bearer(token)))
         return response.content

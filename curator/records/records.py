@@ -220,7 +220,7 @@ class Question(Protocol):
 
     def measured(self, records: Mapping[int, Any]) -> Mapping[int, sums_Ints]:
         """What each record of each curator would add at each cost, in L1 norm; of none where no
-        record is left out. It takes long."""
+        record is omitted. It takes long."""
         ...
 
     async def admitted(
@@ -230,7 +230,7 @@ class Question(Protocol):
         records: Mapping[int, Any],
         by_key: Mapping[int, sums_Ints],
     ) -> Mapping[int, Any]:
-        """What of the records of the curators that take part may count, in the transaction of their
+        """The records of the participating curators that may count, in the transaction of their
         debit; by_key: what is `measured` of each of them."""
         ...
 

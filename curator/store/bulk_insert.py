@@ -46,7 +46,7 @@ _AMONG = select(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of readings, in their order: `stored` those that are new, of the others `same`
+    """The outcomes of readings, in their order: `stored` those that are new, of the others `same`
     those whose place has this content already."""
 
     stored: Bits

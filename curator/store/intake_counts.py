@@ -52,7 +52,7 @@ async def note(
     newest: Iterable[Newest],
 ) -> None:
     """Add the outcomes of a batch to those of this hour, and keep its newest reading of each
-    device. In an order of their own: everybody locks rows in the same one."""
+    device. In a fixed order, so that all processes lock rows in the same one."""
     hour = epoch_microseconds(now) // HOUR_US
     counted = [
         {"hour": hour, "outcome": outcome, "count": count}

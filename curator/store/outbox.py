@@ -159,7 +159,7 @@ _CONTRIBUTED: Final = (
 
 
 def signed_descriptor(text: str) -> Signed[RoundDescriptor]:
-    """What a stored text says; the text itself is the key under which it is kept."""
+    """A parsed text; the text itself is the key of the cache."""
     return _short(text) if len(text) < SHORT else _long(text)
 
 

@@ -119,7 +119,7 @@ class PartyRow:
 
     @property
     def logged(self) -> str:
-        """What a log may say of it: a host's name. A lone curator's name is a curator's."""
+        """Its name for logs: a host's name. A lone curator's would name a curator."""
         return self.id if self.kind is PartyKind.HOST else "a lone curator"
 
 
@@ -545,7 +545,7 @@ async def identity_serial(transaction: Transaction, party: str) -> int:
 
 
 async def add_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
-    """Keep what follows, before anybody is shown it."""
+    """Store the next identity, before anyone is shown it."""
     await transaction.execute(
         insert(party_identities).values(
             party=identity.party,

@@ -455,7 +455,7 @@ async def of_devices(
     transaction: Transaction, register: int, owned: Sequence[int], before: int, instants: int
 ) -> tuple[list[Stored], int | None]:
     """The readings of these devices before a time (microseconds since 1970), newest first, from the
-    next so many instants at which the register has any; and where to go on.
+    next so many instants at which the register has any; and where to continue.
 
     Instants are looked up one by one, by the index: a store has no index by device, and a page
     must not read what a million others sent.

@@ -203,7 +203,7 @@ async def put_spent(
 
 @dataclass(frozen=True)
 class Outline:
-    """What is told of a table."""
+    """The outline of a table."""
 
     name: str
     records: int

@@ -1,4 +1,4 @@
-"""Who takes part in nothing, and what of theirs was sealed and must not be sent."""
+"""Which curators are stopped, and which of their sealed bytes must not be sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from curator.store.outbox import Place
 from curator.store.tables import STOPPED, curators, debits, noisy_reports, parties
 
 PROCESS: Final = "stopped"
-"""The fact of the store that says since when the whole process is stopped."""
+"""The fact of the store that holds since when the whole process is stopped."""
 # Asked for every party of a round: made once, and so compiled once.
 _WITHIN: Final = select(curators.c.key).where(
     curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), STOPPED
