@@ -111,11 +111,11 @@ def create_app(
     return app
 
 
-async def _operators_only(asked: NewToken) -> None:
-    if asked.scope is not Scope.OPERATOR:
+async def _operators_only(token: NewToken) -> None:
+    if token.scope is not Scope.OPERATOR:
         detail = "is operator: parties have theirs by enrolment, the coordinator by pairing"
         raise Invalid(detail, pointer="/scope")
-    if asked.subject is not None:
+    if token.subject is not None:
         raise Invalid("an operator's token belongs to no party", pointer="/subject")
 
 

@@ -223,20 +223,20 @@ async def add_round(transaction: Transaction, items: Sequence[Audited], noisy: N
         spans = list(chunks_of(noisy.numbers))
         for start in range(0, len(spans), AT_ONCE):
             some = spans[start : start + AT_ONCE]
-            known = await store.chunks(transaction, family, [chunk for chunk, _ in some])
+            stored = await store.chunks(transaction, family, [chunk for chunk, _ in some])
             written = await asyncio.to_thread(
-                _written, known, some, item.scale, noisy.numbers, values, far
+                _written, stored, some, item.scale, noisy.numbers, values, far
             )
             await store.put_chunks(
                 transaction,
                 family,
-                {chunk: body for chunk, body in written.items() if chunk not in known},
-                {chunk: body for chunk, body in written.items() if chunk in known},
+                {chunk: body for chunk, body in written.items() if chunk not in stored},
+                {chunk: body for chunk, body in written.items() if chunk in stored},
             )
 
 
 def _written(
-    known: dict[int, bytes],
+    stored: dict[int, bytes],
     spans: Sequence[tuple[int, slice]],
     scale: Fraction,
     numbers: Ints,
@@ -245,7 +245,7 @@ def _written(
 ) -> dict[int, bytes]:
     written = {}
     for chunk, here in spans:
-        body = known.get(chunk)
+        body = stored.get(chunk)
         records = empty() if body is None else np.frombuffer(body, RECORD)
         places = numbers[here] - chunk * CHUNK
         added = with_round(records, scale, places, values[here], far[here])
@@ -288,14 +288,14 @@ async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: flo
 
 async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
     numbers, records = [np.zeros(0, np.int64)], [np.zeros(0, RECORD)]
-    known = await store.chunk_numbers(transaction, row.key)
-    for start in range(0, len(known), AT_ONCE):
-        some = await store.chunks(transaction, row.key, known[start : start + AT_ONCE])
+    chunks = await store.chunk_numbers(transaction, row.key)
+    for start in range(0, len(chunks), AT_ONCE):
+        some = await store.chunks(transaction, row.key, chunks[start : start + AT_ONCE])
         for chunk, body in sorted(some.items()):
-            held = np.frombuffer(body, RECORD)
-            seen = np.flatnonzero(held["rounds"])
+            stored = np.frombuffer(body, RECORD)
+            seen = np.flatnonzero(stored["rounds"])
             numbers.append(seen + chunk * CHUNK)
-            records.append(held[seen])
+            records.append(stored[seen])
     return _Family(row, np.concatenate(numbers), np.concatenate(records))
 
 

@@ -152,10 +152,10 @@ class Aggregator:
 
     async def round(self, round_id: str) -> RoundContext:
         """The context of a round. Raises UnknownRound or RoundExpired."""
-        known = self._rounds.get(round_id)
-        if known is not None:
+        cached = self._rounds.get(round_id)
+        if cached is not None:
             self._rounds.move_to_end(round_id)
-            return known
+            return cached
         async with self.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")

@@ -282,8 +282,8 @@ async def _enrolled(app: FastAPI) -> None:
     part_of(app, Participation).wake()
 
 
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    await check_token(part_of(app, Database), asked)
+async def _check_token(app: FastAPI, token: NewToken) -> None:
+    await check_token(part_of(app, Database), token)
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:

@@ -133,8 +133,10 @@ class Sealer:
             del self._sessions[name]
 
     def _find(self, session: bytes) -> tuple[str, bytes] | None:
-        held = self._sessions.items()
-        return next((name for name, session_held in held if session_held.session == session), None)
+        sessions = self._sessions.items()
+        return next(
+            (name for name, session_held in sessions if session_held.session == session), None
+        )
 
 
 Ints = NDArray[np.int64]

@@ -332,20 +332,20 @@ def shortages(
 def _over(
     limit: Limit, name: str, epsilon: int, delta: int, spent_epsilon: Ints, spent_delta: Ints
 ) -> Iterable[tuple[Bits, str, dict[str, str]]]:
-    for figure, most, scale, asked, spent in (
+    for figure, most, scale, cost, spent in (
         ("epsilon", limit.epsilon, MICRO, epsilon, spent_epsilon),
         ("delta", limit.delta, FEMTO, delta, spent_delta),
     ):
         if most is None:
             continue
-        over = spent + asked > int(most * scale)
+        over = spent + cost > int(most * scale)
         if over.any():
             yield (
                 over,
                 f"the {name} limit on {figure} would be exceeded",
                 {
                     "limit": format_exact(most),
-                    "asked": format_scaled(asked, scale),
+                    "asked": format_scaled(cost, scale),
                     "spent_at_most": format_scaled(int(spent[over].max()), scale),
                 },
             )

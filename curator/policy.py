@@ -221,14 +221,14 @@ def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int
         return
     collusion, least = descriptor.query.collusion, policy.min_collusion
     fewest = anchors if policy.min_aggregators == "all" else policy.min_aggregators
-    for name, minimum, asked in (
+    for name, minimum, number in (
         ("min_aggregators", fewest, len(present)),
         ("min_collusion/aggregators", least.aggregators, collusion.aggregators),
         ("min_collusion/curators", least.curators, collusion.curators),
     ):
-        if asked < minimum:
+        if number < minimum:
             raise PolicyRefused(
-                _TOO_FEW[name], pointer=f"/{name}", extra={"minimum": minimum, "asked": asked}
+                _TOO_FEW[name], pointer=f"/{name}", extra={"minimum": minimum, "asked": number}
             )
 
 

@@ -356,14 +356,16 @@ class Intake:
                 state.parts[row.segment].append(_Part(row))
         return state.parts[segment]
 
-    async def _same_content(self, transaction: Transaction, item: BatchItem, held: _Part) -> bool:
+    async def _same_content(
+        self, transaction: Transaction, item: BatchItem, earlier: _Part
+    ) -> bool:
         """Whether a batch is the held one, byte for byte or freshly sealed."""
-        body = held.body
+        body = earlier.body
         if body is None:
-            body = (await piece_store.batch_bodies(transaction, [held.row.id]))[held.row.id]
+            body = (await piece_store.batch_bodies(transaction, [earlier.row.id]))[earlier.row.id]
         if body == item.body:
             return True
-        if held.row.presence != item.header.presence:
+        if earlier.row.presence != item.header.presence:
             return False
 
         def opened(sealed: bytes) -> bytes:

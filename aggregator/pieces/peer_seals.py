@@ -97,11 +97,11 @@ async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> Pu
     others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
     wanted = [entry.seal.public_key_hash for entry in others]
     async with aggregator.database.reading() as transaction:
-        held = await store.peer_keys(transaction, wanted)
-    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in held]
+        stored = await store.peer_keys(transaction, wanted)
+    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in stored]
     if missing:
         raise PeerKeyMissing(extra={"key_hashes": missing})
-    return {key_hash: _public_key(raw) for key_hash, raw in held.items()}
+    return {key_hash: _public_key(raw) for key_hash, raw in stored.items()}
 
 
 _public_key = lru_cache(maxsize=256)(SealPublicKey)
@@ -183,9 +183,9 @@ async def demand_key(aggregator: Aggregator, context: RoundContext) -> None:
 async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:
     """The 32 bytes of a round's verify key. Raises RoundNotKeyed, or RoundClosed once this
     aggregator's part of it is destroyed."""
-    known = aggregator.verify_keys.get(context.id)
-    if known is not None:
-        return known
+    cached = aggregator.verify_keys.get(context.id)
+    if cached is not None:
+        return cached
     async with aggregator.database.reading() as transaction:
         shares = await rounds.document(transaction, context.key, "relayed_key_shares")
     if shares is None:
@@ -298,8 +298,8 @@ async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> 
 async def create_round_seal_key(
     request: Request, aggregator: AggregatorPart, _: Coordinator
 ) -> Response:
-    asked = await read_body(request, RoundKeyRequest)
-    return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+    body = await read_body(request, RoundKeyRequest)
+    return json_response(_json(await aggregator.seal_keyring.for_round(body.round)))
 
 
 @router.get(

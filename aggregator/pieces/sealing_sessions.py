@@ -59,9 +59,9 @@ async def session_for(
     if context.own_key is None and not context.elsewhere:
         return None
     own = context.seal_secret
-    known = own.sessions.get(sender.key, session)
-    if known is not None:
-        return known
+    cached = own.sessions.get(sender.key, session)
+    if cached is not None:
+        return cached
     if announce is not None:
         deployment = context.descriptor.deployment
         return await begun_by(aggregator, own, deployment, sender, announce)
@@ -131,25 +131,27 @@ class Beginning:
         cls, transaction: Transaction, own: SealSecret, parties: Iterable[int]
     ) -> Beginning:
         """With what is stored of these parties."""
-        held = await store.sessions_of_parties(transaction, own.number, sorted(set(parties)))
+        stored_sessions = await store.sessions_of_parties(
+            transaction, own.number, sorted(set(parties))
+        )
         row = await key_store.by_number(transaction, own.number)
-        return cls(own, held, row is not None and row.state is not KeyState.DESTROYED)
+        return cls(own, stored_sessions, row is not None and row.state is not KeyState.DESTROYED)
 
     def add(self, sender: Party, session: HeldSession) -> bool:
         """Take a session; whether it is new. Raises SealKeyGone, TooManySessions, or SealBrokenHere
         for other bytes of a known id."""
         if not self._usable:
             raise SealKeyGone
-        held = self._held[sender.key]
-        known = held.get(session.id)
-        if known is not None:
-            if _unwrapped(self._own, sender, known) != session.key:
+        wrapped = self._held[sender.key]
+        stored = wrapped.get(session.id)
+        if stored is not None:
+            if _unwrapped(self._own, sender, stored) != session.key:
                 raise SealBrokenHere("another session of this id is known")
-            self.added.append((sender.key, replace(session, wrapped=known, fresh=False)))
+            self.added.append((sender.key, replace(session, wrapped=stored, fresh=False)))
             return False
-        if len(held) >= MOST_SESSIONS:
+        if len(wrapped) >= MOST_SESSIONS:
             raise TooManySessions(extra={"most": MOST_SESSIONS})
-        held[session.id] = session.wrapped
+        wrapped[session.id] = session.wrapped
         self.rows.append(SessionRow(self._own.number, sender.key, session.id, session.wrapped))
         self.added.append((sender.key, replace(session, fresh=False)))
         return True

@@ -191,13 +191,13 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
     now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        known = await roster.active_party(transaction, party)
+        row = await roster.active_party(transaction, party)
         coordinator = await admission.coordinator(transaction)
-        if known is None:
+        if row is None:
             raise UnknownParty
         if coordinator is None:
             raise NotPaired
-        deployment, held = coordinator.deployment, known.identity_key
+        deployment, held = coordinator.deployment, row.identity_key
         try:
             key = await party_identities.follow(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
@@ -208,7 +208,7 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
         if key is not None and key != held:
             if await roster.has_identity(transaction, key):
                 raise CuratorEnrolled("the identity is enrolled")
-            await roster.set_identity(transaction, known.key, key)
+            await roster.set_identity(transaction, row.key, key)
     if key is None:
         _logger.warning("party_identity_forked")
         raise IdentityForked("two successors of one key: the party's tokens have ended")
@@ -225,12 +225,12 @@ async def by_any_key(
         return begin(sender.identity_key)
     except SessionRefusedHere as refused:
         async with aggregator.database.reading() as transaction:
-            known = await roster.active_party(transaction, sender.id)
+            current = await roster.active_party(transaction, sender.id)
             replaced = await party_identities.replaced_keys(
                 transaction, tables.replaced_keys, sender.id
             )
         ends = {key.identity_key: key.until for key in replaced}
-        for key in (*(() if known is None else (known.identity_key,)), *ends):
+        for key in (*(() if current is None else (current.identity_key,)), *ends):
             try:
                 begun = begin(key)
             except SessionRefusedHere:

@@ -107,8 +107,8 @@ async def renew_party_token(
 ) -> None:
     signed = await read_body(request, Signed[TokenRenewal])
     async with aggregator.database.reading() as transaction:
-        known = await store.active_party(transaction, party)
-    if known is None:
+        row = await store.active_party(transaction, party)
+    if row is None:
         raise UnknownParty
     await tokens.renew_by_identity(
         aggregator.database,
@@ -116,7 +116,7 @@ async def renew_party_token(
         signed,
         tokens.Holder(Scope.CURATOR, party),
         service=aggregator.id,
-        identity_key=known.identity_key,
+        identity_key=row.identity_key,
         clock=aggregator.clock,
     )
     directory.forget()

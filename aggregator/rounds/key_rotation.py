@@ -124,13 +124,13 @@ async def rotate_identity(
 ) -> IdentityAnswer:
     """Replace the identity; the same request again finishes what a crash left, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
-    asked = request.replacement()
+    replacement = request.replacement()
     async with aggregator.database.begin() as transaction:
         coordinator = await admission.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
         now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
-        new = await replace(transaction, table, coordinator.deployment, asked, now)
+        new = await replace(transaction, table, coordinator.deployment, replacement, now)
         if request.compromised and new.serial != before:
             await end_renewable(transaction, tokens, now)
     await sweep_identities(aggregator, intake)

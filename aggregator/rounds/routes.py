@@ -145,44 +145,46 @@ class RoundSteps:
 
     async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:
         """Store other aggregators' shares of noise."""
-        held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
-        return _done(HeldContributions(contributions=held))
+        places = await opening.add_contributions(
+            self.aggregator, self.intake, round_id, relayed.root
+        )
+        return _done(HeldContributions(contributions=places))
 
     async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
         """Store the others' shares of the verify key."""
         return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
 
-    async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
+    async def missing(self, round_id: str, awaited: AwaitedCurators) -> Done:
         """How many of these curators have no accepted piece."""
-        missing = await state_machine.missing(self.aggregator, round_id, asked.members)
+        missing = await state_machine.missing(self.aggregator, round_id, awaited.members)
         return _done(MissingPieces(missing=missing))
 
-    async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
+    async def freeze(self, round_id: str, request: FreezeRequest | None) -> Done:
         """Sign the set of accepted curators; with a request, only when there are enough."""
-        if asked is not None:
-            awaited = Awaited(asked.accepted, asked.wait_s)
-            held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
-            if held is not None:
-                return _done(TooEarly(accepted=held), 202)
+        if request is not None:
+            awaited = Awaited(request.accepted, request.wait_s)
+            accepted = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
+            if accepted is not None:
+                return _done(TooEarly(accepted=accepted), 202)
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
-    async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
+    async def verification(self, round_id: str, request: VerificationRequest) -> Done:
         """Verify the contributions that all hold, and sign the hash of the verifier shares."""
-        return Done(await self.verifying.verify(round_id, asked))
+        return Done(await self.verifying.verify(round_id, request))
 
-    async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
+    async def verdict(self, round_id: str, request: VerdictRequest) -> Done:
         """Decide which contributions count."""
-        return Done(await self.verifying.decide(round_id, asked))
+        return Done(await self.verifying.decide(round_id, request))
 
-    async def commit(self, round_id: str, asked: ManifestRequest) -> Done:
+    async def commit(self, round_id: str, request: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
         return Done(
-            await commitment.commit(self.aggregator, self.intake, round_id, asked, self.verifying)
+            await commitment.commit(self.aggregator, self.intake, round_id, request, self.verifying)
         )
 
-    async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
+    async def reveal(self, round_id: str, request: RevealRequest) -> Done:
         """The partial sum, once all commitments are known."""
-        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, asked))
+        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, request))
 
     async def take(self, step: Step) -> StepAnswer:
         """One of several steps; an error becomes its answer."""
@@ -219,7 +221,7 @@ def _done(answer: Answer, status: int = 200) -> Done:
     return Done(answer.model_dump_json(), status)
 
 
-async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswer]:
+async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -227,7 +229,7 @@ async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswe
         async with places:
             return await steps.take(step)
 
-    return await asyncio.gather(*(take(step) for step in asked))
+    return await asyncio.gather(*(take(step) for step in steps_))
 
 
 # --- routes --------------------------------------------------------------------------------------
@@ -264,8 +266,8 @@ async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Resp
     openapi_extra=takes(Steps, examples.STEPS),
 )
 async def take_round_steps(request: Request, steps: StepsPart, _: Coordinator) -> Response:
-    asked = await read_body(request, Steps)
-    answers = StepAnswers(answers=tuple(await take_all(steps, asked.steps)))
+    body = await read_body(request, Steps)
+    answers = StepAnswers(answers=tuple(await take_all(steps, body.steps)))
     return json_response(answers.model_dump_json())
 
 
@@ -319,8 +321,8 @@ async def list_missing_pieces(
 async def freeze_round(
     request: Request, round_id: str, steps: StepsPart, _: Coordinator
 ) -> Response:
-    asked = await read_body(request, FreezeRequest) if await request.body() else None
-    return json_response(*await steps.freeze(round_id, asked))
+    body = await read_body(request, FreezeRequest) if await request.body() else None
+    return json_response(*await steps.freeze(round_id, body))
 
 
 @router.post(

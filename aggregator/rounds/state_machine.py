@@ -133,8 +133,8 @@ async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> b
 
 async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:
     """All parts held, sorted, without those of hosts that left."""
-    held = await held_parts(transaction, context)
-    present = (part for part, (_, host) in held.items() if host.left is None)
+    parts = await held_parts(transaction, context)
+    present = (part for part, (_, host) in parts.items() if host.left is None)
     return tuple(sorted(present, key=lambda part: part.order))
 
 
@@ -269,12 +269,12 @@ async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
     context = await aggregator.round(round_id)
     size = context.descriptor.roster_size
     try:
-        asked = sets.unpack(members, size)
+        wanted = sets.unpack(members, size)
     except ValueError as error:
         raise Invalid(str(error), pointer="/members") from None
     async with aggregator.database.reading() as transaction:
-        held = sets.unpack(await _members(transaction, context), size)
-    return int((asked & ~held).sum())
+        accepted = sets.unpack(await _members(transaction, context), size)
+    return int((wanted & ~accepted).sum())
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:

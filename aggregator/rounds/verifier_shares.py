@@ -451,13 +451,13 @@ async def demand_all(
     if len(chunks) == 1 and len(brought) == len(context.descriptor.aggregators):
         return
     async with aggregator.database.reading() as transaction:
-        held = await rounds.held_chunks(transaction, context.key)
-    held |= {(index, 0) for index in brought}
+        stored = await rounds.held_chunks(transaction, context.key)
+    stored |= {(index, 0) for index in brought}
     missing = [
         {"index": index, "chunk": number}
         for number in range(len(chunks))
         for index in range(len(context.descriptor.aggregators))
-        if (index, number) not in held
+        if (index, number) not in stored
     ]
     if missing:
         raise SharesMissing(extra={"missing": missing[:_NAMED], "count": len(missing)})

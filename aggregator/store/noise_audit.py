@@ -71,15 +71,15 @@ async def count_round(transaction: Transaction, part: str, scale: Fraction) -> i
         .values(rounds=audit_families.c.rounds + 1)
         .returning(audit_families.c.key)
     )
-    known = done.scalar_one_or_none()
-    if known is None:
+    key = done.scalar_one_or_none()
+    if key is None:
         done = await transaction.execute(
             insert(audit_families)
             .values(part=part, scale=str(scale), rounds=1)
             .returning(audit_families.c.key)
         )
-        known = done.scalar_one()
-    return int(known)
+        key = done.scalar_one()
+    return int(key)
 
 
 async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) -> dict[int, bytes]:
@@ -107,7 +107,7 @@ async def chunk_numbers(transaction: Transaction, family: int) -> list[int]:
 
 
 async def put_chunks(
-    transaction: Transaction, family: int, new: dict[int, bytes], known: dict[int, bytes]
+    transaction: Transaction, family: int, new: dict[int, bytes], stored: dict[int, bytes]
 ) -> None:
     """Write chunks: `new` ones, and `known` ones in place of what was there."""
     if new:
@@ -118,11 +118,11 @@ async def put_chunks(
                 for chunk, records in new.items()
             ],
         )
-    if known:
+    if stored:
         place = (audit_chunks.c.family == family) & (audit_chunks.c.chunk == bindparam("place"))
         await transaction.execute(
             update(audit_chunks).where(place).values(records=bindparam("packed")),
-            [{"place": chunk, "packed": records} for chunk, records in known.items()],
+            [{"place": chunk, "packed": records} for chunk, records in stored.items()],
         )
 
 

@@ -255,8 +255,8 @@ async def add_peer_key(
     transaction: Transaction, key_hash: bytes, raw: bytes, now: datetime
 ) -> bool:
     """Keep another aggregator's public key; whether it is new."""
-    held = await peer_keys(transaction, [key_hash])
-    if held:
+    stored = await peer_keys(transaction, [key_hash])
+    if stored:
         return False
     await transaction.execute(
         insert(peer_seal_keys).values(key_hash=key_hash, public_key=raw, received=now)

@@ -62,10 +62,10 @@ async def show_curators(
     if not view.visitor.has(Scope.OPERATOR):
         return see(f"/console/curators/{view.caller.subject}")
     after, default = _after(cursor), await view.policies.current()
-    asked = Asked(find.strip(), only, -1 if after is None else after, ROWS)
+    wanted = Asked(find.strip(), only, -1 if after is None else after, ROWS)
     async with view.database.reading() as transaction:
         standing = await listing.standing(transaction, default, view.clock.now())
-        items, total, following = await listing.page_of_curators(transaction, standing, asked)
+        items, total, following = await listing.page_of_curators(transaction, standing, wanted)
         stopped = await stops.process(transaction)
     return view.show(
         "curators.html",

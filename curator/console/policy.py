@@ -185,7 +185,7 @@ async def _show(
     async with view.database.reading() as transaction:
         party = None if subject.of is None else subject.of[1].id
         texts = await history.newest_queries(transaction, QUERIES, party)
-    known = {
+    newest = {
         encode_binary(descriptor.query.digest()): descriptor.query.name
         for text in texts
         for descriptor in (Signed[RoundDescriptor].model_validate_json(text).statement,)
@@ -198,7 +198,7 @@ async def _show(
         status=200 if error is None else 422,
         subject=subject,
         given=given,
-        queries=agreed_to | known,
+        queries=agreed_to | newest,
         units=(PrivacyUnit.CURATOR.value, PrivacyUnit.RECORD.value),
         hundred=None if right is None else f"{(100 * Decimal(right)).normalize():f}",
         whole=json.dumps(subject.base.model_dump(mode="json", exclude_none=True), indent=2),

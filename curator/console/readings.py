@@ -244,11 +244,11 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _beyond(value: Fraction, asked: AskedFor) -> bool:
+def _beyond(value: Fraction, request: AskedFor) -> bool:
     """Whether a query's bounds cut this value, in the base unit."""
-    unit = UNITS.get(asked.unit)
+    unit = UNITS.get(request.unit)
     factor = Fraction(1) if unit is None else unit.factor
-    low, high = (Fraction(bound) * factor for bound in asked.bounds)
+    low, high = (Fraction(bound) * factor for bound in request.bounds)
     return not low <= value <= high
 
 
@@ -343,11 +343,11 @@ def fields() -> dict[str, Field]:
 def options_of(given: Mapping[str, str]) -> ImportOptions:
     """The options of a form's fields, without empty ones. Raises Invalid."""
     stated = {name: value.strip() for name, value in given.items() if value.strip()}
-    known = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
+    fields_stated = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
     try:
-        return ImportOptions.model_validate(known)
+        return ImportOptions.model_validate(fields_stated)
     except ValidationError as error:
-        raise invalid_from(error, known) from None
+        raise invalid_from(error, fields_stated) from None
 
 
 def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:

@@ -103,8 +103,10 @@ class ColumnMap(Declared):
         except ValueError:
             moment = datetime.min  # noqa: DTZ901 - represents no time, refused below
         local = moment.tzinfo is None
-        known = moment != datetime.min and (not local or self.timezone is not None)  # noqa: DTZ901
-        require(known, self, "start is an RFC 3339 time, with an offset or a timezone beside it")
+        resolvable = moment != datetime.min and (not local or self.timezone is not None)  # noqa: DTZ901
+        require(
+            resolvable, self, "start is an RFC 3339 time, with an offset or a timezone beside it"
+        )
         if not local:
             begin = epoch_microseconds(moment)
         else:

@@ -251,13 +251,13 @@ class Import:
         kept: list[Kept] = []
         pairs = [self._pair(cells) for _, cells in rows]
         names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
-        known = self._intake.curators_of(
+        keys = self._intake.curators_of(
             [self._whose(*name) for name in names.values()], self._caller
         )
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for pair, (number, cells) in zip(pairs, rows, strict=True):
             if pair not in cache:
-                cache[pair] = self._who(*names[pair], number, known)
+                cache[pair] = self._who(*names[pair], number, keys)
                 if cache[pair] is None:
                     continue
             who = cache[pair]

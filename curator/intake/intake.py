@@ -478,8 +478,8 @@ async def take_totals(
         device, register = meter
         await exclusive(transaction, f"counter {device}")
         times = [total.time for total in sent[meter]]
-        known = await store_counters.around(transaction, meter, min(times), max(times))
-        merged = merge_totals(known, sent[meter])
+        around = await store_counters.around(transaction, meter, min(times), max(times))
+        merged = merge_totals(around, sent[meter])
         statuses[meter] = merged.statuses
         totals += [(meter, total) for total in merged.totals]
         randoms = {total.time: total.random for total in sent[meter]}

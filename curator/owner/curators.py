@@ -138,21 +138,21 @@ class Asked:
 
 
 async def page_of_curators(
-    transaction: Transaction, state: Standing, asked: Asked
+    transaction: Transaction, state: Standing, wanted: Asked
 ) -> tuple[list[Listed], int, int | None]:
     """The curators of a page, in the order of their enrolment, how many there are in total, and the
     key after which the next page begins."""
-    chosen = np.ones(len(state.left), np.bool_) if asked.only is None else state.flags[asked.only]
-    if asked.prefix:
+    chosen = np.ones(len(state.left), np.bool_) if wanted.only is None else state.flags[wanted.only]
+    if wanted.prefix:
         named = np.zeros(len(chosen), np.bool_)
-        named[await store.keys_by_prefix(transaction, asked.prefix)] = True
+        named[await store.keys_by_prefix(transaction, wanted.prefix)] = True
         chosen = chosen & named
     keys = np.flatnonzero(chosen)
-    here = keys[keys > asked.after][: asked.limit].tolist()
+    here = keys[keys > wanted.after][: wanted.limit].tolist()
     rows = await store.curators_by_key(transaction, here)
     newest = await intake_counts.newest_of(transaction, here)
     items = [_listed(row, state, newest.get(row.key)) for row in rows]
-    return items, len(keys), here[-1] if len(here) == asked.limit else None
+    return items, len(keys), here[-1] if len(here) == wanted.limit else None
 
 
 def _listed(row: CuratorRow, state: Standing, newest_us: int | None) -> Listed:
@@ -220,11 +220,11 @@ async def list_curators(
     only: Only = None,
 ) -> Response:
     after = page.after_number()
-    asked = Asked(prefix, only, -1 if after is None else after, page.limit)
+    wanted = Asked(prefix, only, -1 if after is None else after, page.limit)
     default = await policies.current()
     async with database.reading() as transaction:
         state = await standing(transaction, default, clock.now())
-        items, total, following = await page_of_curators(transaction, state, asked)
+        items, total, following = await page_of_curators(transaction, state, wanted)
     return page_of(request, ListOfCurators(curators=tuple(items), total=total), following)
 
 

@@ -183,13 +183,13 @@ async def past(
         row, party_row = of
         party, position = party_row.id, row.key - party_row.first_key
         outside = await history.left_out(transaction, party, position, since, _OUTSIDE)
-    asked = await history.opened_since(transaction, since, MOST, party)
+    texts = await history.opened_since(transaction, since, MOST, party)
     descriptors = [
         Signed[RoundDescriptor].model_validate_json(text).statement
-        for round_id, text in asked
+        for round_id, text in texts
         if round_id not in outside
     ]
-    return descriptors, descriptors[0].opened if len(asked) == MOST else since
+    return descriptors, descriptors[0].opened if len(texts) == MOST else since
 
 
 class Tried(WireModel):
@@ -210,12 +210,12 @@ async def try_on(
 ) -> Tried:
     """Try policies, which must all agree, on the past of a curator or of the whole process."""
     async with database.reading() as transaction:
-        asked, since = await past(transaction, now, of)
+        rounds, since = await past(transaction, now, of)
         anchors = len(of[1].anchors) if of else await _most_anchors(transaction)
         jobs = await records.debited_once(transaction)
-    counts = await asyncio.to_thread(answered, policies, asked, anchors, jobs)
+    counts = await asyncio.to_thread(answered, policies, rounds, anchors, jobs)
     refused = {name: counts[name] for name in sorted(counts) if name != "answered"}
-    return Tried(since=since, rounds=len(asked), answered=counts["answered"], refused=refused)
+    return Tried(since=since, rounds=len(rounds), answered=counts["answered"], refused=refused)
 
 
 async def _most_anchors(transaction: Transaction) -> int:

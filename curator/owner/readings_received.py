@@ -177,13 +177,13 @@ async def registers(
     transaction: Transaction, curator: int | None, party: str | None
 ) -> list[Register]:
     """The registers of a curator, or of all, with the queries that its party was asked."""
-    asked: dict[str, list[RegisterQuery]] = {}
+    queries: dict[str, list[RegisterQuery]] = {}
     for text in await history.newest_queries(transaction, QUERIES, party):
         query = Signed[RoundDescriptor].model_validate_json(text).statement.query
         of = statement.asked(query)
         if of.register_name is not None and of.unit in UNITS:
             named = RegisterQuery(name=query.name, unit=of.unit, fits=True)
-            asked.setdefault(of.register_name, []).append(named)
+            queries.setdefault(of.register_name, []).append(named)
     return [
         Register(
             name=row.name,
@@ -191,7 +191,7 @@ async def registers(
             devices=row.devices,
             queries=tuple(
                 query.model_copy(update={"fits": UNITS[query.unit].base == row.base})
-                for query in asked.get(row.name, [])
+                for query in queries.get(row.name, [])
             ),
         )
         for row in await store.register_rows(transaction, curator)

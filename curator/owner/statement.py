@@ -191,16 +191,16 @@ async def reports(
     items = []
     for collection, made in collections:
         signed = Signed[Descriptor].model_validate_json(collection.descriptor)
-        asked = signed.statement
+        descriptor = signed.statement
         items.append(
             AskedReports(
-                job=asked.job,
-                algorithm=asked.algorithm,
-                stance=asked.stance,
-                columns=tuple(map(column_name, asked.columns)),
-                label=asked.label,
-                opened=asked.opened,
-                deadline=asked.deadline,
+                job=descriptor.job,
+                algorithm=descriptor.algorithm,
+                stance=descriptor.stance,
+                columns=tuple(map(column_name, descriptor.columns)),
+                label=descriptor.label,
+                opened=descriptor.opened,
+                deadline=descriptor.deadline,
                 state=collection.state.value,
                 reports=made,
                 refused_because=collection.ground,
@@ -467,5 +467,5 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
     wanted = reading_dimension(query) if reads_vectors(query) else None
     if wanted in lengths:
         return f"the readings of {name} in the window came after the contribution was made"
-    asked = "numbers" if wanted is None else f"vectors of {wanted}"
-    return f"the readings of {name} in the window are not the {asked} that the query asks for"
+    wanted_form = "numbers" if wanted is None else f"vectors of {wanted}"
+    return f"the readings of {name} in the window are not the {wanted_form} that the query asks for"

@@ -57,9 +57,9 @@ async def set_curator(own: OwnCurator, stop: Stop, now: datetime) -> CuratorStop
         return await of_curator(transaction, row)
 
 
-async def set_process(transaction: Transaction, asked: Stop, now: datetime) -> ProcessStop:
+async def set_process(transaction: Transaction, stop: Stop, now: datetime) -> ProcessStop:
     """Stop all curators of this process, or start them again; what each was stopped by stays."""
-    await stops.set_process(transaction, now if asked.stopped else None)
+    await stops.set_process(transaction, now if stop.stopped else None)
     return await of_process(transaction)
 
 
@@ -87,9 +87,9 @@ async def get_stop(_: Operator, database: DatabasePart) -> ProcessStop:
 async def put_stop(
     request: Request, _: Operator, database: DatabasePart, clock: ClockPart
 ) -> ProcessStop:
-    asked = await read_body(request, Stop)
+    stop = await read_body(request, Stop)
     async with database.begin() as transaction:
-        return await set_process(transaction, asked, clock.now())
+        return await set_process(transaction, stop, clock.now())
 
 
 @router.get(

@@ -158,12 +158,12 @@ async def consent(
             _asked_of(descriptor),
         )
     repeated = await _repeated(transaction, row, terms)
-    asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
+    price = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
     for policy, members in await holding(transaction, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
             check_policy(
-                policy, descriptor, verified=asked.charge.verified, anchors=len(row.anchors)
+                policy, descriptor, verified=price.charge.verified, anchors=len(row.anchors)
             )
         except PolicyRefused as error:
             result.refuse(members, error.name, error.detail, dict(error.extra))
@@ -173,7 +173,7 @@ async def consent(
                 members, WindowContributed.name, WindowContributed.title, {"round": repeated}
             )
             continue
-        await afford(transaction, row, asked, policy, span, members, now, result)
+        await afford(transaction, row, price, policy, span, members, now, result)
     return result
 
 
@@ -210,7 +210,7 @@ class Asked:
 async def afford(
     transaction: Transaction,
     row: PartyRow,
-    asked: Asked,
+    price: Asked,
     policy: Policy,
     span: tuple[int, int],
     members: Bits,
@@ -224,7 +224,7 @@ async def afford(
     # Of a host's curators a round may concern few: the ledger is read no further than they reach.
     first, end = int(places[0]), int(places[-1]) + 1
     near = (span[0] + first, end - first)
-    for unit, charge in asked.charges.items():
+    for unit, charge in price.charges.items():
         limits = policy.limits(unit)
         if limits == Limits():
             continue
@@ -236,7 +236,7 @@ async def afford(
         if unit is PrivacyUnit.RECORD:
             since = None if limits.lifetime != Limit() else period_of(now, policy.period_s)[0]
             overlapping = await accounts.list_debits(
-                transaction, row.id, unit, since=since, overlapping=asked.window, span=near
+                transaction, row.id, unit, since=since, overlapping=price.window, span=near
             )
         for some in spans(*near, TOGETHER):
             part = (some.first, some.length)
@@ -244,7 +244,7 @@ async def afford(
                 period = await accounts.totals(transaction, row.id, policy.period_s, now, part)
                 lifetime = await accounts.totals(transaction, row.id, LIFETIME, now, part)
             else:
-                period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
+                period, lifetime = _record_totals(overlapping, price.window, policy, part, now)
             inside = slice(some.first - span[0], some.first - span[0] + some.length)
             for shortage in shortages(limits, charge, period, lifetime, members[inside]):
                 short = np.zeros(members.size, np.bool_)

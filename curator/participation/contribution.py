@@ -223,13 +223,13 @@ class Contributor:
 
     async def _charges_of(self, descriptor: RoundDescriptor) -> Charges:
         """What a round costs: computed in a thread, once."""
-        asked = (descriptor.query.digest(), descriptor.operators)
-        if asked not in self._charges:
+        priced = (descriptor.query.digest(), descriptor.operators)
+        if priced not in self._charges:
             charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
             while len(self._charges) >= CHARGES_KEPT:
                 self._charges.pop(next(iter(self._charges)))
-            self._charges[asked] = charges
-        return self._charges[asked]
+            self._charges[priced] = charges
+        return self._charges[priced]
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]

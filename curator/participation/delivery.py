@@ -158,11 +158,11 @@ class Delivery:
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
         """What is never sent, as a curator in it was stopped after it was sealed."""
-        held = await self._stops.submit([letter.item.place for letter in letters])
+        withheld = await self._stops.submit([letter.item.place for letter in letters])
         return {
             letter: Answer(letter.item.place, MISSED, Stopped.name)
             for letter in letters
-            if letter.item.place in held
+            if letter.item.place in withheld
         }
 
     async def _carried(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
@@ -214,8 +214,8 @@ class Delivery:
     def _unannounced(self, letter: Letter) -> bytes | None:
         """The announcement that has to go with it, if one has."""
         announce = letter.item.announce
-        known = announce is None or self._keyring.is_answered(*letter.session)
-        return None if known else announce
+        announced = announce is None or self._keyring.is_answered(*letter.session)
+        return None if announced else announce
 
     def _body(self, letter: Letter) -> bytes:
         """What is sent: a piece takes its announcement along. What was sealed never changes."""
@@ -333,8 +333,8 @@ def _state_of(bodies: Collection[str]) -> State:
 
 async def _held(transaction: Transaction, several: Sequence[Sequence[Place]]) -> list[Set[Place]]:
     """What is never sent, of what several requests would send."""
-    held = await stops.held(transaction, [place for places in several for place in places])
-    return [held] * len(several)
+    withheld = await stops.held(transaction, [place for places in several for place in places])
+    return [withheld] * len(several)
 
 
 async def _note(transaction: Transaction, several: Sequence[Sequence[Answer]]) -> list[None]:

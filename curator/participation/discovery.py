@@ -78,8 +78,8 @@ class Discovery:
                 return False
             await self.coordinators.look(url)
             if listing is not None:
-                known = await self.coordinators.known(url)
-                foreign = await self.take(known, listing.items)
+                coordinators = await self.coordinators.known(url)
+                foreign = await self.take(coordinators, listing.items)
                 if foreign and await self.coordinators.follow(url):
                     await self.take(await self.coordinators.known(url), listing.items)
                 self._etags[url] = listing.etag
@@ -90,11 +90,11 @@ class Discovery:
         """Poll without end; `wait_s` 0 polls at intervals instead of waiting for a change."""
         while True:
             try:
-                known = await self.look(url, wait_s)
+                answered = await self.look(url, wait_s)
             except Exception as error:
                 _logger.warning("coordinator_unreachable", **describe(error))
-                known = False
-            if not known or wait_s == 0:
+                answered = False
+            if not answered or wait_s == 0:
                 await asyncio.sleep(retry_s)
 
 
@@ -154,13 +154,13 @@ class Planning:
         now: datetime,
     ) -> None:
         async with self._store.begin() as transaction:
-            known = await outbox.rounds_by_id(transaction, list(sound))
+            stored = await outbox.rounds_by_id(transaction, list(sound))
             checked = dict(sound)
-            for name, row in known.items():
+            for name, row in stored.items():
                 if row.hash != sound[name].statement.digest():
                     _planning_logger.warning("descriptor_changed", round=name)
                     del checked[name]
-            await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - known])
+            await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - stored])
             taken = await outbox.parties_of(transaction, list(checked))
             plans = [
                 Plan(name, party, self._moment_of(signed.statement, now))

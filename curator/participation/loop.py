@@ -185,8 +185,8 @@ class Participation:
         """Process the open collections of a coordinator now; whether it answered."""
         return await self._collections.look(url)
 
-    async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
-        listed, foreign = await self._planning.take_up(known, items)
+    async def _take_up(self, coordinators: Set[Coordinator], items: Sequence[Any]) -> bool:
+        listed, foreign = await self._planning.take_up(coordinators, items)
         await self._note_gone(listed)
         self._awake.notify()
         return foreign
@@ -232,8 +232,8 @@ class Participation:
         earlier = self._earlier(by_round, rounds, parties)
         for round_id, items in by_round.items():
             self._busy.update(item.id for item in items)
-            row, known = rounds[round_id], earlier[round_id]
-            started.append(self._spawn(self._perform(row, items, parties, known)))
+            row, settled = rounds[round_id], earlier[round_id]
+            started.append(self._spawn(self._perform(row, items, parties, settled)))
         if wait:
             await asyncio.gather(*started)
         return following
@@ -337,8 +337,8 @@ class Participation:
         of the same coordinators are asked about together: one that hangs delays no other's."""
         together: dict[frozenset[str], list[RoundRow]] = {}
         for round_id, items in due.items():
-            asked = frozenset(parties[item.party].coordinator_url for item in items)
-            together.setdefault(asked, []).append(rounds[round_id])
+            urls = frozenset(parties[item.party].coordinator_url for item in items)
+            together.setdefault(urls, []).append(rounds[round_id])
         settling: dict[str, asyncio.Task[bool]] = {}
         for rows in together.values():
             task = asyncio.create_task(self._settled_together(rows))
@@ -371,8 +371,8 @@ class Participation:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
         async with self._store.reading() as transaction:
-            asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
-        rows = list({**self._gone, **{item.id: item for item in asked}}.values())
+            unsettled = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        rows = list({**self._gone, **{item.id: item for item in unsettled}}.values())
         for round_id in await self._answering.settling.ask(rows) if rows else ():
             self._gone.pop(round_id, None)
 

@@ -71,19 +71,21 @@ class Settling:
             for row in rows
             if documents.get(row.id, {}).get("state") in FINAL
         }
-        known = await self._acknowledged(over, parties)
+        acknowledged = await self._acknowledged(over, parties)
         outcomes: dict[str, str] = {}
         for row in rows:
             document = documents.get(row.id, {})
-            if row.id in known and await self._stood(row, document, contributions[row.id], parties):
+            if row.id in acknowledged and await self._stood(
+                row, document, contributions[row.id], parties
+            ):
                 outcomes[row.id] = str(document["state"])
         now, aborted = self.clock.now(), {}
         for row in rows:
             if outcomes.get(row.id) == "aborted" and (aborts := statements(documents[row.id])):
                 aborted[row.id] = aborts
-        asked = [Asked(row.id, outcomes.get(row.id)) for row in rows if row.id not in aborted]
+        settled = [Asked(row.id, outcomes.get(row.id)) for row in rows if row.id not in aborted]
         async with self.database.begin() as transaction:
-            await outbox.settle_rounds(transaction, asked, now)
+            await outbox.settle_rounds(transaction, settled, now)
         for row in rows:
             if row.id in aborted:
                 await self._settle_aborted(row, aborted[row.id], contributions[row.id], parties)
@@ -95,14 +97,14 @@ class Settling:
         parties: Mapping[str, PartyRow],
     ) -> dict[str, dict[str, Any]]:
         """What coordinators answer about rounds, by id; unknown rounds are omitted."""
-        asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        by_speaker: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for round_id, items in contributions.items():
             speakers = (parties[item.party] for item in items)
             speaker = next((party for party in speakers if party.coordinator_token), None)
             if speaker is not None and speaker.coordinator_token is not None:
-                asked[speaker.coordinator_url, speaker.coordinator_token].append(round_id)
+                by_speaker[speaker.coordinator_url, speaker.coordinator_token].append(round_id)
         documents: dict[str, dict[str, Any]] = {}
-        for (url, token), ids in asked.items():
+        for (url, token), ids in by_speaker.items():
             for start in range(0, len(ids), TOGETHER):
                 some = ids[start : start + TOGETHER]
                 if len(some) > 1:
@@ -134,8 +136,8 @@ class Settling:
         parties: Mapping[str, PartyRow],
     ) -> None:
         async with self.database.begin() as transaction:
-            asked = [Asked(row.id, "aborted", aborts)]
-            await outbox.settle_rounds(transaction, asked, self.clock.now())
+            settled = [Asked(row.id, "aborted", aborts)]
+            await outbox.settle_rounds(transaction, settled, self.clock.now())
             due = abort_credit(row.signed().statement, aborts)
             if due and not await _went_on(transaction, row):
                 await credit(transaction, row.id, contributions, parties, self.clock)

@@ -355,8 +355,8 @@ router = APIRouter(tags=["parties"])
     **gives(AnchorsAnswer),
     summary="The services as the parties here know them",
 )
-async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
-    return answer(await known.listed())
+async def list_anchors(_: Operator, anchors: AnchorsPart) -> Response:
+    return answer(await anchors.listed())
 
 
 @router.put(
@@ -366,9 +366,9 @@ async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
     openapi_extra=takes(IdentityChain),
 )
 async def follow_anchor_identity(
-    request: Request, name: str, _: Operator, known: AnchorsPart
+    request: Request, name: str, _: Operator, anchors: AnchorsPart
 ) -> None:
-    await known.take(name, await read_body(request, IdentityChain))
+    await anchors.take(name, await read_body(request, IdentityChain))
 
 
 @router.post(
@@ -377,9 +377,11 @@ async def follow_anchor_identity(
     summary="Confirm a service's new identity, compared out of band",
     openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
 )
-async def confirm_anchor(request: Request, name: str, _: Operator, known: AnchorsPart) -> Response:
+async def confirm_anchor(
+    request: Request, name: str, _: Operator, anchors: AnchorsPart
+) -> Response:
     body = await read_body(request, ConfirmationRequest)
-    return answer(await known.confirm(name, body.fingerprint))
+    return answer(await anchors.confirm(name, body.fingerprint))
 
 
 @router.delete(
@@ -387,5 +389,5 @@ async def confirm_anchor(request: Request, name: str, _: Operator, known: Anchor
     status_code=204,
     summary="Forget an aggregator: no party here participates in its rounds any more",
 )
-async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
-    await known.drop(name)
+async def drop_anchor(name: str, _: Operator, anchors: AnchorsPart) -> None:
+    await anchors.drop(name)

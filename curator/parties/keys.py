@@ -45,11 +45,11 @@ class Keyring:
 
     def engine_of(self, party: PartyRow) -> Engine:
         """The engine of a party."""
-        held = self._engines.get(party.id)
-        if held is None:
+        engine = self._engines.get(party.id)
+        if engine is None:
             sealer = Sealer(party.id, Identity.from_bytes(party.identity))
-            held = self._engines[party.id] = Engine(sealer, self._source)
-        return held
+            engine = self._engines[party.id] = Engine(sealer, self._source)
+        return engine
 
     def forget(self, party: str) -> None:
         """Seal nothing more under the identity that a party had, and make its engine again."""
@@ -57,8 +57,8 @@ class Keyring:
 
     def is_answered(self, party: str, session: bytes) -> bool:
         """Whether the aggregator of a session is known to know it."""
-        held = self._engines.get(party)
-        return held is not None and held.sealer.is_answered(session)
+        engine = self._engines.get(party)
+        return engine is not None and engine.sealer.is_answered(session)
 
     def answered(self, party: str, session: bytes) -> None:
         """The aggregator of a session has answered under it."""
@@ -261,8 +261,8 @@ class Successions:
         is already in progress. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
-            held = {identity.party for identity in await store.waiting_identities(transaction)}
-            chosen = [row for row in rows if row.id not in held]
+            waiting = {identity.party for identity in await store.waiting_identities(transaction)}
+            chosen = [row for row in rows if row.id not in waiting]
             for row in chosen:
                 await store.add_next_identity(
                     transaction, await self._next(transaction, row, overlap)
@@ -299,11 +299,11 @@ class Successions:
         rows = await store.list_parties(transaction, state=ACTIVE)
         if named is None:
             return rows
-        known = {row.id: row for row in rows}
+        by_name = {row.id: row for row in rows}
         for place, name in enumerate(named):
-            if name not in known:
+            if name not in by_name:
                 raise UnknownParty(pointer=f"/parties/{place}")
-        return [known[name] for name in dict.fromkeys(named)]
+        return [by_name[name] for name in dict.fromkeys(named)]
 
     async def _next(
         self, transaction: Transaction, row: PartyRow, overlap: timedelta

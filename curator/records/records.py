@@ -329,8 +329,8 @@ class ItemQuestion:
             if window != ALWAYS:
                 lists = row.within(microseconds(window.start), microseconds(window.end))
             if lists is not None and lists.count <= query.max_readings:
-                known = np.array([places.get(item, -1) for item in row.universe], np.int32)
-                items = known[lists.items] if known.size else lists.items
+                places_of = np.array([places.get(item, -1) for item in row.universe], np.int32)
+                items = places_of[lists.items] if places_of.size else lists.items
                 found[row.curator] = Lists(items, lists.starts)
         return found
 

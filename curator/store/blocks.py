@@ -151,11 +151,11 @@ async def at_instants(
     for ids in _some(near):
         for block in await transaction.execute(_QUANTITIES, {"ids": ids}):
             devices, values = _ints(block.devices, 4), _ints(block.quantities, 8)
-            asked = near[block.id]
-            at = np.minimum(np.searchsorted(devices, asked), devices.size - 1)
-            there = devices[at] == asked
+            instants = near[block.id]
+            at = np.minimum(np.searchsorted(devices, instants), devices.size - 1)
+            there = devices[at] == instants
             if there.any():
-                stored.append((block.time, asked[there], values[at[there]]))
+                stored.append((block.time, instants[there], values[at[there]]))
     return stored
 
 
@@ -265,8 +265,8 @@ async def _near(
     if (await transaction.execute(_SPAN, span)).first() is None:
         return near  # as in most stores: no list of instants is made a statement
     for times in batches(sorted(wanted), _one, _INSTANTS):
-        asked = {"of_register": register, "times": times}
-        for row in (await transaction.execute(_AT, asked)).all():
+        values = {"of_register": register, "times": times}
+        for row in (await transaction.execute(_AT, values)).all():
             devices = wanted[row.time]
             start, end = np.searchsorted(devices, (row.first_device, row.last_device + 1))
             if end > start:

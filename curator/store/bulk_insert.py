@@ -108,11 +108,11 @@ def compared(columns: Columns, there: Stored) -> tuple[Bits, Bits]:
     devices, quantities = columns.devices, columns.quantities
     first = _first(devices)
     places = np.flatnonzero(first)
-    kept, unlike, known = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
+    kept, unlike, unchanged = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
     at = places[np.searchsorted(devices[first], there.devices)]
-    known[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
+    unchanged[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
     origin = np.maximum.accumulate(np.where(first, np.arange(devices.size), 0))
-    return ~known, known & (kept[origin] == quantities) & ~unlike[origin]
+    return ~unchanged, unchanged & (kept[origin] == quantities) & ~unlike[origin]
 
 
 async def _stored(

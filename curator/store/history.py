@@ -66,12 +66,12 @@ async def opened_since(
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor) of the newest rounds, oldest first, that a party was asked in; of any
     party without one."""
-    asked = select(contributions.c.round)
+    query = select(contributions.c.round)
     if party is not None:
-        asked = asked.where(contributions.c.party == party)
+        query = query.where(contributions.c.party == party)
     newest = (
         select(rounds.c.id, rounds.c.descriptor)
-        .where(rounds.c.opened >= since, rounds.c.id.in_(asked))
+        .where(rounds.c.opened >= since, rounds.c.id.in_(query))
         .order_by(rounds.c.opened.desc(), rounds.c.id)
         .limit(most)
     )
@@ -80,12 +80,12 @@ async def opened_since(
 
 async def newest_queries(transaction: Transaction, most: int, party: str | None) -> list[str]:
     """A signed descriptor of each of the queries that a party, or any, was asked last."""
-    asked = select(func.max(contributions.c.id).label("id"), rounds.c.query_hash).join(
+    newest = select(func.max(contributions.c.id).label("id"), rounds.c.query_hash).join(
         rounds, rounds.c.id == contributions.c.round
     )
     if party is not None:
-        asked = asked.where(contributions.c.party == party)
-    last = asked.group_by(rounds.c.query_hash).order_by(func.max(contributions.c.id).desc())
+        newest = newest.where(contributions.c.party == party)
+    last = newest.group_by(rounds.c.query_hash).order_by(func.max(contributions.c.id).desc())
     chosen = last.limit(most).subquery()
     rows = await transaction.execute(
         select(rounds.c.descriptor)
@@ -252,8 +252,8 @@ async def decided_refusals(
 ) -> list[Decided]:
     """Of rounds whose deadline has not passed and whose outcome is not known, where there is
     another ground than these."""
-    asked = {"now": now, "uninvited": sorted(uninvited)}
-    rows = await transaction.execute(_DECIDED_REFUSALS, asked)
+    values = {"now": now, "uninvited": sorted(uninvited)}
+    rows = await transaction.execute(_DECIDED_REFUSALS, values)
     return [Decided(row.id, row.party, row.round) for row in rows]
 
 

@@ -247,8 +247,8 @@ async def unsettled_rounds(
     transaction: Transaction, before: datetime, asked_before: datetime, limit: int = 50
 ) -> list[RoundRow]:
     """Rounds past their deadline whose outcome is not known, least recently asked first."""
-    asked = {"before": before, "asked_before": asked_before, "most": limit}
-    return [_round(row) for row in await transaction.execute(_UNSETTLED, asked)]
+    values = {"before": before, "asked_before": asked_before, "most": limit}
+    return [_round(row) for row in await transaction.execute(_UNSETTLED, values)]
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Asked:
     aborts: Sequence[Signed[AbortStatement]] = ()
 
 
-async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: datetime) -> None:
+async def settle_rounds(transaction: Transaction, settled: Sequence[Asked], now: datetime) -> None:
     """Store what coordinators reported about rounds."""
     values = [
         {
@@ -269,7 +269,7 @@ async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: d
             "outcome": row.outcome,
             "aborts": _ABORTS.dump_json(list(row.aborts)).decode() if row.aborts else None,
         }
-        for row in asked
+        for row in settled
     ]
     if values:
         await transaction.execute(_SETTLE, values)
@@ -284,25 +284,25 @@ async def contributed_rounds(
     transaction: Transaction, party: str, query_hash: bytes, window: Window, except_round: str
 ) -> list[str]:
     """Rounds of the same query and window in which the party has a debit that was not credited."""
-    asked = {
+    values = {
         "of_party": party,
         "of_query": query_hash,
         "start": window.start,
         "end": window.end,
         "except_round": except_round,
     }
-    return list((await transaction.execute(_CONTRIBUTED, asked)).scalars())
+    return list((await transaction.execute(_CONTRIBUTED, values)).scalars())
 
 
 async def open_ended(transaction: Transaction, of: RoundRow) -> list[RoundRow]:
     """Other rounds of the same query and window whose outcome is not known."""
-    asked = {
+    values = {
         "of_query": of.query_hash,
         "start": of.window[0],
         "end": of.window[1],
         "except_round": of.id,
     }
-    return [_round(row) for row in await transaction.execute(_OPEN_ENDED, asked)]
+    return [_round(row) for row in await transaction.execute(_OPEN_ENDED, values)]
 
 
 def _round(row: Row[Any]) -> RoundRow:
@@ -363,8 +363,8 @@ async def set_state(
     """Move contributions on."""
     column = "prepared" if state is State.PREPARED else "finished"
     for start in range(0, len(ids), IDS):
-        asked = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
-        await transaction.execute(_MOVE[column], asked)
+        values = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
+        await transaction.execute(_MOVE[column], values)
 
 
 async def set_credited(transaction: Transaction, contribution: int, now: datetime) -> None:

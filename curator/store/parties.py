@@ -76,8 +76,8 @@ class Coordinator:
     @classmethod
     def of(cls, url: str, deployment: str, key: bytes, pin: str | None) -> Coordinator:
         """That of a stored party."""
-        held = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
-        return cls(url, deployment, key, held)
+        own_pin = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
+        return cls(url, deployment, key, own_pin)
 
     def keys(self, now: datetime) -> tuple[bytes, ...]:
         """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
@@ -482,8 +482,8 @@ async def own_policies(
     transaction: Transaction, first_key: int, length: int
 ) -> list[tuple[int, str | None, str | None]]:
     """(key, its operator's policy, its owner's) of the curators of a run that have either."""
-    asked = {"first": first_key, "end": first_key + length}
-    rows = await transaction.execute(_OWN_POLICIES, asked)
+    values = {"first": first_key, "end": first_key + length}
+    rows = await transaction.execute(_OWN_POLICIES, values)
     return [(row.key, row.policy, row.owner_policy) for row in rows]
 
 

@@ -114,11 +114,11 @@ async def kept_registers(
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
     kept: dict[str, KeptRegister] = {}
-    for name, asked in wanted:
+    for name, register in wanted:
         if name in kept:
             continue
-        known = REGISTERS.get(name)
-        base = first.get(name, asked) if known is None else known.base
+        standard = REGISTERS.get(name)
+        base = first.get(name, register) if standard is None else standard.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)
             await transaction.execute(
@@ -166,19 +166,19 @@ async def add_devices(
     found = await transaction.execute(select(func.max(devices.c.key)))
     highest: int | None = found.scalar_one()
     key = 0 if highest is None else highest + 1
-    known: dict[tuple[int, str], int] = {}
+    keys: dict[tuple[int, str], int] = {}
     owners = list({curator for curator, _ in wanted})
     for start in range(0, len(owners), 500):
         some = {"owners": owners[start : start + 500]}
         rows = (await transaction.execute(_DEVICES_OF, some)).all()
-        known |= {(curator, name): number for number, curator, name in rows}
+        keys |= {(curator, name): number for number, curator, name in rows}
     result: dict[tuple[int, str], int] = {}
     fresh = []
     for pair in dict.fromkeys(wanted):
-        if pair not in known:
-            known[pair], key = key, key + 1
-            fresh.append((known[pair], *pair))
-        result[pair] = known[pair]
+        if pair not in keys:
+            keys[pair], key = key, key + 1
+            fresh.append((keys[pair], *pair))
+        result[pair] = keys[pair]
     if fresh:
         put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
         await transaction.on_driver(partial(put, rows=fresh))

@@ -53,8 +53,8 @@ async def members(transaction: Transaction, first_key: int, length: int) -> Bits
     if await process(transaction) is not None:
         return np.ones(length, np.bool_)
     stopped = np.zeros(length, np.bool_)
-    asked = {"first": first_key, "end": first_key + length}
-    keys = (await transaction.execute(_WITHIN, asked)).scalars().all()
+    values = {"first": first_key, "end": first_key + length}
+    keys = (await transaction.execute(_WITHIN, values)).scalars().all()
     stopped[[key - first_key for key in keys]] = True
     return stopped
 
