@@ -60,7 +60,7 @@ def create_app(
     clock: Clock | None = None,
     intake_type: Callable[..., Intake] = Intake,
 ) -> FastAPI:
-    """The aggregator. `intake_type` lets a crash test put a broken writer in the place of ours."""
+    """The aggregator. `intake_type`: a crash test replaces the writer by a broken one."""
     time = clock or SystemClock()
 
     @asynccontextmanager
@@ -126,7 +126,7 @@ async def _start(
     clock: Clock,
     intake_type: Callable[..., Intake],
 ) -> tuple[Aggregator, Intake, Evaluations]:
-    """Make and provide the parts; those that have to be stopped again are returned."""
+    """Make and provide the parts; returns those that must be stopped."""
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)

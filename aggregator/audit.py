@@ -99,7 +99,7 @@ class Noisy:
 
 
 class Listener:
-    """Takes in what a pass over the pieces of a local round opens, the audited values only."""
+    """Collects the audited values that a pass over the pieces of a local round opens."""
 
     def __init__(self, items: Sequence[Audited]) -> None:
         self._places = [item.place for item in items]
@@ -113,7 +113,7 @@ class Listener:
             self._values.append(words[:, self._places].view(np.int64))
 
     def heard(self) -> Noisy:
-        """All of it, in the order of roster numbers."""
+        """All collected values, in the order of roster numbers."""
         if not self._numbers:
             return Noisy(np.zeros(0, np.int64), np.zeros((0, len(self._places)), np.int64))
         numbers = np.concatenate(self._numbers)
@@ -148,7 +148,7 @@ def chunks_of(numbers: Ints) -> Iterator[tuple[int, slice]]:
 
 
 def empty() -> Records:
-    """A chunk of curators of whom nothing was seen."""
+    """A chunk of curators without any observed value."""
     return np.zeros(CHUNK, RECORD)
 
 
@@ -169,7 +169,7 @@ def with_round(
 
 
 def audit_of(records: Records, scale: Fraction) -> NoiseAudit:
-    """The sums of these records as the mathematics takes them."""
+    """The sums of these records as a `NoiseAudit`."""
     one = NoiseAudit.of_scales([scale])
     return NoiseAudit(
         np.repeat(one.period, records.size),

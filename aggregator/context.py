@@ -134,12 +134,12 @@ class Aggregator:
 
     @cached_property
     def looks(self) -> Together[InTurn, Any]:
-        """Reading that is due in many rounds shares a transaction."""
+        """Reads of many rounds share a transaction."""
         return Together(self.database.reading, in_turn)
 
     @cached_property
     def openings(self) -> Together[InTurn, Any]:
-        """So do rounds that are opened."""
+        """Openings of many rounds share a transaction."""
         return Together(self.database.begin, in_turn)
 
     @property
@@ -273,7 +273,7 @@ class Meters:
         self.commits: Counter = metrics.counter("commits", "Transactions of the writer.")
 
     async def count_rounds(self, database: Database) -> None:
-        """Bring the gauge of rounds up to date."""
+        """Update the gauge of rounds."""
         async with database.reading() as transaction:
             counts = await store.count_states(transaction)
         for state in RoundState:

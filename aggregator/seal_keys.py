@@ -60,8 +60,8 @@ class KeyDirectory:
         self._path = path
 
     def claim(self, owner: str) -> None:
-        """Keep whose directory this is. Raises KeyDirectoryTaken if it is another's: their numbers
-        would be the same."""
+        """Record the directory's owner. Raises KeyDirectoryTaken if it is another aggregator: their
+        numbers would be the same."""
         make_private_directory(self._path)
         try:
             self._write(self._path / _OWNER, owner.encode())
@@ -70,7 +70,7 @@ class KeyDirectory:
                 raise KeyDirectoryTaken("the key directory is another aggregator's") from None
 
     def make(self, number: int) -> bytes:
-        """A new wrapping key. A file of this number is one that its maker did not get to use."""
+        """A new wrapping key, in place of a file of this number that was never used."""
         make_private_directory(self._path)
         self.destroy(number)
         content = os.urandom(WRAPPING_BYTES)
@@ -114,7 +114,7 @@ class KeyDirectory:
             return 0
 
     def published(self, number: int) -> None:
-        """Keep that a number was published. It only rises."""
+        """Record that a number was published. It only rises."""
         make_private_directory(self._path)
         with self._alone():
             if number <= self.generation():
@@ -378,7 +378,7 @@ class SealKeyring:
             return await store.due(transaction, limits)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Step 0 of a destruction: nothing in memory, and nothing loads them again."""
+        """Step 0 of a destruction: remove keys from memory; they are not loaded again."""
         for number in numbers:
             self._dying.add(number)
             self._held.pop(number, None)
@@ -402,7 +402,7 @@ class SealKeyring:
         self._dying.discard(number)
 
     async def tidy(self) -> bool:
-        """Remove files that their makers did not get to use, and forget what another replica
+        """Remove files that were never used, and forget keys that another replica
         destroyed; whether there was any of that."""
         async with self._alone() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
@@ -508,7 +508,7 @@ class SealKeyring:
         return (await self.of(row.number)).signed
 
     def _opens(self, row: SealKeyRow) -> bool:
-        """Whether the key can be used here for a new round: the identity of now signed it."""
+        """Whether the key can be used here for a new round: the current identity signed it."""
         secret = self._held.get(row.number)
         try:
             secret = secret or self._opened(row)

@@ -169,7 +169,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Total:
-    """What some curators of a part add: f(x) of all (d,), and `used` and `clamped` of each."""
+    """The sum of f(x) over some curators of a part, (d,), and `used` and `clamped` of each."""
 
     values: Ints
     used: Ints
@@ -208,7 +208,7 @@ class Placed:
 
 
 class Encodable(Protocol):
-    """What becomes f(x) by other means than readings: records of a federated job."""
+    """A source of f(x) other than readings: records of a federated job."""
 
     @property
     def count(self) -> int:

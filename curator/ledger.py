@@ -223,7 +223,7 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
-    """The same, a column with one element only where it is the same for everybody: most debits are
+    """The same; a column has one element if it is the same for all curators: most debits are
     of all curators of a span, or of none. Debits of one charge are counted, and added once: those
     of a proved round are hundreds of rows that differ in whose they are."""
     alike: dict[Charge, list[Debit]] = {}
@@ -238,7 +238,7 @@ def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bo
 
 def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
     """In how many of these debits, which all meet the span, each of its curators is; one element if
-    that is the same for everybody."""
+    that is the same for all."""
     of_all, times = 0, np.zeros(0, np.int64)
     for item in debits:
         first = max(offset - item.offset, 0)

@@ -158,7 +158,7 @@ class Intake:
         await self._writer.start()
 
     async def stop(self) -> None:
-        """Write what waits, and end."""
+        """Write what is queued, and stop."""
         await self._writer.stop()
 
     async def submit(self, item: Item) -> Any:
@@ -166,7 +166,7 @@ class Intake:
         return await self._writer.submit(item)
 
     async def submit_all(self, items: Sequence[Item]) -> list[Any]:
-        """Queue items of one request; for each its answer, or what is wrong with it."""
+        """Queue items of one request; the answer to each, or its error."""
         return await self._writer.submit_all(items)
 
     async def apply(
@@ -224,7 +224,8 @@ class Intake:
         self._on_batch(items, seconds)
 
     async def _refreshed(self, transaction: Transaction, item: PiecesItem) -> Held:
-        """The lone pieces that a round holds, with the rows that others (or a start) brought."""
+        """The lone pieces that a round holds, with rows of other processes or from before a
+        start."""
         key, name = item.context.key, item.context.descriptor.round
         held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held is None:
@@ -281,7 +282,8 @@ class Intake:
         return Outcome.STORED
 
     def _is_same(self, context: RoundContext, earlier: LonePiece, piece: LonePiece) -> bool:
-        """Whether a piece is the held one, byte for byte or freshly sealed."""
+        """Whether a piece equals the stored one: the same bytes, or the same content sealed
+        again."""
         if (earlier.tag, earlier.body) == (piece.tag, piece.body):
             return True
         return self._same_content_inside(context, earlier, piece)
@@ -359,7 +361,8 @@ class Intake:
     async def _same_content(
         self, transaction: Transaction, item: BatchItem, earlier: _Part
     ) -> bool:
-        """Whether a batch is the held one, byte for byte or freshly sealed."""
+        """Whether a batch equals the stored one: the same bytes, or the same content sealed
+        again."""
         body = earlier.body
         if body is None:
             body = (await piece_store.batch_bodies(transaction, [earlier.row.id]))[earlier.row.id]

@@ -65,7 +65,7 @@ PublicKeys = Mapping[bytes, SealPublicKey]
 
 @dataclass(frozen=True)
 class Outgoing:
-    """With what an aggregator seals to another."""
+    """The session under which an aggregator seals to another."""
 
     key: bytes
     announce: Signed[Session]
@@ -115,7 +115,7 @@ def outgoing(
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
-    """With what this aggregator seals to one of the round, which may be itself. Raises
+    """The session under which this aggregator seals to one of the round, or to itself. Raises
     DescriptorRefused for a key with which no key agreement succeeds."""
     try:
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
@@ -144,8 +144,8 @@ def incoming_key(
     sender: AggregatorEntry,
     announce: Signed[Session] | None,
 ) -> bytes:
-    """With what an aggregator of the round sealed to this one. Raises SealBroken, or SealKeyGone
-    after the own key's end."""
+    """The key under which an aggregator of the round sealed to this one. Raises SealBroken, or
+    SealKeyGone after the own key's end."""
     own = context.seal_secret
     if announce is None:
         raise SealBroken("it announces no session")
@@ -272,7 +272,7 @@ _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 class RoundKeyRequest(WireModel):
-    """A key for one round is asked for before its descriptor is made."""
+    """A request for the key of one round, before its descriptor is made."""
 
     round: RoundId
 

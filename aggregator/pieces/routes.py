@@ -142,7 +142,7 @@ class UploadCounts:
         self._waiting[hour_of(self._clock.now()), form, outcome] += 1
 
     async def store(self) -> None:
-        """Store what waits, and forget what is old."""
+        """Store the waiting counts, and delete old ones."""
         counts, self._waiting = self._waiting, Counter()
         try:
             async with self._database.begin() as transaction:
@@ -338,8 +338,8 @@ def _parsed(value: object, kind: type[AnyPiece]) -> AnyPiece | DomainError:
 async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
-    """An answer per item; one bad item spoils no other. An item that carries a token is its
-    party's, any other is the request's sender's. The items of one round are taken together."""
+    """An answer per item; a bad item does not affect the others. An item that carries a token is
+    its party's, any other is the request's sender's. The items of one round are taken together."""
     items = _items(parts, body, form)
     outcomes: list[Outcome | DomainError] = [UnknownRound()] * len(items)
     by_round: dict[str, list[int]] = {}

@@ -54,7 +54,7 @@ async def session_for(
     session: bytes,
     announce: Signed[Session] | None,
 ) -> HeldSession | None:
-    """What a piece of this sender is sealed under; None once the round's key is destroyed, where
+    """The session of a piece of this sender; None once the round's key is destroyed, when
     nothing can be stored any more. Raises UnknownSession or SessionRefusedHere."""
     if context.own_key is None and not context.elsewhere:
         return None
@@ -81,8 +81,8 @@ async def begun_by(
     sender: Party,
     announce: Signed[Session],
 ) -> HeldSession:
-    """The session that a party announces, not stored yet, by its key of now or one whose overlap is
-    not over. Raises SessionRefusedHere, IdentitySuperseded."""
+    """The session that a party announces, not stored yet, by its current key or one whose overlap
+    is not over. Raises SessionRefusedHere, IdentitySuperseded."""
 
     def by(key: bytes) -> HeldSession:
         return begun(aggregator, own, deployment, replace(sender, identity_key=key), announce)
@@ -169,7 +169,7 @@ class Beginning:
 
 
 async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session]) -> bool:
-    """Keep a session that a party announces by itself; whether it is new.
+    """Store a session that a party announces separately; whether it is new.
 
     Raises UnknownSealKey, SealKeyGone, SealKeyUnavailable, and what is wrong with the session.
     """

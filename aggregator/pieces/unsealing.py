@@ -171,7 +171,7 @@ def _opened(
 
 
 def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> bytes:
-    """Where a lone piece of a sender opens only: its associated data."""
+    """The associated data of a sender's lone piece: it opens only there."""
     digest, index = context.digest, context.index
     if context.proofs is not None:
         length = _lone_bytes(context)

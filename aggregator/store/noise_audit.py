@@ -40,7 +40,7 @@ class LookRow:
 
 @dataclass(frozen=True)
 class Named:
-    """Whose a roster number is."""
+    """The curator of a roster number, and its party."""
 
     curator: str
     party: str

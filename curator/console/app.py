@@ -50,7 +50,7 @@ async def console_parts(
     clock: Clock,
     version: str,
 ) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started."""
+    """The parts that pages use, once the service has started."""
     about = About("curator", "", await _name(database), version)
     sessions = Sessions(
         database,

@@ -208,7 +208,7 @@ async def _given(view: View, curator_id: str, after: int | None) -> dict[str, An
 
 
 def _line(item: GivenContribution) -> list[Any]:
-    """An answer as a line of the table that one takes away, by `COLUMNS`."""
+    """An answer as a line of the downloaded table, by `COLUMNS`."""
     declared, readings = item.declared, item.readings
     charge = ("",) * 4
     if declared is not None:

@@ -138,7 +138,7 @@ async def _subject(view: View, curator_id: str) -> Subject:
 
 
 def _fields(policy: Policy) -> dict[str, str]:
-    """A policy as the form has it."""
+    """A policy as the values of the form."""
     document = policy.model_dump(mode="json")
     given = {
         f"{unit}/{figure}": _figure(document, unit, figure) or ""
@@ -160,7 +160,7 @@ def _figure(document: dict[str, Any], unit: str, figure: str) -> str | None:
 
 
 def _policy(base: Policy, form: Mapping[str, str]) -> Policy:
-    """A policy with what the form has in it. Raises Invalid with the fields that are wrong."""
+    """A policy with the values of the form. Raises Invalid with the wrong fields."""
     document = base.model_dump(mode="json")
     for unit in PrivacyUnit:
         for figure in FIGURES:

@@ -62,7 +62,7 @@ HELD: Final = 4 * 1024 * 1024
 
 
 class Import:
-    """One file on its way in."""
+    """The import of one file."""
 
     def __init__(
         self,
@@ -374,7 +374,7 @@ class Import:
         return None
 
     def _pair(self, cells: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """What a row of the long layout calls its curator and its device."""
+        """The curator's and device's names in a row of the long layout."""
         named = cells[self._at["curator"]] if "curator" in self._at else b""
         return named, cells[self._at["device"]] if "device" in self._at else b""
 
@@ -434,7 +434,7 @@ class Import:
 
 
 def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:
-    """What is wrong with a whole file, and where."""
+    """An error of a whole file, with its place."""
     place = f"line {line}" + ("" if column is None else f", column {column}")
     extra = {"line": line, "column": column}
     return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
@@ -447,7 +447,7 @@ def _no_header(line: int, *, empty: bool) -> BadImport:
 
 
 def _name(cell: bytes) -> str | None:
-    """The name of a curator or device; None where it is none that could be kept."""
+    """The name of a curator or device; None if it is not a valid name."""
     try:
         text = cell.decode()
     except UnicodeDecodeError:

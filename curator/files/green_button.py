@@ -58,7 +58,7 @@ _READ: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that cannot be read: where, and why."""
+    """An error in a file: where, and why."""
 
     line: int
     element: str
@@ -99,7 +99,7 @@ class Feed:
 
 
 class FeedReader:
-    """Takes a file in pieces. `feed` and `close` raise BadImport for what is no such file."""
+    """Parses a file in pieces. `feed` and `close` raise BadImport for any other file."""
 
     def __init__(self) -> None:
         self._parser: Any = DefusedExpatParser(forbid_dtd=True)
@@ -296,7 +296,7 @@ class Series:
 
 
 class _Unsuited(Exception):
-    """A reading type that we cannot take: element and reason."""
+    """An unsupported reading type: element and reason."""
 
 
 def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
@@ -402,15 +402,15 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 
 
 class FeedMap(WireModel):
-    """Whose the usage points of a feed are. Keys are an entry's id (with or without `urn:uuid:`),
-    its title, or the last part of its self link."""
+    """Which curator each usage point of a feed belongs to. Keys are an entry's id (with or without
+    `urn:uuid:`), its title, or the last part of its self link."""
 
     curator: Identifier | None = None
     usage_points: dict[str, Identifier] = Field(default_factory=dict, max_length=100_000)
 
 
 class FeedImport:
-    """One feed on its way in."""
+    """The import of one feed."""
 
     def __init__(
         self,

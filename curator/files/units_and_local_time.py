@@ -47,7 +47,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True)
 class Moment:
-    """One reading of a local time: microseconds since 1970, and how the zone names its offset."""
+    """One meaning of a local time: microseconds since 1970, and the zone's name of its offset."""
 
     time: int
     names: frozenset[str]
@@ -55,7 +55,7 @@ class Moment:
 
 @lru_cache(maxsize=100_000)
 def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
-    """What a naive local time may mean: none, one, or two moments in their order."""
+    """The instants that a naive local time may mean: none, one, or two in their order."""
     instants: list[Moment] = []
     for fold, letter in ((0, "A"), (1, "B")):
         local = wall.replace(tzinfo=zone, fold=fold)
@@ -145,7 +145,7 @@ RegisterName: TypeAlias = Annotated[str, AfterValidator(_register)]
 
 
 class Declared(WireModel):
-    """What readings are, once for all of them: unit and kind are those of the register."""
+    """Register, unit and kind of all readings; unit and kind must suit the register."""
 
     register_name: RegisterName = Field(units.DEFAULT, alias="register")
     unit: Unit

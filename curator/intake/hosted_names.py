@@ -49,7 +49,7 @@ class Names:
         self._fresh: dict[str, int] = {}
 
     def add(self, names: Sequence[str], numbers: Sequence[int]) -> None:
-        """Names with their numbers; what is there already may be added again."""
+        """Add names with their numbers; the same names may be added again."""
         if len(names) < _FRESH:
             self._fresh.update(zip(names, numbers, strict=True))
         else:
@@ -141,7 +141,7 @@ class Hosted:
         self._first: str | None = None
 
     async def load(self, transaction: Transaction) -> None:
-        """Read what the store has beyond what was read before."""
+        """Read what was added to the store since the last read."""
         async for keys, ids in party_store.curator_names(transaction, self._read[0]):
             self._first = self._first or ids[0]
             self._read[0] = max(self._read[0], max(keys) + 1)
@@ -165,7 +165,7 @@ class Hosted:
 
     @property
     def only(self) -> str | None:
-        """The name of the curator, where one alone is hosted."""
+        """The name of the curator, if only one is hosted."""
         return self._first if self._read[0] == 1 else None
 
     async def devices(
@@ -179,7 +179,7 @@ class Hosted:
         return dict(zip(pairs, keys.tolist(), strict=True)) | made
 
     def remember(self, made: dict[Device, int]) -> None:
-        """Keep device keys that are durable."""
+        """Remember device keys that are durable."""
         places = self._find(list(made)).tolist()
         new = [pair for pair, key in zip(made, places, strict=True) if key == ABSENT]
         own = self._are_own(new).tolist()

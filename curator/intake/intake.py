@@ -74,7 +74,7 @@ class Answer:
     pointer: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As it is sent."""
+        """The answer as JSON values."""
         answer: dict[str, Any] = {"index": self.index, "status": self.status.value}
         if self.problem is not None:
             answer["problem"] = {
@@ -99,7 +99,7 @@ class Intake:
         self._random = SecureRandom()
 
     async def look(self) -> None:
-        """Read the curators and devices that other processes of this service added since."""
+        """Load curators and devices that other processes of this service added."""
         if self._store.dialect.name == "postgresql":
             async with self._store.reading() as transaction:
                 await self.hosted.load(transaction)
@@ -371,7 +371,7 @@ def _answer(index: int, status: Status) -> Answer:
 
 
 def _outcome(answer: Answer) -> str:
-    """What the flow of readings calls it: of a rejection, its reason."""
+    """Its name in the hourly counts: of a rejection, the reason."""
     rejected_because = answer.problem if answer.status is Status.REJECTED else None
     return rejected_because or answer.status.value
 
@@ -435,7 +435,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Merged:
-    """What becomes of readings of one counter: a status each, new totals, deltas by their time."""
+    """Readings of one counter, merged: a status each, new totals, deltas by their time."""
 
     statuses: tuple[str, ...]
     totals: tuple[Total, ...]

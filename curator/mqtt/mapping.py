@@ -101,7 +101,7 @@ class Mapping(WireModel):
 
 @dataclass(frozen=True)
 class Route:
-    """A rule at one site: what is subscribed, and which topics are its own."""
+    """A rule at one site: its topic filter, and which topics match it."""
 
     filter: str
     pattern: re.Pattern[str]
@@ -154,7 +154,7 @@ def _load(name: str) -> Mapping:
 
 
 def load_devices(path: Path | None) -> Table[str, str]:
-    """Whose each device is: a file of `device = curator`. Raises BadMapping."""
+    """The curator of each device, from a file of `device = curator`. Raises BadMapping."""
     if path is None:
         return {}
     content = _read(path)

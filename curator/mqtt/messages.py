@@ -50,7 +50,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Letter:
-    """What goes to the dead-letter topic, and the reason that is counted."""
+    """A dead letter, with the reason that is counted."""
 
     topic: str
     payload: bytes
@@ -129,7 +129,7 @@ def _milliseconds(microseconds: int) -> Decimal:
 
 
 def _at(content: Any, pointer: str) -> Any:
-    """What a JSON pointer points to, or nothing."""
+    """The value at a JSON pointer, or None."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(content, dict):
@@ -246,8 +246,8 @@ class MessageIntake:
         return epoch_microseconds(self._clock.now())
 
     async def take(self, messages: Sequence[Message]) -> list[Letter]:
-        """Store what is good, durably; the letters of what is not. Raises what the store raises
-        when it fails: then nothing may be acknowledged."""
+        """Store valid messages, durably; returns dead letters for the others. Raises what the store
+        raises when it fails: then nothing may be acknowledged."""
         await self._intake.look()
         sent = [self._sent(message) for message in messages]
         good = [item for item in sent if isinstance(item, _Sent)]
@@ -287,7 +287,7 @@ class MessageIntake:
         return None, ""
 
     def _sent(self, message: Message) -> _Sent | DomainError | None:
-        """The items of a message, what is wrong with all of it, or nothing if it is not ours."""
+        """The items of a message, the error of all of it, or None if no rule matches."""
         route, device = self._route(message.topic)
         if route is None:
             return None
@@ -303,7 +303,7 @@ class MessageIntake:
             return Unprocessable()
 
     def _caller(self, device: str) -> Principal:
-        """Whose the device is: by the table, by its own name, or the only one hosted."""
+        """The device's curator: by the table, by its own name, or the only one hosted."""
         hosted = self._intake.hosted
         curator = self._devices.get(device)
         if curator is None:

@@ -52,8 +52,8 @@ class Filter(StrEnum):
 
 
 class Listed(WireModel):
-    """A curator of a list. `left`: epsilon that its readings together may still cost in the period
-    of now, None without a limit; `without_bound`: whether some answer has no proven bound."""
+    """A curator of a list. `left`: epsilon that its readings together may still cost in the current
+    period, None without a limit; `without_bound`: whether some answer has no proven bound."""
 
     id: str
     party: str

@@ -101,7 +101,7 @@ def answered(
     anchors: int,
     jobs: Mapping[str, JobTerms] = MappingProxyType({}),
 ) -> Counter[str]:
-    """How many rounds end with each name of a refusal, and "answered" for the rest.
+    """How many rounds end with each refusal's name, and "answered" for the rest.
 
     `policies`: all of them must agree. `rounds`: in the order in which they were opened. `anchors`:
     how many aggregators the party's join token names. `jobs`: those that are debited once.

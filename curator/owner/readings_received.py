@@ -1,4 +1,4 @@
-"""The flow of readings: what came in by the hour, who is silent, and how complete a register is.
+"""The flow of readings: received by the hour, silent devices, completeness of a register.
 
 Counts, times and units; never a value. Spec: console, sections 6.4 and 7, row 19.
 """
@@ -32,7 +32,7 @@ QUERIES: Final = 200
 
 
 class Hour(WireModel):
-    """Items that came in within an hour, by outcome: accepted, duplicate, conflict, or the reason
+    """Items received within an hour, by outcome: accepted, duplicate, conflict, or the reason
     of a rejection."""
 
     start: Instant
@@ -124,7 +124,7 @@ def _aligned(at: datetime, step: timedelta, *, up: bool) -> datetime:
 
 
 async def intake(transaction: Transaction, first: datetime, last: datetime) -> IntakeFlow:
-    """What came in within whole hours."""
+    """The items received within whole hours."""
     rows = await store.hours(transaction, _hour(first), _hour(last))
     hours: dict[int, dict[str, int]] = {}
     totals: dict[str, int] = {}

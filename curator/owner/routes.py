@@ -42,7 +42,7 @@ from tacit.wire import WireModel
 
 @dataclass(frozen=True)
 class Given:
-    """A round that a curator answered, as `coordinator_key` signed it, and the party that spoke for
+    """A round that a curator answered, as `coordinator_key` signed it, and the party that acted for
     the curator."""
 
     descriptor: RoundDescriptor

@@ -231,7 +231,7 @@ def _span(window: Window) -> Span:
 
 
 def extended(kind: type[Whole], answer: Answer, **more: object) -> Whole:
-    """An answer with the fields that a derived model has more."""
+    """An answer as a derived model, with the additional fields."""
     return kind(**{name: getattr(answer, name) for name in answer.model_fields_set}, **more)
 
 
@@ -240,7 +240,7 @@ def _descriptor(text: str) -> RoundDescriptor:
 
 
 def _assumption(descriptor: RoundDescriptor) -> str:
-    """Under which the figure of a round's debit holds."""
+    """The assumption under which the figure of a round's debit holds."""
     ids = [entry.id for entry in descriptor.aggregators]
     return assumption(descriptor.query, ids, descriptor.operators)
 
@@ -433,7 +433,7 @@ def _noise_by(query: Query) -> str:
 
 
 def asked(query: Query) -> AskedFor:
-    """What of the readings is asked for; `bounds`: to which each is cut."""
+    """What a query asks of the readings; `bounds`: to which each is clamped."""
     return AskedFor(
         register=query.register_name,
         unit=query.unit,

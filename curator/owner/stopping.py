@@ -48,7 +48,7 @@ async def of_curator(transaction: Transaction, row: CuratorRow) -> CuratorStop:
 
 
 async def set_curator(own: OwnCurator, stop: Stop, now: datetime) -> CuratorStop:
-    """Set the caller's own stop. Raises ForeignCurator, UnknownCurator."""
+    """Set or remove the caller's own stop. Raises ForeignCurator, UnknownCurator."""
     by_owner = not own.caller.has(Scope.OPERATOR)
     async with own.changing() as (transaction, row, _):
         since = now if stop.stopped else None
@@ -58,7 +58,7 @@ async def set_curator(own: OwnCurator, stop: Stop, now: datetime) -> CuratorStop
 
 
 async def set_process(transaction: Transaction, stop: Stop, now: datetime) -> ProcessStop:
-    """Stop all curators of this process, or start them again; what each was stopped by stays."""
+    """Stop all curators of this process, or resume them; stops of single curators stay."""
     await stops.set_process(transaction, now if stop.stopped else None)
     return await of_process(transaction)
 

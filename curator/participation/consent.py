@@ -330,8 +330,8 @@ class Refusing:
     """Set after the pass that has not begun yet, if one waits."""
 
     async def tell(self) -> None:
-        """Send the pending reports of open rounds; a report that fails stays pending. Who comes
-        while a pass has not begun waits for that one."""
+        """Send the pending reports of open rounds; a report that fails stays pending. A call
+        while a pass waits to begin joins that pass."""
         if self._awaited:
             await self._awaited[0].wait()
             return

@@ -236,7 +236,7 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
 def _question(
     step: FederatedStep, record_sum: sums.RecordSum, job: JobRow, debit: JobDebit | None
 ) -> Question:
-    """What is asked of which records."""
+    """The question about the records."""
     column = step.columns[0]
     if isinstance(column, ItemTable):
         assert isinstance(record_sum, CountSum)

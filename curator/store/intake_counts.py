@@ -199,7 +199,7 @@ async def _in_blocks(
 
 
 async def newest_of(transaction: Transaction, keys: Sequence[int]) -> dict[int, int]:
-    """When each of these curators' devices sent last, in microseconds since 1970."""
+    """The time of each device's newest reading, in microseconds since 1970."""
     rows = await transaction.execute(
         select(newest_readings.c.curator, func.max(newest_readings.c.time))
         .where(newest_readings.c.curator.in_(keys))

@@ -177,12 +177,12 @@ def _long(text: str) -> Signed[RoundDescriptor]:
 
 
 async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None:
-    """A round that was shown before."""
+    """A round that was received before."""
     return (await rounds_by_id(transaction, [round_id])).get(round_id)
 
 
 async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundRow]:
-    """Those of some rounds that were shown before, by id."""
+    """Those of these rounds that were received before, by id."""
     rounds_found: dict[str, RoundRow] = {}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_ROUNDS_OF, {"ids": ids[start : start + IDS]})
@@ -191,7 +191,7 @@ async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str
 
 
 async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDescriptor]]) -> None:
-    """Keep descriptors that were checked."""
+    """Store checked descriptors."""
     if signed:
         await transaction.execute(
             _ADD_ROUND,
@@ -360,7 +360,7 @@ async def undelivered(transaction: Transaction) -> list[ContributionRow]:
 async def set_state(
     transaction: Transaction, ids: Sequence[int], state: State, now: datetime
 ) -> None:
-    """Move contributions on."""
+    """Set the state of contributions."""
     column = "prepared" if state is State.PREPARED else "finished"
     for start in range(0, len(ids), IDS):
         values = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
@@ -413,7 +413,7 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
 
 
 async def pending(transaction: Transaction, contribution: int) -> list[Sealed]:
-    """What is still to be sent for a contribution."""
+    """The unsent sealed bytes of a contribution."""
     rows = await transaction.execute(
         select(outbox)
         .where(outbox.c.contribution == contribution, outbox.c.state == PENDING)

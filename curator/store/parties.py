@@ -1,4 +1,4 @@
-"""Parties, their keys, anchors and curators, and the process's facts."""
+"""Parties, their keys, anchors, curators and next identities, and the process's facts."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Anchor:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of its identity key of now, or of the last one."""
+        """SHA-256 of its current identity key, or of the last one."""
         return self.pin.newest or self.pin.fingerprint
 
 
 @dataclass(frozen=True)
 class Coordinator:
-    """A coordinator as parties here know it: its key of now, and what was followed of it."""
+    """A coordinator as parties here know it: its current key, and its identities as followed."""
 
     url: str
     deployment: str
@@ -80,7 +80,8 @@ class Coordinator:
         return cls(url, deployment, key, own_pin)
 
     def keys(self, now: datetime) -> tuple[bytes, ...]:
-        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        """The keys that its statements may be signed with now. Raises IdentityForked,
+        IdentitySuperseded."""
         return (self.key,) if self.pin.anchored is None else self.pin.anchored.keys(now)
 
 
@@ -203,7 +204,7 @@ async def list_parties(
     after: str | None = None,
     limit: int | None = None,
 ) -> list[PartyRow]:
-    """Parties by name, behind a name: all, unless there is a limit."""
+    """Parties by name, after a name: all, unless there is a limit."""
     query = select(parties.c.id).order_by(parties.c.id).limit(limit)
     if state is not None:
         query = query.where(parties.c.state == state)
@@ -246,7 +247,7 @@ async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str
 
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
-    """The coordinators of all enrolled parties, or who is known at an address."""
+    """The coordinators of all enrolled parties, or of those at an address."""
     if url is None:
         rows = await transaction.execute(_COORDINATORS)
     else:
@@ -359,7 +360,7 @@ async def set_anchor_token(
 async def set_coordinator(
     transaction: Transaction, held: Coordinator, key: bytes, pin: Pin
 ) -> None:
-    """Keep what was followed of a coordinator's identity, for all parties that knew it by the same
+    """Store the followed identity of a coordinator, for all parties that knew it by the same
     key; those that know it by the new one get the same least suite."""
     mine = parties.c.deployment == held.deployment
     await transaction.execute(
@@ -370,7 +371,7 @@ async def set_coordinator(
 
 
 async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
-    """Keep what was followed of an aggregator's identity, for all parties of its deployment that
+    """Store the followed identity of an aggregator, for all parties of its deployment that
     held the same of it."""
     here = select(parties.c.id).where(parties.c.deployment == deployment)
     await transaction.execute(
@@ -447,7 +448,7 @@ async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
 
 
 async def keys_by_prefix(transaction: Transaction, prefix: str) -> list[int]:
-    """The curators whose names begin so, by key."""
+    """The curators whose names begin with a prefix, by key."""
     named = curators.c.id.startswith(prefix, autoescape=True)
     return list((await transaction.execute(select(curators.c.key).where(named))).scalars())
 
@@ -518,7 +519,7 @@ async def count_readings(transaction: Transaction, keys: Ints, counts: Ints) -> 
 
 @dataclass(frozen=True)
 class NextIdentity:
-    """What follows a party's identity: the link, and its private key until it is in use."""
+    """The next identity of a party: the link, and its private key until it is in use."""
 
     party: str
     serial: int
@@ -527,7 +528,7 @@ class NextIdentity:
 
 
 async def waiting_identities(transaction: Transaction) -> tuple[NextIdentity, ...]:
-    """What follows parties' identities, and is not known to all their services yet; by party."""
+    """Next identities that not all services have yet; by party."""
     query = select(party_identities).where(party_identities.c.shown.is_(False))
     result = await transaction.execute(query.order_by(party_identities.c.party))
     return tuple(
@@ -566,7 +567,7 @@ async def identity_chain(transaction: Transaction, party: str) -> PartyChain:
 
 
 async def mark_identity_shown(transaction: Transaction, identity: NextIdentity) -> None:
-    """All services know it."""
+    """Note that all services have it."""
     table = party_identities
     mine = (table.c.party == identity.party) & (table.c.serial == identity.serial)
     await transaction.execute(update(table).where(mine).values(shown=True))

@@ -329,7 +329,7 @@ async def window_pages(
 
 
 async def count_rows(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings of a window are rows, as all vectors are, of all curators."""
+    """How many readings of a window, of all curators, are rows; all vectors are."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
     result = await transaction.execute(select(func.count()).where(*inside))
     number: int = result.scalar_one()

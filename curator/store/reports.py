@@ -114,7 +114,7 @@ async def due(transaction: Transaction, now: datetime) -> list[CollectionRow]:
 async def change(
     transaction: Transaction, row: CollectionRow, state: Stage, ground: str | None = None
 ) -> bool:
-    """Move one on from the state that it was found in; whether it was still in it."""
+    """Change the state of one; whether it was still in the expected state."""
     done = await transaction.execute(
         update(collections)
         .where(

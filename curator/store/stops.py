@@ -32,7 +32,7 @@ async def process(transaction: Transaction) -> datetime | None:
 
 
 async def set_process(transaction: Transaction, since: datetime | None) -> None:
-    """Stop the whole process, or start it again."""
+    """Stop the whole process, or resume it."""
     if since is None:
         await party_store.drop_fact(transaction, PROCESS)
     elif await party_store.fact(transaction, PROCESS) is None:
@@ -42,14 +42,14 @@ async def set_process(transaction: Transaction, since: datetime | None) -> None:
 async def set_curator(
     transaction: Transaction, curator: int, since: datetime | None, *, by_owner: bool
 ) -> None:
-    """Stop a curator, by its key, or take that back. A stop keeps the time of its beginning."""
+    """Stop a curator, by its key, or remove the stop. A stop keeps its first time."""
     column = curators.c.stopped_by_owner if by_owner else curators.c.stopped_by_operator
     change = update(curators).where(curators.c.key == curator).values({column.name: since})
     await transaction.execute(change if since is None else change.where(column.is_(None)))
 
 
 async def members(transaction: Transaction, first_key: int, length: int) -> Bits:
-    """(length,) which curators of a run are stopped, be it with the whole process."""
+    """(length,) which curators of a run are stopped, alone or with the whole process."""
     if await process(transaction) is not None:
         return np.ones(length, np.bool_)
     stopped = np.zeros(length, np.bool_)
@@ -60,7 +60,7 @@ async def members(transaction: Transaction, first_key: int, length: int) -> Bits
 
 
 async def held(transaction: Transaction, places: Sequence[Place]) -> set[Place]:
-    """Of sealed bytes those with anything of a stopped curator in them. A host's batch is sealed as
+    """The sealed bytes that contain something of a stopped curator. A host's batch is sealed as
     one, so it is held whole."""
     if await process(transaction) is not None:
         return set(places)
