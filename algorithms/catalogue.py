@@ -50,8 +50,8 @@ def find(name: str) -> Algorithm:
     if name not in NAMES:
         raise UnknownAlgorithm(none_such(name))
     module = import_module(f"algorithms.{name.replace('-', '_')}")
-    found: Algorithm = module.ALGORITHM
-    return found
+    result: Algorithm = module.ALGORITHM
+    return result
 
 
 @cache

@@ -247,8 +247,6 @@ class Algorithm:
         return ways or None
 
 
-# The privacy report of an algorithm that runs over curators, by rounds.
-#
 # Spec: jobs, "Privacy report"; federated-counting, section 10.
 
 TRUST: Final = (

@@ -70,9 +70,8 @@ class NotOverCurators(Invalid):
     title = "Curators cannot answer this"
 
 
-# The public list of items as a parameter of jobs on sequences.
-#
-# Spec: sequential-prefix-tree and sequential-ngram, section 2.
+# The public list of items as a parameter of jobs on sequences. Spec: sequential-prefix-tree and
+# sequential-ngram, section 2.
 
 ItemUniverse: TypeAlias = (
     Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]

@@ -133,14 +133,14 @@ def column_map(path: Path) -> dict[str, Any]:
     """The content of a column map. Raises OSError or ValueError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        result = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except UnicodeDecodeError:
         raise ValueError(f"{path.name}: is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name}: is not TOML or JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise ValueError(f"{path.name}: a column map is a table of names and values")
-    return found
+    return result
 
 
 def _parameter(value: Any) -> Any:
@@ -218,24 +218,24 @@ def import_readings(
 @at_curator
 def status(client: Client) -> Answer:
     """What came in within a day, by outcome, and the registers that have readings."""
-    found = {
+    response = {
         "summary": client.summary(),
         "intake": client.intake(),
         "registers": client.registers()["registers"],
     }
 
     def human() -> None:
-        counts, outcomes = found["summary"], found["intake"]["outcomes"]
+        counts, outcomes = response["summary"], response["intake"]["outcomes"]
         say(f"{counts['curators']} curators, {counts['silent']} without a reading of the last day")
         came = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "nothing"
-        say(f"came in since {found['intake']['from']}: {came}")
-        for each in found["registers"]:
-            say(f"{each['name']}, kept in {each['unit']}: {each['devices']} devices")
-            for query in each["queries"]:
+        say(f"came in since {response['intake']['from']}: {came}")
+        for register in response["registers"]:
+            say(f"{register['name']}, kept in {register['unit']}: {register['devices']} devices")
+            for query in register["queries"]:
                 if not query["fits"]:
                     say(f"  query {query['name']} asks for {query['unit']}: no reading fits")
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @readings_app.command("curators")
@@ -249,7 +249,7 @@ def curators(
     ] = None,
 ) -> Answer:
     """The curators of a process: what is left of their budgets, and their newest readings."""
-    found = list(client.own_curators(prefix=prefix, only=only))
+    response = list(client.own_curators(prefix=prefix, only=only))
     rows = [
         [
             each["id"],
@@ -258,10 +258,10 @@ def curators(
             each["last_reading"] or "none",
             "stopped" if each["stopped"] else "",
         ]
-        for each in found
+        for each in response
     ]
     columns = ["curator", "epsilon left", "answer without a bound", "newest reading", ""]
-    return tabled(found, "", columns, rows)
+    return tabled(response, "", columns, rows)
 
 
 @readings_app.command("silent")
@@ -271,9 +271,9 @@ def silent(
     silent_s: Annotated[int, typer.Option(min=1, help="Seconds without a reading.")] = 86_400,
 ) -> Answer:
     """Devices that sent nothing for a while, the longest silent first."""
-    found = list(client.silent_devices(silent_s=silent_s))
-    rows = [[each["curator"], each["device"], each["register"], each["last"]] for each in found]
-    return tabled(found, "", ["curator", "device", "register", "newest reading"], rows)
+    response = list(client.silent_devices(silent_s=silent_s))
+    rows = [[each["curator"], each["device"], each["register"], each["last"]] for each in response]
+    return tabled(response, "", ["curator", "device", "register", "newest reading"], rows)
 
 
 @readings_app.command("complete")
@@ -286,11 +286,12 @@ def complete(
     end: Annotated[str | None, typer.Option("--to", help="RFC 3339; else now.")] = None,
 ) -> Answer:
     """How many devices have a reading of a register in each period."""
-    found = client.completeness(register, period_s=period_s, begin=begin, end=end)
+    response = client.completeness(register, period_s=period_s, begin=begin, end=end)
     rows = [
-        [each["start"], f"{each['devices']} of {found['expected']}"] for each in found["periods"]
+        [period["start"], f"{period['devices']} of {response['expected']}"]
+        for period in response["periods"]
     ]
-    return tabled(found, "", ["period from", "devices"], rows)
+    return tabled(response, "", ["period from", "devices"], rows)
 
 
 # `tacit items`: bring sequences and sets of items to a curator service.

@@ -74,9 +74,9 @@ def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
     return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
 
 
-def _half_width(found: Json, name: str) -> str | None:
+def _half_width(response: Json, name: str) -> str | None:
     """How far noise moves a released sum or average, in 95 of 100 cases at most."""
-    error = found["report"].get("error") or {}
+    error = response["report"].get("error") or {}
     for part in (*error.get("averages", ()), *error.get("parts", ())):
         if part["part"] == name:
             width: str = part["interval"]["half_width"]

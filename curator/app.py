@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
@@ -28,6 +27,7 @@ from common.store.metrics import add_store_meters
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
+from common.web.client import Transport
 from common.web.dependencies import part_of, provide
 from common.web.token_routes import NewToken, add_tokens
 from curator import examples
@@ -70,7 +70,7 @@ async def build_parts(
     settings: CuratorSettings,
     clock: Clock,
     metrics: ServiceMetrics,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+    transports: Mapping[str, Transport] | None,
 ) -> tuple[object, ...]:
     """All parts that a route, the composition or a test needs; the store is migrated."""
     restore = await find_restore(database, settings, clock)
@@ -187,7 +187,7 @@ def create_app(
     settings: CuratorSettings,
     *,
     clock: Clock | None = None,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+    transports: Mapping[str, Transport] | None = None,
 ) -> FastAPI:
     """The curator service. `transports` replaces the network to given addresses (in-process use).
 

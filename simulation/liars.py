@@ -97,12 +97,12 @@ class LiedRound:
     @property
     def told(self) -> int:
         """Lies of all kinds."""
-        return sum(each.told for each in self.lies)
+        return sum(lie.told for lie in self.lies)
 
     @property
     def named(self) -> int:
         """Those that were named."""
-        return sum(each.named for each in self.lies)
+        return sum(lie.named for lie in self.lies)
 
     @property
     def declared_error(self) -> float:
@@ -189,15 +189,15 @@ def claims(query: Query) -> dict[Lie, int]:
     proved = _proved_sum(query)
     lowest = proved.offset[0]
     highest = lowest + proved.top
-    found = {
+    result = {
         Lie.ENORMOUS: round(ENORMOUS_AMOUNT / parts(query)[0].value),
         Lie.WRAPPING: lowest - query.n_max * proved.bounds.farthest,
         Lie.OUTSIDE: highest + 1,
         Lie.WITHIN: highest,
     }
-    if found[Lie.ENORMOUS] <= highest:
+    if result[Lie.ENORMOUS] <= highest:
         raise ValueError("the bounds of the query allow even 10^12: no such lie is outside")
-    return found
+    return result
 
 
 def comparison(

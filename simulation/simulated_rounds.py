@@ -71,7 +71,7 @@ def sums(query: Query, readings: Readings, *, clamp: bool) -> Sums:
         return Sums(vector=tuple(Fraction(int(each)) for each in own))
     bounds = roundings(query, 1)[0].bounds
     if clamp and bounds is not None:
-        low, high = (int(each * nano) for each in bounds)
+        low, high = (int(bound * nano) for bound in bounds)
         quantity = np.clip(quantity, low, high)
     vector: Figures = ()
     if query.function is Function.VECTOR_SUM:
@@ -107,8 +107,6 @@ def figures(query: Query, found: Sums) -> Figures:
             return found.vector
 
 
-# The readings that curators hold in a round: a population, after its events.
-#
 # Readings become the whole nano-units in which a curator service stores them; they lie in the
 # window at even distances, in their order.
 

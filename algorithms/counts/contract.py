@@ -157,8 +157,6 @@ def drive(algorithm: AdaptiveCounting[State], state: State, source: Source) -> S
     return state
 
 
-# What a noisy count must reach, and the draws of both stances.
-#
 # Spec: sequential-prefix-tree, section 3; set-valued, section 3.3 (table). `sound`: discrete
 # Laplace on integers. `paper`: Laplace in floating point.
 
@@ -217,11 +215,9 @@ def _seeded(source: NoiseSource) -> SeededRandom:
     return source
 
 
-# Thresholds where a released sum holds more noise than one whole draw.
-#
-# Spec: federated-counting, section 3. Z is a Polya difference of weight R and scale b: the
-# difference of two negative binomials X, Y with P(X = k) proportional to Gamma(k + R) / k! a^k, a =
-# e^(-1/b). So
+# Thresholds where a released sum holds more noise than one whole draw. Spec: federated-counting,
+# section 3. Z is a Polya difference of weight R and scale b: the difference of two negative
+# binomials X, Y with P(X = k) proportional to Gamma(k + R) / k! a^k, a = e^(-1/b). So
 #
 #     P(Z >= t) = sum over y of P(Y = y) P(X >= t + y)
 #

@@ -111,15 +111,13 @@ def without(places: Ints, occupied: Ints) -> Ints:
     if not occupied.size:
         return places
     at = np.minimum(np.searchsorted(occupied, places), occupied.size - 1)
-    found: Ints = places[occupied[at] != places]
-    return found
+    result: Ints = places[occupied[at] != places]
+    return result
 
 
-# Answers from rows that one keeper holds: exact counts of blocks, noise of the job's streams.
-#
-# Spec: federated-counting, section 2. Where a question needs only the cells that pass, empty ones
-# are not materialised: which of them pass by noise alone is drawn by their law (spec: sequential-
-# prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
+# Where a question needs only the cells that pass, empty ones are not materialised: which of them
+# pass by noise alone is drawn by their law. Spec: federated-counting, section 2;
+# sequential-prefix-tree, section 3, step 4; set-valued, section 3.3, step 8.
 
 DRAWS: Final = 1 << 19
 """Number of draws made together."""

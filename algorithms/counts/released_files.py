@@ -47,13 +47,9 @@ def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[Result
     )
 
 
-# How far the counts of a released file are from the true ones, by classes of counts.
-#
 # Post-processing of noisy counts and of public parameters: it costs no privacy, and anyone who has
 # the release can repeat it. A class's range holds for the things whose true count is in the class
-# and for those whose released one is.
-#
-# Spec: federated-counting, section 14.
+# and for those whose released one is. Spec: federated-counting, section 14.
 
 Floats = NDArray[np.float64]
 
@@ -118,9 +114,7 @@ class Seen:
     @staticmethod
     def together(runs: Sequence[Seen]) -> Seen:
         """All of them."""
-        parts = zip(
-            *((each.truth, each.released, each.short, each.long) for each in runs), strict=True
-        )
+        parts = zip(*((run.truth, run.released, run.short, run.long) for run in runs), strict=True)
         return Seen(*(np.concatenate(part) for part in parts))
 
 
@@ -221,5 +215,5 @@ def errors_of_counts(
 def _noise(generator: np.random.Generator, scale: float, draws: float, count: int) -> Floats:
     """Differences of two gammas; of weight 1 they are Laplace."""
     both = generator.gamma(draws, scale, (2, count))
-    found: Floats = both[0] - both[1]
-    return found
+    result: Floats = both[0] - both[1]
+    return result

@@ -101,8 +101,8 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         words += cells
         own += _bytes(cells, asking)
         before = planned.threshold
-    rarest = max((each.threshold or 0 for each in questions), default=0)
-    found: dict[str, Any] = {
+    rarest = max((question.threshold or 0 for question in questions), default=0)
+    result: dict[str, Any] = {
         "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
         "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
         "so few records cannot fill them; bytes are those of words and seeds, without headers and "
@@ -121,8 +121,8 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         "steps": steps,
     }
     if asking.records is not None:
-        found["smallest_share_that_shows"] = _figure(rarest / asking.records)
-    return found
+        result["smallest_share_that_shows"] = _figure(rarest / asking.records)
+    return result
 
 
 def _bytes(words: int, asking: Asking) -> int:
@@ -147,8 +147,6 @@ def _figure(number: float) -> str:
     return amount(Fraction(number), _SHORT)
 
 
-# Answers from curators: an adaptive counting as the sums of rounds.
-#
 # Spec: federated-counting, sections 2 to 4. One vector for each question; all cells are opened, so
 # no empty one is sampled: what passes has the same law. Neither coordinator nor curator names an
 # algorithm.

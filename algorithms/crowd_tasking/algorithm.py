@@ -70,8 +70,6 @@ def perturb_floating(
     return readings + series_noise(components, users, rounds, draw, coins)
 
 
-# The central form: every user of a data set is simulated, then the aggregator does its part.
-#
 # Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
 # users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
 
@@ -127,9 +125,9 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
         return _run_subset(task, blocks, people, context)
 
     def collect(block: _Block) -> tuple[Floats, Ints | None]:
-        found = _reports_of(block, task, context)
+        result = _reports_of(block, task, context)
         context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
-        return found
+        return result
 
     parts = context.map_blocks(collect, blocks)
     labels_sent = [part[1] for part in parts if part[1] is not None]
@@ -141,7 +139,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     )
     context.progress(0.8, "aggregating")
     people = {"offered": everyone, "joined": int(joined.size)}
-    outcome, found = _aggregated(task, reports, people, context)
+    outcome, estimates = _aggregated(task, reports, people, context)
     evaluation = None
     if params.evaluate:
         evaluation = evaluate(
@@ -149,7 +147,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
             readings,
             true_labels,
             reports,
-            found,
+            estimates,
             lambda: context.progress(0.9, "evaluating"),
         )
     context.progress(1.0, "done")
@@ -193,7 +191,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     places = {str(each): place for place, each in enumerate(params.classes)}
     if not set(dataset.labels.values) <= set(places):
         raise BadRows("a label is none of the classes, which are whole numbers as they are written")
-    return np.array([places[each] for each in dataset.labels.values], np.int64)[
+    return np.array([places[value] for value in dataset.labels.values], np.int64)[
         dataset.labels.codes
     ]
 
@@ -203,7 +201,7 @@ def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
     coordinate, by place (x1, x2). Raises BadRows."""
     if len(dataset.columns) != params.dimension:
         raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
-    names = [each.name for each in params.sensor.coordinates]
+    names = [coordinate.name for coordinate in params.sensor.coordinates]
     found = [dataset.columns.index(name) for name in names if name in dataset.columns]
     if found and len(found) < len(names):
         raise BadRows("some columns have names of coordinates, others have not")
@@ -277,9 +275,9 @@ def _buckets_of(block: _Block, task: Task, context: Context) -> Ints:
     """(T, d) how many subset reports of each round hold each bucket."""
     mechanism = task.subsets
     held = mechanism.held(block.readings, context.noise("reports", block.number))
-    found = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
-    np.add.at(found, block.rounds - 1, held)
-    return found
+    result = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
+    np.add.at(result, block.rounds - 1, held)
+    return result
 
 
 def _run_subset(
@@ -288,9 +286,9 @@ def _run_subset(
     """A histogram from subset reports: nothing else is known of a reading."""
 
     def collect(block: _Block) -> Ints:
-        found = _buckets_of(block, task, context)
+        result = _buckets_of(block, task, context)
         context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
-        return found
+        return result
 
     params = task.params
     counts = np.zeros((params.rounds, task.subset.buckets), np.int64)
@@ -389,7 +387,7 @@ def _aggregated(
     summary = _summary(task, reports.count, people)
     found = averages(reports, params.rounds, task.scales, task.components, float(params.p))
     low, high = found.interval
-    names = [each.name for each in params.sensor.coordinates]
+    names = [coordinate.name for coordinate in params.sensor.coordinates]
     summary["average"] = {
         name: {
             "estimate": _number(found.mean[place]),

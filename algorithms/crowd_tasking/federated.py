@@ -40,8 +40,6 @@ def gathered(
     )
 
 
-# Crowd tasking over curators: they perturb their own readings and send reports.
-#
 # Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
 # both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
 # at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they

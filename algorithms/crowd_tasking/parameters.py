@@ -204,7 +204,7 @@ class Parameters(WireModel):
     def _fits_histogram(self) -> None:
         if self.buckets is None:
             raise _refused("buckets", "HIST needs some")
-        names = [each.name for each in self.sensor.coordinates]
+        names = [coordinate.name for coordinate in self.sensor.coordinates]
         if self.buckets.coordinate is not None and self.buckets.coordinate not in names:
             raise _refused("buckets.coordinate", "is no coordinate of the sensor")
         if self.buckets.width is not None:
@@ -242,7 +242,7 @@ class Parameters(WireModel):
     @property
     def widths(self) -> tuple[float, ...]:
         """(k,) the range of each coordinate, in the sensor's unit."""
-        return tuple(each.upper - each.lower for each in self.sensor.coordinates)
+        return tuple(coordinate.upper - coordinate.lower for coordinate in self.sensor.coordinates)
 
     @property
     def histogram_coordinate(self) -> Coordinate:
@@ -254,7 +254,9 @@ class Parameters(WireModel):
         """Its place, from 0."""
         if self.buckets is None or self.buckets.coordinate is None:
             return 0
-        return [each.name for each in self.sensor.coordinates].index(self.buckets.coordinate)
+        return [coordinate.name for coordinate in self.sensor.coordinates].index(
+            self.buckets.coordinate
+        )
 
     @property
     def bucket_edges(self) -> tuple[float, ...]:

@@ -109,7 +109,7 @@ class Task:
         """Bounds and steps of readings."""
         sensor = self.params.sensor
         return ReadingGrid(
-            tuple(each.lower for each in sensor.coordinates),
+            tuple(coordinate.lower for coordinate in sensor.coordinates),
             tuple(each.upper for each in sensor.coordinates),
             sensor.steps,
         )

@@ -234,12 +234,12 @@ def numbers(block: Block, name: str) -> NDArray[np.float64]:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise MalformedRow(lines[0], "a column of numbers is expected", name)
-    found: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
-    taken = numbers_taken(found)
+    result: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
+    taken = numbers_taken(result)
     if not taken.all():
         bad = int(np.argmin(taken))
-        raise MalformedRow(lines[bad], number_problem(float(found[bad])) or "", name)
-    return found
+        raise MalformedRow(lines[bad], number_problem(float(result[bad])) or "", name)
+    return result
 
 
 class TextColumn:
@@ -301,8 +301,8 @@ def _written(values: Any) -> list[str | None]:
         ]
     if pa.types.is_decimal(kind):
         return [format(Decimal(value), "f") for value in values.to_pylist()]
-    found: list[str | None] = values.cast(pa.string()).to_pylist()
-    return found
+    result: list[str | None] = values.cast(pa.string()).to_pylist()
+    return result
 
 
 def _first(mask: Any) -> int:

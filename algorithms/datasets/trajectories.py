@@ -92,7 +92,7 @@ class Trajectories:
             raise ValueError("times are finite")
         if late_points(self.offsets, self.times).size:
             raise ValueError("times increase strictly in a record")
-        if len({each.name for each in self.attributes}) != len(self.attributes):
+        if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
             raise ValueError("attributes differ")
         if any(each.codes.shape != (self.records,) for each in self.attributes):
             raise ValueError("an attribute has one code for each record")
@@ -112,8 +112,6 @@ def late_points(offsets: Ints, times: Floats) -> Ints:
     return np.flatnonzero(late)
 
 
-# Readers of trajectories: NDJSON, or two CSV parts.
-#
 # Spec: jobs, section "Datasets". Only one line is in memory at a time, in addition to the result.
 
 LARGEST_TIME: Final = 2.0**53
@@ -268,9 +266,9 @@ class _Written(float):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        found = super().__new__(cls, json_float(text))
-        found.text = text
-        return found
+        result = super().__new__(cls, json_float(text))
+        result.text = text
+        return result
 
 
 def _refuse_constant(_name: str) -> NoReturn:

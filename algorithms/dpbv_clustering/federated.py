@@ -62,7 +62,7 @@ from algorithms.dpbv_clustering.report import (
     grid_core_report,
     sound_report,
 )
-from algorithms.kmeans.federated import TRUNCATED
+from algorithms.kmeans.algorithm import TRUNCATED
 from algorithms.kmeans.parameters import FEDERATED_CELLS
 from algorithms.kmeans.sound_run import State as KmeansState
 from algorithms.kmeans.sound_run import absorb as absorb_of_kmeans
@@ -207,8 +207,6 @@ ROUNDS: Final = FederatedRounds(
 )
 
 
-# dpbv-clustering over curators that send reports: noisy cells, noisy points, or flipped bits.
-#
 # Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
 # with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on
 # both forms are the same. The coordinator's operator sees single reports: the privacy report's
@@ -343,7 +341,7 @@ def _ones(found: CellReports, reports: Sequence[Report], context: Context) -> In
     step = max(1, BLOCK_COINS // cells)
     for start in range(0, len(reports), step):
         context.progress(0.4 + 0.3 * start / len(reports), "reading reports")
-        words = np.concatenate([found.words(each) for each in reports[start : start + step]])
+        words = np.concatenate([found.words(report) for report in reports[start : start + step]])
         total += unpack(words, cells).sum(axis=0, dtype=np.int64)
     return total
 
@@ -370,7 +368,11 @@ def _report(
             delta=delta_amount(cost.delta),
         )
     place = {"scenario": SCENARIO, "key": None, "description": _ADVERSARY}
-    public = [each for each in report.public_parameters if each != ROWS_ARE_PUBLIC]
+    public = [
+        public_parameter
+        for public_parameter in report.public_parameters
+        if public_parameter != ROWS_ARE_PUBLIC
+    ]
     return report.model_copy(
         update={
             "verified": tuple(line.model_copy(update=place) for line in report.verified),

@@ -95,8 +95,6 @@ class NoiseTooLarge(BadParameter):
     title = "The noise leaves nothing local"
 
 
-# The parameters of dpbv-clustering, and what follows from them alone.
-#
 # Spec: dpbv-clustering, section 2. Ranges are checked when the model is made; what depends on the
 # stance, on the number of columns or on the (public) number of rows when a run is planned.
 

@@ -237,8 +237,6 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
     )
 
 
-# The report of `grid-core` by the plan of k-means. Spec: dpbv-clustering, section 3.10.
-
 _MOST_DRAWS = 200_000
 """Coordinates with noise, at most: both histograms and a zone round of 256 clusters."""
 

@@ -194,8 +194,6 @@ def _pieces(regions: Ints, heights: Ints, widths: Ints, starts: Ints) -> Iterato
         )
 
 
-# The noisy tree of regions, level by level.
-#
 # Source: Chen's thesis, Algorithm 7.2 ExploreDenseRegion. Spec: graph-der, section 3. Which regions
 # there are follows from noisy counts and public geometry alone.
 
@@ -340,10 +338,9 @@ def combination(first: Fraction, second: Fraction, printed: bool) -> tuple[float
     return one / (one + other), other / (one + other)
 
 
-# Counts that add up: children to their parents, none below 0; then whole numbers.
-#
-# Spec: graph-der, section 3.3, step 4. Post-processing of noisy counts and public geometry. Without
-# it counts that are cut at 0 add edges: the source's graphs have 4 to 15 % too many.
+# Counts that add up: children to their parents, none below 0; then whole numbers. Spec: graph-der,
+# section 3.3, step 4. Post-processing of noisy counts and public geometry. Without it counts that
+# are cut at 0 add edges: the source's graphs have 4 to 15 % too many.
 
 
 def consistent(tree: Tree) -> Floats:

@@ -97,8 +97,6 @@ class GraphTooLarge(TooLarge):
     title = "The graph is too large"
 
 
-# Height of the tree and the geometric budget of its levels.
-#
 # Source: Chen's thesis, section 7.4.1, equation 7.4. Spec: graph-der, section 3.1. All follows from
 # public numbers; budgets are rationals, so that what a path spends can be added up exactly.
 
@@ -186,8 +184,6 @@ def _down(value: float) -> Fraction:
     return Fraction(math.floor(value * _GRAIN), _GRAIN)
 
 
-# A run's public choices: grid, height, budget, sensitivities, labels.
-#
 # Spec: graph-der, sections 2 and 3. Everything here follows from parameters and the public vertex
 # set.
 
@@ -270,8 +266,6 @@ def default_step(vertices: int, stance: Stance) -> int:
     return 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
 
 
-# The parameters of `graph-der`, their ranges, and what stance and graph ask of them.
-#
 # Spec: graph-der, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)

@@ -130,8 +130,6 @@ def _degrees(axes: Axes, release: Regions) -> None:
     axes.set_ylabel("vertices")
 
 
-# Plots of an evaluation: errors of cut queries, and the structure next to the true one.
-#
 # Spec: jobs, section "Result"; graph-der, section 5. Visible only to the operator; drawn where the
 # evaluation is read.
 

@@ -85,8 +85,6 @@ def slack_of(params: Parameters, plan: Plan | None) -> Slack:
     return Slack(2 * relative * (height + 1), delta)
 
 
-# The privacy report of a run: claimed and verified guarantees, for both stances.
-#
 # Spec: graph-der, sections 4 and 9; jobs, "Privacy report". Made of parameters, the public vertex
 # set and the published regions alone.
 
@@ -344,8 +342,6 @@ def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, 
         "last_level_split": last,
     }
 
-
-# The privacy report of method `blocks`. Spec: graph-der, sections 10.3 and 10.4.
 
 QUERIES: Final = ("number of edges", "degrees", "coarse counts", "fine counts")
 TOUCHED: Final = (1, 2, 1, 1)

@@ -24,16 +24,14 @@ from algorithms.graph_random_matrix.estimator_choice import (
 )
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.federated import REPORTS
-from algorithms.graph_random_matrix.findings import (
-    found_in_flips,
-    found_in_iteration,
-    found_in_matrix,
-)
 from algorithms.graph_random_matrix.flipping import Flip, flipped, flipped_spectrum, packed
 from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
     MATRIX,
     evaluation_pictures,
+    found_in_flips,
+    found_in_iteration,
+    found_in_matrix,
     header,
     matrix_result,
     outcome_of,
@@ -56,7 +54,7 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
-from algorithms.path_publishing.coins import WORD
+from algorithms.path_publishing.sound_modes import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 

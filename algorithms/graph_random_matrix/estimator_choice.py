@@ -133,13 +133,13 @@ def eigenvalues_needed(params: Parameters, vertices: int) -> dict[str, float | N
         "subspace": lambda: _iteration_noise(params),
         "range": for_range,
     }
-    found: dict[str, float | None] = {}
+    result: dict[str, float | None] = {}
     for name, squared in squares.items():
         try:
-            found[name] = float(f"{math.sqrt(squared()):.3g}")
+            result[name] = float(f"{math.sqrt(squared()):.3g}")
         except Invalid:
-            found[name] = None
-    return found
+            result[name] = None
+    return result
 
 
 def _iteration_noise(params: Parameters) -> float:

@@ -65,10 +65,8 @@ class Adjacency:
             yield Rows(number, first, starts, self.neighbours[begin:end])
 
 
-# Leading left singular vectors from a Gram matrix or of a thin one, and the centrality they give.
-#
-# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix
-# G = M' M has the squared singular values, and U = M V / s.
+# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix G
+# = M' M has the squared singular values, and U = M V / s.
 
 Floats = NDArray[np.float64]
 Beat = Callable[[], None]
@@ -167,11 +165,11 @@ def of_thin(matrix: Floats, beat: Beat = quiet) -> Spectrum:
 
 def centrality(scaled: Floats) -> Floats:
     """Principal component centrality (n,): sqrt of the sum over i of (lambda_i u_iv)^2."""
-    found: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return found
+    result: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return result
 
 
 def ranking(scores: Floats) -> NDArray[np.int64]:
     """Places of the vertices by falling score, ties by the order of rows."""
-    found: NDArray[np.int64] = np.argsort(-scores, kind="stable")
-    return found
+    result: NDArray[np.int64] = np.argsort(-scores, kind="stable")
+    return result

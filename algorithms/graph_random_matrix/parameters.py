@@ -80,8 +80,6 @@ class GraphTooLarge(TooLarge):
         )
 
 
-# The parameters of `graph-random-matrix`, and their ranges.
-#
 # Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
 
 Mode = Literal["publish", "spectral", "pcc"]
@@ -226,14 +224,11 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")
 
 
-# How much of the leading eigenvectors noise leaves: from public numbers alone.
-#
 # The columns of the published matrix are m samples of covariance (A^2 + m sigma^2 I) / m, whose
 # bulk is v = d + m sigma^2 (d: the mean degree) and whose spikes are squared eigenvalues: theory of
 # spiked covariances (J. Baik, J. Silverstein; D. Paul). An eigenvector of eigenvalue w is lost
-# unless w^2 > v sqrt(n / m).
-#
-# Spec: graph-random-matrix, section 3.5, and "What cannot be reproduced" of section 5.
+# unless w^2 > v sqrt(n / m). Spec: graph-random-matrix, section 3.5, and "What cannot be
+# reproduced" of section 5.
 
 MOST_AUTOMATIC = 200
 """Columns that `auto` asks for at most."""
@@ -290,8 +285,6 @@ def noise_edge(vertices: int, columns: int, variance: float) -> float:
     return MARGIN * variance * (math.sqrt(vertices) + math.sqrt(columns)) ** 2
 
 
-# A run's public choices: noise, columns, projection.
-#
 # Spec: graph-random-matrix, sections 3.5 and 3.6.
 
 EDGE: Final = math.sqrt(2)

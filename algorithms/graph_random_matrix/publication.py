@@ -81,10 +81,10 @@ def _signs(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
         chosen = matrix.values[places].astype(np.uint8, copy=False)
         return np.unpackbits(chosen, axis=1, count=matrix.columns, bitorder="little")
 
-    found = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
-    found *= 2
-    found -= np.diff(rows.starts).astype(np.int32)[:, None]
-    return found
+    result = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
+    result *= 2
+    result -= np.diff(rows.starts).astype(np.int32)[:, None]
+    return result
 
 
 def _sparse(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
@@ -104,7 +104,7 @@ def _summed(
     chosen: Callable[[NDArray[np.int32]], NDArray[np.generic]],
 ) -> Signed:
     """Sums of the matrix's rows that each row has as neighbours, some rows at a time."""
-    found: Signed = np.zeros((rows.count, columns), kind)
+    result: Signed = np.zeros((rows.count, columns), kind)
     marks = np.arange(0, rows.neighbours.size, max(1, _PART // columns))
     cuts = np.unique(np.concatenate(([0], np.searchsorted(rows.starts, marks), [rows.count])))
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
@@ -113,13 +113,11 @@ def _summed(
             continue
         occupied = first + np.flatnonzero(np.diff(rows.starts[first : last + 1]))
         part = chosen(rows.neighbours[begin:end])
-        found[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
-    return found
+        result[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
+    return result
 
 
-# The adjacency matrix of a graph, row by row.
-#
-# Spec: graph-random-matrix, section 7, lever 4.
+# The adjacency matrix of a graph, row by row. Spec: graph-random-matrix, section 7, lever 4.
 
 
 def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
@@ -135,8 +133,6 @@ def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
     return Adjacency(starts, ends[order])
 
 
-# The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
-#
 # Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
 # Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
 # fixed number of rows, so that a repeated attempt draws the same noise.
@@ -299,16 +295,12 @@ def _told(graph: Adjacency, rows: int, context: Context) -> Iterator[Rows]:
         yield each
 
 
-# Noisy subspace iteration on a grid: an alternative estimator for the same budget.
-#
 # X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
 # takes an orthonormal basis of Y as the next X. X is public before its step, and is rounded to a
 # grid first: A X is then a matrix of whole multiples, an edge {i, j} changes it by rows i and j of
 # X, and the two longest rows bound that exactly. Noise of variance D^2 T / (2 rho) in each step
-# spends rho / T of it, rho in total (adaptive composition of zCDP).
-#
-# Source: M. Hardt and E. Price, "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix,
-# section 3.6, point 6.
+# spends rho / T of it, rho in total (adaptive composition of zCDP). Source: M. Hardt and E. Price,
+# "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix, section 3.6, point 6.
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,8 +185,6 @@ def _unit(vectors: Floats) -> Floats:
     return unit
 
 
-# The source's algorithm, literally: Lloyd's steps that end at random points of sampling zones.
-#
 # Source: Lu's thesis, chapter 7, Algorithm 7.1. Spec: kmeans, section 3, with its repairs. It is
 # not differentially private for any epsilon (spec: kmeans, section 4.2): for reproduction only.
 

@@ -147,8 +147,6 @@ def _limited(steps: Floats, radii: Floats) -> Floats:
     return limited
 
 
-# The sound run as pure steps: the next query, the effect of an opened noisy sum, the result.
-#
 # Spec: kmeans, sections 5 and 6; jobs, "Federated jobs". A `State` holds published values only. The
 # central form answers each query from its rows with noise added (`central`); a federated conductor
 # answers it by a round of secure aggregation. The steps do not know which.
@@ -311,8 +309,6 @@ def _zone(state: State) -> Zone:
     )
 
 
-# The central form: queries answered from stored rows, with exact integer noise.
-#
 # Spec: kmeans, sections 5 and 9. Rows are put on the grid block by block; where that takes little
 # memory they stay there for the next query. A query's sum is the sum over its blocks, then one draw
 # of noise for each coordinate.

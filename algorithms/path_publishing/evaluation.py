@@ -190,8 +190,6 @@ def _pair(one: int, other: int) -> Pair:
     return (one, other) if one < other else (other, one)
 
 
-# Whether a graph is a comparability graph: whether its edges can be directed transitively.
-#
 # An object of one node for each vertex exists exactly then (spec: path-publishing, sections 0 and
 # 7). Edges ab and ac without an edge bc force each other: both leave a, or both enter it. A graph
 # has a transitive orientation if and only if no chain of such steps forces an edge both ways.
@@ -236,8 +234,6 @@ def orientable(adjacent: Sequence[int]) -> bool:
     return True
 
 
-# What only the owner may know of a run: effort, self-tests, attacks on the own result.
-#
 # Spec: path-publishing, sections 2.4, 8 (check 3) and 9. All of it needs the true path.
 
 _SIMULATED_WORK: Final = 1 << 22

@@ -61,8 +61,6 @@ class NoGraphPath(Conflict):
     title = "No levelled graph was found without splitting vertices"
 
 
-# The parameters of `path-publishing`, their ranges, and which mode has which.
-#
 # Spec: path-publishing, sections 1 and 2.2; jobs, "Parameters".
 
 Mode = Literal["graph-path", "complement", "randomized", "sealed"]

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.path_publishing.coins import epsilon_of, wrong_threshold
 from algorithms.path_publishing.levelled_graph import fake_probability
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
+from algorithms.path_publishing.sound_modes import epsilon_of, wrong_threshold
 from tacit.report.builder import (
     NOTHING_HOLDS,
     OUTSIDE_BUDGET,
@@ -80,9 +80,7 @@ DEFECTS: Final = (
 )
 
 
-# The privacy report of a run, for each mode. Made of public parameters alone.
-#
-# Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
+# Made of public parameters alone. Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
 
 NAME: Final = "path-publishing"
 LN_2: Final = Fraction("0.693147180560")
@@ -263,7 +261,7 @@ def _direction_error(params: Parameters) -> str:
 def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
     """Measured shares at this epsilon, between those that were measured; null outside."""
     value = float(epsilon)
-    found = []
+    result = []
     for (size, edges), rates in RECOVERY.items():
         share = None
         for at in range(len(rates) - 1):
@@ -271,8 +269,8 @@ def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
             if low <= value <= high:
                 part = (value - low) / (high - low)
                 share = f"{rates[at] + part * (rates[at + 1] - rates[at]):.2f}"
-        found.append({"vertices": size, "edges": edges, "share": share})
-    return found
+        result.append({"vertices": size, "edges": edges, "share": share})
+    return result
 
 
 # ---------------------------------------------------------------- the source's levelled graph

@@ -36,8 +36,6 @@ class ValueMissing(Invalid):
     title = "A sensitive cell has no value"
 
 
-# The parameters of `privacy-check`. Spec: trajectory-kcl, section 10.
-
 MOST_VALUES: Final = 10_000
 Names = tuple[str, ...]
 

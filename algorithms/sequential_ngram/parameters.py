@@ -57,8 +57,6 @@ def expected_pairs(items: int, scale: Fraction) -> float:
     return (items / 2) ** 2 * root * float(k1(root))
 
 
-# The parameters of `sequential-ngram`, their ranges, and what the stance asks of them.
-#
 # Spec: sequential-ngram, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)

@@ -162,7 +162,7 @@ def _error(
         return None
     budget = (params.epsilon - params.length_budget) / params.n_max
     threshold = empty_threshold(params.longest, size, paper=stance == "paper")(budget)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
         "of single items have the most noise"
         + ("; with l_max auto, at most" if params.auto else "")
@@ -173,14 +173,14 @@ def _error(
         ),
     }
     if errors:
-        found["basis_of_items"] = (
+        result["basis_of_items"] = (
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
             "The truth is of the first l_max items of each sequence: later ones are not counted. "
             "Orders of items are not in these figures"
         )
-        found["items"] = [each.json() for each in errors]
-    return found
+        result["items"] = [error.json() for error in errors]
+    return result
 
 
 def _details(params: Parameters, stance: Stance, transcript: Transcript | None) -> dict[str, Any]:

@@ -51,8 +51,6 @@ class TooManyPairs(TooLarge):
         )
 
 
-# A run's public choices: lengths, budget of each expansion, threshold, rules of post-processing.
-#
 # Spec: sequential-ngram, section 3.
 
 Budget = Literal["adaptive", "uniform"]

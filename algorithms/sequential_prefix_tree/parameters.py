@@ -85,11 +85,8 @@ class TreeTooLarge(TooLarge):
         )
 
 
-# The noise of both stances: thresholds, and the chance that an empty candidate passes.
-#
-# Spec: sequential-prefix-tree, section 3. A threshold is given as a multiple of 1 / budget.
-# `sound`: discrete Laplace, the threshold rounded up to an integer. `paper`: Laplace in floating
-# point.
+# A threshold is given as a multiple of 1 / budget. `sound`: discrete Laplace, the threshold rounded
+# up to an integer. `paper`: Laplace in floating point.
 
 ONE_DRAW: Final = Fraction(1)
 _DEVIATION: Final = Fraction(math.sqrt(2))
@@ -140,9 +137,6 @@ def source_of(secret: NoiseSource, stance: Stance) -> NoiseSource:
     return SeededRandom(int.from_bytes(secret.bytes(16)))
 
 
-# A run's public choices. Spec: sequential-prefix-tree, section 3.
-
-
 @dataclass(frozen=True)
 class Settings:
     """group_test: None where no groups are asked for. The stance decides where draws are taken from
@@ -170,8 +164,6 @@ class Settings:
             raise TreeTooLarge(self.max_nodes, self.factor)
 
 
-# The parameters of `sequential-prefix-tree`, their ranges, and what the stance asks of them.
-#
 # Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)

@@ -166,7 +166,7 @@ def _error(
     params: Parameters, settings: Settings, errors: Sequence[ErrorOfCounts]
 ) -> dict[str, Any]:
     """From public values only."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
@@ -175,17 +175,17 @@ def _error(
         ),
     }
     if settings.group_test is not None:
-        found["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
+        result["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
     if params.height == 1:
-        found["basis"] += "; only first items are counted"
+        result["basis"] += "; only first items are counted"
     if errors:
-        found["basis_of_first_items"] = (
+        result["basis_of_first_items"] = (
             "file less truth, of how many sequences begin with an item, by what the run made of "
             "its noisy counts: thresholds, consistent counts, whole copies. Later items are lost "
             "where a prefix is cut, which the noisy counts do not show"
         )
-        found["first_items"] = [each.json() for each in errors]
-    return found
+        result["first_items"] = [error.json() for error in errors]
+    return result
 
 
 def _details(params: Parameters, settings: Settings | None) -> dict[str, Any]:

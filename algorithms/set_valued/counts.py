@@ -138,8 +138,6 @@ def selected(
     )
 
 
-# DiffPart as adaptive counting: the sub-partitions of all partitions of one depth at a time.
-#
 # Spec: federated-counting, section 2; set-valued, section 3.3, steps 1 to 9. Everything here
 # follows from the public taxonomy and from which sub-partitions survived.
 
@@ -326,8 +324,6 @@ def _whole(counts: Numbers) -> Ints:
     return rounded.astype(np.int64)
 
 
-# DiffPart on one keeper's records: partitions split from the root down, noisy tests deciding.
-#
 # Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source); federated-counting, section
 # 2. The queue is first in, first out, so all partitions of one depth are adjacent and are processed
 # together.

@@ -162,9 +162,9 @@ def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions)
         raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
     if params.universe is not None:
         return params.universe
-    found = tuple(sorted(dataset.items))
-    check_universe(params, found, stance)
-    return found
+    result = tuple(sorted(dataset.items))
+    check_universe(params, result, stance)
+    return result
 
 
 def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:

@@ -65,7 +65,7 @@ def itemsets(dataset: Transactions, universe: tuple[str, ...], context: Context)
     table = universe_places(dataset, universe)
     parts = [sorted_sets(block, len(universe)) for block in _blocks(dataset, table, context)]
     lengths = [np.bincount(records) for records, _ in parts]
-    sizes = np.concatenate([each[each > 0] for each in lengths] or [np.zeros(0, np.int64)])
+    sizes = np.concatenate([length[length > 0] for length in lengths] or [np.zeros(0, np.int64)])
     places = np.concatenate([place for _, place in parts] or [np.zeros(0, np.int32)])
     return Itemsets(places.astype(np.int32), np.concatenate(([0], np.cumsum(sizes))))
 
@@ -86,8 +86,6 @@ def _blocks(dataset: Transactions, table: Places, context: Context) -> Iterator[
         yield Lists(table[dataset.values[offsets[0] : offsets[-1]]], offsets - offsets[0])
 
 
-# How many records contain an itemset: exact, over bit matrices, and the most frequent itemsets.
-#
 # Spec: set-valued, sections 5 to 7. Equal sets are one column with a weight; weights are kept in
 # bit planes, so that a count is a few ANDs and population counts.
 
@@ -200,11 +198,11 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     best = sorted(-negative for negative, _, _ in queue)[-count:]
     heapq.heapify(queue)
     heapq.heapify(best)
-    found: list[Row] = []
-    while queue and len(found) < count:
+    result: list[Row] = []
+    while queue and len(result) < count:
         beat()
         negative, length, chosen = heapq.heappop(queue)
-        found.append((chosen, -negative))
+        result.append((chosen, -negative))
         columns = np.bitwise_and.reduce(supports.rows[list(chosen)], axis=0)
         for item in items:
             least = best[0] if len(best) == count else 1
@@ -217,11 +215,9 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
                     heapq.heappush(best, weight)
                 else:
                     heapq.heappushpop(best, weight)
-    return found
+    return result
 
 
-# The baseline `basic`: a noisy histogram over all itemsets, and sums over supersets.
-#
 # Spec: set-valued, section 3.6. Itemset m is the cell of its bit mask (bit i: item i of the
 # universe); a record is in one cell, so the sensitivity is 1. Cell 0 is no itemset and stays 0.
 

@@ -242,7 +242,7 @@ def _error(
     deepest = (1 << min(params.fanout, items)) - 1
     rate = epsilon / 2
     leaf = law.leaf(deepest, rate)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "a group of records is lost when its noisy count stays below the threshold of one "
         "of its splits; thresholds are highest at the root. Released counts have little noise: the "
         "error is what was lost",
@@ -251,10 +251,10 @@ def _error(
         "count_standard_deviation_at_most": amount(Fraction(math.sqrt(2) / float(rate))),
     }
     if method == "diffpart+rest":
-        found |= _error_of_items(params, margins, errors)
+        result |= _error_of_items(params, margins, errors)
     if stance == "sound" and params.method in (None, "auto"):
-        found["of_the_other_method"] = _error_of_the_other(params, method, items)
-    return found
+        result["of_the_other_method"] = _error_of_the_other(params, method, items)
+    return result
 
 
 def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _error_of_items(
         "longest records alone is off by more. "
         "Which items occur together is not in these figures: outside DiffPart's rows it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
-        "items": [each.json() for each in errors],
+        "items": [error.json() for error in errors],
     }
 
 

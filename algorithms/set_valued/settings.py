@@ -58,8 +58,6 @@ class RowCap(TooLarge):
         super().__init__(f"more than {limit} released rows. {expected}".strip())
 
 
-# The noise of both stances: thresholds, chances of an empty sub-partition, draws.
-#
 # Spec: set-valued, section 3.3 (table). `sound`: discrete Laplace on integers, a threshold that
 # lets at most `eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`:
 # Laplace in floating point and the source's thresholds, which let through ever more false
@@ -163,8 +161,6 @@ class PaperLaw:
         return SeededRandom(int.from_bytes(secret.bytes(16)))
 
 
-# A run's public choices, what it may disclose, and what only its operator may see.
-#
 # Spec: set-valued, sections 2 and 3.
 
 LeafMode = Literal["example", "pseudocode"]

@@ -58,8 +58,6 @@ class TooManySequences(Invalid):
         super().__init__(detail, pointer="/params/L")
 
 
-# The parameters of `trajectory-kcl` and their ranges. Spec: trajectory-kcl, section 2.
-
 Method = Literal["local", "global"]
 Utility = Literal["instances", "mfs"]
 

@@ -145,7 +145,7 @@ def _claimed(params: Parameters) -> dict[str, Any]:
         "K": params.K,
         "C": format_exact(params.C),
         "L": params.L,
-        "sensitive_values": [list(each) for each in params.sensitive_values],
+        "sensitive_values": [list(sensitive_value) for sensitive_value in params.sensitive_values],
         "linkage_bounds": {"identity": f"1/{params.K}", "attribute": format_exact(params.C)},
     }
 

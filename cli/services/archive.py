@@ -119,8 +119,8 @@ def opened(file: BinaryIO, holder: Holder) -> Iterator[tuple[Manifest, Callable[
 def _members(tar: tarfile.TarFile, place: Place, digests: dict[str, str]) -> dict[str, str]:
     while (member := tar.next()) is not None:
         if member.name == _DIGESTS:
-            found: dict[str, str] = json.loads(_kept(tar, member, {}))
-            return found
+            result: dict[str, str] = json.loads(_kept(tar, member, {}))
+            return result
         inside = PurePosixPath(member.name)
         if not member.isreg() or inside.is_absolute() or ".." in inside.parts:
             raise BackupRefused("the backup holds a member that does not belong there")
@@ -192,11 +192,10 @@ def _manifest(content: bytes) -> Manifest:
         raise BackupRefused("the backup is of a version that this one does not know") from None
 
 
-# What a service keeps on its disk, and how a restored state takes the place of another.
-#
-# Everything is written beside its place first, under a name that no service reads, and moved there
-# when all of it is good: the database last. What stood there is kept under another name. Whatever
-# fails on the way is undone.
+# What a service keeps on its disk, and how a restored state takes the place of another. Everything
+# is written beside its place first, under a name that no service reads, and moved there when all of
+# it is good: the database last. What stood there is kept under another name. Whatever fails on the
+# way is undone.
 
 MARKER: Final = "restored"
 _PASSING: Final = ("incoming-", "draft-", "archive-")
@@ -323,7 +322,6 @@ def _to_disk(directory: Path) -> None:
 
 
 # A consistent copy of a database in use, and its return: SQLite here, PostgreSQL by its own tools.
-#
 # What opens an aggregator's seal keys lies in `TACIT_KEY_DIR` and does not travel.
 
 _ASIDE: Final = "replaced_"
@@ -348,7 +346,7 @@ def known_revisions(migrations: Path) -> frozenset[str]:
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
-    return frozenset(each.revision for each in scripts.walk_revisions())
+    return frozenset(walk_revision.revision for walk_revision in scripts.walk_revisions())
 
 
 # --- SQLite --------------------------------------------------------------------------------------

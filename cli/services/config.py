@@ -186,11 +186,10 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     part.replace(path)
 
 
-# The files that docker-compose.yml reads and no repository may hold: `.env` and secrets.
-#
-# What is there is kept: a second run changes nothing, a removed file is made anew. The files can be
-# read by everybody inside `deploy/secrets`, which only its owner can enter: an engine mounts each
-# into a container whose user is another one.
+# The files that docker-compose.yml reads and no repository may hold: `.env` and secrets. What is
+# there is kept: a second run changes nothing, a removed file is made anew. The files can be read by
+# everybody inside `deploy/secrets`, which only its owner can enter: an engine mounts each into a
+# container whose user is another one.
 
 SERVICES: Final = ("coordinator", "aggregator_a", "aggregator_b", "aggregator_c", "curator")
 BROKER_NAMES: Final = ("mosquitto", "localhost", "127.0.0.1")

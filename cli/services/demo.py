@@ -34,7 +34,7 @@ from cli.curator_data import MeterFile
 from cli.formatting import amount, guarantee
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
-from simulation.load_model import household_load
+from simulation.populations import household_load
 from tacit.accounting.scenarios import Scenario
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
@@ -380,8 +380,8 @@ def _perform(deployment: Deployment, act: Act) -> Performed:
     with deployment.coordinator.client() as client:
         created = client.create_query(query)
         opened = client.open_round(created["id"], window=_window())
-        found = client.wait_for(opened["id"], 60)
-        return Performed(created["id"], found, client.verify(opened["id"]))
+        response = client.wait_for(opened["id"], 60)
+        return Performed(created["id"], response, client.verify(opened["id"]))
 
 
 def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
@@ -399,13 +399,13 @@ def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
     return performed.query_id
 
 
-def _show(found: dict[str, Any], truth: Truth) -> None:
-    report = found["report"]
-    released = float(found["result"]["sum"])
+def _show(response: dict[str, Any], truth: Truth) -> None:
+    report = response["report"]
+    released = float(response["result"]["sum"])
     forecast = report["error"]["parts"][0]["mean_absolute"]
     claimed = report.get("claimed")
     rows = [
-        ["released total", f"{released:,.1f} kWh from {found['participants']} curators"],
+        ["released total", f"{released:,.1f} kWh from {response['participants']} curators"],
         ["forecast error", f"{amount(forecast)} kWh expected (mean absolute)"],
         ["true total", f"{truth.raw_kwh:,.1f} kWh, {truth.clamped_kwh:,.1f} kWh clamped"],
         ["actual error", f"{abs(released - truth.raw_kwh):,.1f} kWh"],

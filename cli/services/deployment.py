@@ -128,13 +128,13 @@ def free_ports(count: int) -> list[int]:
     down for a moment finds its port free, and are chosen at random, so that two deployments that
     start at once hardly meet.
     """
-    found: list[int] = []
+    result: list[int] = []
     for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
-        if len(found) == count:
+        if len(result) == count:
             break
         if _is_free(port):
-            found.append(port)
-    return found
+            result.append(port)
+    return result
 
 
 def _is_free(port: int) -> bool:
@@ -334,7 +334,7 @@ def pair(deployment: Deployment) -> None:
 def _knows_a_coordinator(aggregator: Client) -> bool:
     """Whether a coordinator has a token there that was not ended."""
     tokens = aggregator.tokens()
-    return any(each["scopes"] == ["coordinator"] and each["revoked"] is None for each in tokens)
+    return any(token["scopes"] == ["coordinator"] and token["revoked"] is None for token in tokens)
 
 
 def join_token(

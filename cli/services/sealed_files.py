@@ -219,10 +219,8 @@ def opened_pair(file: Path, holder: Holder) -> bytes:
     return content.removeprefix(CONTENT)
 
 
-# Key pairs of recipients: whoever opens a backup, or a sealed path. `tacit recipient-key`.
-#
-# Spec: keys, section 2.7. A private key is a seed of 32 bytes, written `tctkey_...`; its
-# public key has 1,216 bytes.
+# Key pairs of recipients: whoever opens a backup, or a sealed path. `tacit recipient-key`. A
+# private key is a seed of 32 bytes, written `tctkey_...`; its public key has 1,216 bytes.
 
 PREFIX: Final = "tctkey_"
 _MOST_KEY_BYTES: Final = 4096

@@ -169,8 +169,8 @@ def settings_type(service: str) -> type[ServiceSettings]:
     if service not in SERVICES:
         fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
     module = import_module(f"{service}.settings")
-    found: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
-    return found
+    result: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return result
 
 
 @printed

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome
-from algorithms.graph_der import Parameters, federated
+from algorithms.graph_der import Parameters
+from algorithms.graph_der import algorithm as federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.parameters import NotOverCurators
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read
 from tacit.errors import Invalid

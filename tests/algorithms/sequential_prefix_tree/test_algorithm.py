@@ -21,6 +21,7 @@ from algorithms.sequential_prefix_tree import (
     run,
 )
 from algorithms.sequential_prefix_tree.algorithm import RESULT
+from algorithms.sequential_prefix_tree.counts import publish
 from algorithms.sequential_prefix_tree.evaluation import frequent
 from algorithms.sequential_prefix_tree.parameters import (
     BadHeight,
@@ -31,7 +32,6 @@ from algorithms.sequential_prefix_tree.parameters import (
     TreeTooLarge,
     resolved,
 )
-from algorithms.sequential_prefix_tree.publication import publish
 from simulation.stand_in_data import metro
 from tacit.errors import Invalid
 from tacit.records.item_files import read_text_sequences
