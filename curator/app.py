@@ -235,7 +235,7 @@ def create_app(
         lifespan,
         answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
-        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        description="Readings in, sealed contributions out.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,
@@ -275,15 +275,15 @@ def _pages() -> ModuleType:
 
 
 async def _enrolled(app: FastAPI) -> None:
-    """From now on new curators may send readings, and rounds for them are polled."""
+    """Let new curators send readings, and poll for their rounds."""
     async with part_of(app, Database).reading() as connection:
         await part_of(app, Intake).hosted.load(connection)
     await asyncio.to_thread(give_back)
     part_of(app, Participation).wake()
 
 
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    await check_token(part_of(app, Database), asked)
+async def _check_token(app: FastAPI, token: NewToken) -> None:
+    await check_token(part_of(app, Database), token)
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:
