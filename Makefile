@@ -15,12 +15,13 @@ PYTEST := $(BIN)/pytest --dist loadfile
 # One after another, so that no process holds all tests and all that they import and compile.
 LIBRARY := tests/tacit
 ALGORITHMS := tests/algorithms tests/simulation tests/reproduction
-SERVICES := tests/coordinator tests/curator tests/aggregator tests/common
-REST := tests $(patsubst %,--ignore=%,$(LIBRARY) $(ALGORITHMS) $(SERVICES))
+COORDINATOR := tests/coordinator
+SERVICES := tests/curator tests/aggregator tests/common
+REST := tests $(patsubst %,--ignore=%,$(LIBRARY) $(ALGORITHMS) $(COORDINATOR) $(SERVICES))
 COSTS := build/test-costs.json
 
 test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
-	@rm -f $(COSTS); failed=0; for part in "$(LIBRARY)" "$(ALGORITHMS)" "$(SERVICES)" "$(REST)"; do \
+	@rm -f $(COSTS); failed=0; for part in "$(LIBRARY)" "$(ALGORITHMS)" "$(COORDINATOR)" "$(SERVICES)" "$(REST)"; do \
 	  TACIT_TEST_COSTS=$(COSTS) $(PYTEST) -n 2 -m "not slow and not release" $$part || failed=1; \
 	done; exit $$failed
 
