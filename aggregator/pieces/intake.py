@@ -190,7 +190,6 @@ class Intake:
             answers = await self.apply(transaction, items)
         self._committed(len(items), time.perf_counter() - started)
         return answers
-from common.web.dependencies import part
 
     async def apply(
         self, transaction: Transaction, items: Sequence[Item]

@@ -15,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated
 
 import numpy as np
 from fastapi import Depends
@@ -427,8 +426,11 @@ class SenderDirectory:
         self, transaction: Transaction, tokens: Sequence[str]
     ) -> Sequence[_Found | None]:
         rows, now = await store.senders(transaction, list(set(tokens))), self._clock.monotonic()
-        found = {token: _Found(now, *row) for token, row in rows.items()}
-        self._cache |= found
+        entries = {token: _Found(now, *row) for token, row in rows.items()}
+        self._cache |= entries
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
-        return [found.get(token) for token in tokens]
+        return [entries.get(token) for token in tokens]
+
+
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
