@@ -426,7 +426,7 @@ def history(
     until: Annotated[str | None, typer.Option("--to", help="Last instant (default: now).")] = None,
     step_s: Annotated[int | None, typer.Option(min=1, help="Seconds between two lines.")] = None,
 ) -> Answer:
-    """What the worst curator had spent, step by step of time."""
+    """The spending of the worst curator over time."""
     response = client.budget_history(
         unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
     )
@@ -444,16 +444,16 @@ def outlook(
     client: Client,
     query: Annotated[
         list[str] | None,
-        typer.Argument(help="Queries to look at (default: all schedules that are running)."),
+        typer.Argument(help="Queries (default: all running schedules)."),
     ] = None,
     period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days to look ahead.")] = 365,
 ) -> Answer:
     """When each limit is used up, and what would make it last."""
     body: Json = {"days": days}
     if query:
         period = {} if period_s is None else {"period_s": period_s}
-        body["queries"] = [{"query_id": each, **period} for each in query]
+        body["queries"] = [{"query_id": query_id, **period} for query_id in query]
     response = client.budget_outlook(body)
 
     def human() -> None:
@@ -465,7 +465,7 @@ def outlook(
         if not response["schedules"]:
             say("no schedule is running: name a query, with --period-s")
         if not response["limits"]:
-            say("limits: none. Nothing stops spending: tacit budget limits sets them")
+            say("limits: none. Spending is not limited: `tacit budget limits` sets limits")
         for item in response["limits"]:
             _print_limits([item["limit"]])
             say(f"  {amount(item['left'])} left; {_lasts(item)}")

@@ -349,13 +349,13 @@ def seal_key(
     target: Target,
     aggregator: Annotated[
         str | None,
-        typer.Argument(help="Which aggregator of --home; all of them unless given."),
+        typer.Argument(help="An aggregator of --home; all of them unless given."),
     ] = None,
     destroy: Annotated[
         bool,
         typer.Option(
             "--destroy",
-            help="Destroy the old keys now, as one may have leaked; rounds that name them abort.",
+            help="Destroy the old keys now: one may have leaked. Rounds that name them abort.",
         ),
     ] = False,
 ) -> Answer:
@@ -363,11 +363,11 @@ def seal_key(
 
     An aggregator's own operator gives --url and --token.
     """
-    found = []
+    rotations = []
     for name, client in _aggregators(target, aggregator):
         with client:
-            found.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
-    return Answer(found, lambda: typer.echo("\n".join(_rotated_by(each) for each in found)))
+            rotations.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
+    return Answer(rotations, lambda: typer.echo("\n".join(map(_rotated_by, rotations))))
 
 
 rotate_app.command("identity")(rotate_identity)
@@ -375,7 +375,7 @@ rotate_app.command("party")(rotate_party)
 
 
 def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:
-    """The aggregators that are meant. Raises ValueError for a name that --home does not know."""
+    """The named aggregators. Raises ValueError for a name that is not in --home."""
     if target.url is not None:
         client = Client(target.url, target.token, verify=trusted(target.url))
         return [(client.aggregator_identity()["id"], client)]
@@ -396,7 +396,7 @@ def _rotated_by(response: dict[str, Any]) -> str:
 def _waited(client: Client, response: dict[str, Any], wait_s: float) -> dict[str, Any]:
     ends = time.monotonic() + wait_s
     with progress() as bar:
-        task = bar.add_task("sealing anew", total=max(1, response["left"]))
+        task = bar.add_task("sealing again", total=max(1, response["left"]))
         while response["state"] != "idle" and time.monotonic() < ends:
             time.sleep(_LOOK_S)
             response = client.storage_key()
@@ -408,10 +408,8 @@ def _done(response: dict[str, Any]) -> str:
     sealed = f"everything is sealed with the storage key of generation {response['generation']}"
     if response["kept_in"] == "settings":
         return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"
-    return f"{sealed}, in {response['kept_in']} of the data directory; the key before is destroyed"
+    return f"{sealed}, in {response['kept_in']} of the data directory; the old key is destroyed"
 
-
-# `tacit keys`: identities with their fingerprints, and certificates for trials of TLS.
 
 app = typer.Typer(
     no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
@@ -426,23 +424,23 @@ app.command("show")(ended_identities.show)
 @app.command("list")
 @printed
 def listing(home: Home = DEFAULT_HOME) -> Answer:
-    """The fingerprint of every identity, and whether the coordinator knows it as shown."""
+    """List the fingerprints of all identities, and whether the coordinator has the same."""
     deployment = Target(home).deployment()
     with deployment.coordinator.client() as client:
-        own = client.get("/.well-known/tacit-coordinator")["fingerprint"]
-        known = {
-            item["id"]: item["fingerprint"] for item in client.get("/v1/aggregators")["aggregators"]
-        }
-    found = [{"service": "coordinator", "fingerprint": own, "paired": True}]
+        fingerprint = client.get("/.well-known/tacit-coordinator")["fingerprint"]
+        approved = client.get("/v1/aggregators")["aggregators"]
+    pins = {item["id"]: item["fingerprint"] for item in approved}
+    identities = [{"service": "coordinator", "fingerprint": fingerprint, "paired": True}]
     for service in deployment.aggregators:
         with service.client() as client:
-            shown = client.get("/.well-known/tacit-aggregator")["fingerprint"]
-        paired = known.get(service.id) == shown
-        found.append({"service": service.id, "fingerprint": shown, "paired": paired})
+            fingerprint = client.get("/.well-known/tacit-aggregator")["fingerprint"]
+        paired = pins.get(service.id) == fingerprint
+        identities.append({"service": service.id, "fingerprint": fingerprint, "paired": paired})
     rows = [
-        [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"] for item in found
+        [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"]
+        for item in identities
     ]
-    return tabled(found, "Identities", ["service", "fingerprint", "paired"], rows)
+    return tabled(identities, "Identities", ["service", "fingerprint", "paired"], rows)
 
 
 @app.command("dev-ca")
@@ -452,9 +450,9 @@ def dev_ca(
         typer.Argument(help="A service's names and addresses, with commas; the first names files."),
     ],
     out: Annotated[Path, typer.Option(help="Directory for the PEM files.")] = Path("tls"),
-    days: Annotated[int, typer.Option(min=1, max=825, help="How long they are good.")] = 90,
+    days: Annotated[int, typer.Option(min=1, max=825, help="Days that they are valid.")] = 90,
 ) -> None:
-    """A certificate authority for trials, and a certificate for each service; again renews them.
+    """Make a certificate authority for trials, and a certificate for each service; repeat to renew.
 
     Example: `tacit keys dev-ca coordinator,127.0.0.1 aggregator-1,10.0.0.5`
     """
