@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from starlette.responses import JSONResponse
 
 from common.runtime.logs import describe, get_logger
@@ -21,7 +21,7 @@ from common.store.failures import store_failed
 from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from common.web.dependencies import part
-from common.web.openapi import gives
+from common.web.openapi import api_router, gives
 from common.web.wire import JSON, NDJSON, content_type
 from curator import examples
 from curator.intake.intake import Answer, Intake, together
@@ -108,7 +108,7 @@ class Gathering:
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.post(
