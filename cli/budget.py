@@ -73,6 +73,7 @@ app = typer.Typer(
 )
 
 Json = dict[str, Any]
+_YES = {None: "not known", True: "yes", False: "no"}
 SCENARIOS = {
     "a": "nobody colludes",
     "b": "all other curators",
@@ -106,7 +107,7 @@ def print_budget(found: Json) -> None:
     claimed = found["claimed"]
     if claimed["bounds"]:
         rows = [
-            [bound["name"], amount(bound["epsilon"]), _yes(bound["applies"]), bound["reason"]]
+            [bound["name"], amount(bound["epsilon"]), _YES[bound["applies"]], bound["reason"]]
             for bound in claimed["bounds"]
         ]
         title = f"Claims of the papers for a local release ({claimed['stance']})"
@@ -149,10 +150,6 @@ def _by_scenario(title: str, figures: Json) -> Table:
         for one, two in zip(figures["record"], figures["curator"], strict=True)
     ]
     return table(title, ["who colludes", "one reading", "the curator"], rows)
-
-
-def _yes(value: bool | None) -> str:
-    return "not known" if value is None else "yes" if value else "no"
 
 
 def _worst(row: Json) -> str:

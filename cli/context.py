@@ -83,7 +83,8 @@ class Target:
         some = (deployment.coordinator, *deployment.aggregators)
         services = {item.id: item for item in (deployment.services if curators else some)}
         if name not in services:
-            fail(f"name one service: {', '.join(services)}")
+            place = "--service" if curators else "SERVICE"
+            fail(f"{place}: name one of {', '.join(services)}")
         return services[name].client()
 
     def _client(self, choose: Callable[[Deployment], ServiceAddress]) -> Client:

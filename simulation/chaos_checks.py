@@ -79,7 +79,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Tried, and nowhere wrong."""
+        """Whether the check was tried and never failed."""
         return self.cases > 0 and not self.failures
 
 

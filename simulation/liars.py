@@ -96,12 +96,12 @@ class LiedRound:
 
     @property
     def told(self) -> int:
-        """Lies of all kinds."""
+        """The number of lies of all kinds."""
         return sum(lie.told for lie in self.lies)
 
     @property
     def named(self) -> int:
-        """Those that were named."""
+        """The number of lies that were named."""
         return sum(lie.named for lie in self.lies)
 
     @property
@@ -130,7 +130,7 @@ class Comparison:
     rows: tuple[LiedRound, ...]
 
     def document(self) -> Json:
-        """As plain JSON."""
+        """As JSON values."""
         rows = [
             {
                 **asdict(row),
@@ -207,7 +207,7 @@ def comparison(
     seed: int,
     rows: tuple[LiedRound, ...],
 ) -> Comparison:
-    """All rounds, with what they are about."""
+    """All rounds with the query and the population."""
     value = parts(query)[0].value
     return Comparison(
         json.loads(query.canonical()),
@@ -345,7 +345,7 @@ def _aggregator_noise(query: Query, source: SeededRandom) -> Ints:
 
 
 class _Declared:
-    """Shares that nobody checks."""
+    """Shares of a declared round, which are not verified."""
 
     def __init__(self, query: Query) -> None:
         self._scheme = scheme(query)

@@ -50,7 +50,7 @@ PERFECT = Network()
 
 @dataclass
 class Traffic:
-    """What happened to messages."""
+    """Counts of messages."""
 
     messages: int = 0
     lost: int = 0

@@ -316,9 +316,9 @@ def read_csv(
 ) -> Population:
     """A table of readings (.csv, .gz, .xz), in the order of the file.
 
-    Wide: a curator a row, its id first, then its readings; a first row that is no header is a
+    Wide: a curator a row, its id first, then its readings; a first row that is not a header is a
     curator, too. Long: a reading a row, with columns for the curator and the value. A cell that is
-    no number is no reading; how many were left out is in the provenance. `max_readings` is the most
+    no number is no reading; how many were omitted is in the provenance. `max_readings` is the most
     that a curator has.
 
     Raises ValueError, with the line, for what is no such table, and for a table without a reading.
@@ -342,7 +342,7 @@ def read_csv(
         int(counts.max()),
         resolution,
         f"{path.name}: {len(counts):,} curators, {counts.sum():,} readings, {left_out:,} cells "
-        "that are no number left out",
+        "that are not a number omitted",
     )
 
 

@@ -71,11 +71,6 @@ AGREEING: Final[dict[str, Any]] = {
 """No limits and no conditions: simulated people have nothing to lose."""
 
 
-def own_cpu_s() -> float:
-    """CPU seconds of this process."""
-    return time.process_time()
-
-
 @dataclass(frozen=True, eq=False)
 class Services:
     """The driver of a deployment.
@@ -92,7 +87,7 @@ class Services:
     directory: Path
     source: SeededRandom
     alone: bool = True
-    cpu_s: Callable[[], float] = own_cpu_s
+    cpu_s: Callable[[], float] = time.process_time
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(

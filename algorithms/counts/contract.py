@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Stance
 from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
 Ints = NDArray[np.int64]
@@ -77,7 +78,7 @@ class CountTest(Protocol):
 
     @property
     def chance(self) -> Fraction:
-        """That an empty one passes."""
+        """The probability that an empty cell passes."""
         ...
 
     def noisy(self, counts: Ints, source: Any) -> Numbers:
@@ -102,7 +103,7 @@ class Answer(Protocol):
     """Noisy counts of a question. Each cell may be read once, by one of the two ways."""
 
     def dense(self) -> Numbers:
-        """Of all cells."""
+        """The counts of all cells."""
         ...
 
     def passing(
@@ -125,7 +126,7 @@ class Source(Protocol):
     """Who holds the records, one keeper or many curators."""
 
     def answer(self, question: Question) -> Answer:
-        """Noisy counts."""
+        """The noisy counts."""
         ...
 
 
@@ -175,9 +176,19 @@ class IntegerTest:
     threshold: int
     chance: Fraction
 
+    @classmethod
+    def of_threshold(cls, rate: Fraction, least: int, draws: Fraction) -> IntegerTest:
+        """With the chance of one whole noise to reach `least`, e^(-rate least) / (1 + e^-rate), and
+        the threshold that a sum of `draws` noises reaches with the same chance."""
+        tail = PRECISE.exp(decimal(-rate * least))
+        chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, PRECISE.exp(decimal(-rate)))))
+        if draws != 1:
+            least = threshold(draws, 1 / rate, float(chance))
+        return cls(rate, least, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+
     @property
     def law(self) -> DiscreteLaplace:
-        """The noise."""
+        """The law of the noise."""
         return DiscreteLaplace(1 / self.rate)
 
     def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
@@ -198,6 +209,11 @@ class FloatingTest:
     rate: Fraction
     threshold: float
     chance: Fraction
+
+    @classmethod
+    def of_multiple(cls, rate: Fraction, multiple: float) -> FloatingTest:
+        """threshold = multiple / rate; an empty cell passes with chance e^-multiple / 2."""
+        return cls(rate, multiple / float(rate), Fraction(math.exp(-multiple) / 2))
 
     def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
         """Counts with noise."""
@@ -221,8 +237,8 @@ def _seeded(source: NoiseSource) -> SeededRandom:
 #
 #     P(Z >= t) = sum over y of P(Y = y) P(X >= t + y)
 #
-# in floating point: a threshold is a matter of utility, privacy does not rest on it. Whoever uses
-# one writes the whole number down.
+# in floating point: a threshold is a matter of utility, privacy does not depend on it. Its user
+# records the whole number.
 
 _WIDEST: Final = 1 << 12
 """Larger scales are taken as multiples of this one: relative to b the law no longer changes."""
@@ -231,7 +247,7 @@ _REACH: Final = 60
 
 
 def tail(draws: Fraction, scale: Fraction, least: int) -> float:
-    """P(Z >= least) for least >= 1."""
+    """P(Z >= least), for least >= 1."""
     from scipy.special import betainc, gammaln
 
     a, weight = math.exp(-1 / scale), float(draws)

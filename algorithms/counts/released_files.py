@@ -32,10 +32,9 @@ def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[Result
         table.write(line_of((count, len(items), listed(items))))
         lines.write(json.dumps({"items": items, "count": count}, ensure_ascii=False) + "\n")
     return (
-        ResultFile(
+        ResultFile.csv(
             f"{name}.csv",
-            "text/csv",
-            table.getvalue().encode(),
+            table.getvalue(),
             f"{about}; ids between blanks, in quotes where an id has one",
         ),
         ResultFile(
@@ -76,7 +75,7 @@ class ErrorOfCounts:
     high: float
 
     def json(self) -> dict[str, Any]:
-        """As a report shows it."""
+        """As JSON values for a report."""
         return {
             "count_from": self.first,
             "count_to": self.last,
@@ -98,22 +97,22 @@ class Seen:
 
     @classmethod
     def of(cls, truth: Floats, released: Floats) -> Seen:
-        """With one error."""
+        """Counts with one error, released minus true."""
         return cls(truth, released, released - truth, released - truth)
 
     @property
     def error(self) -> Floats:
-        """File less truth."""
+        """Released counts minus true counts."""
         return self.released - self.truth
 
     def part(self, chosen: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
-        """Some of them."""
+        """The chosen things."""
         parts = (self.truth, self.released, self.short, self.long)
         return Seen(*(each[chosen] for each in parts))
 
     @staticmethod
     def together(runs: Sequence[Seen]) -> Seen:
-        """All of them."""
+        """All runs as one."""
         parts = zip(*((run.truth, run.released, run.short, run.long) for run in runs), strict=True)
         return Seen(*(np.concatenate(part) for part in parts))
 
@@ -177,7 +176,7 @@ def errors_of_counts(
     noisy: Floats, released: Floats, scale: float, draws: float, cut: Cut | None = None
 ) -> tuple[ErrorOfCounts, ...]:
     """Of a file whose counts follow from noisy ones (things,), unbiased, with Laplace noise of this
-    scale, of which each holds so many draws.
+    scale, each with this many draws.
 
     What the file makes of a noisy count is taken from things with about that count: its part of a
     clear one, what was added to it otherwise.

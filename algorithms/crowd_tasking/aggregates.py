@@ -38,7 +38,7 @@ class Reports:
 
     @property
     def count(self) -> int:
-        """Reports."""
+        """The number of reports."""
         return int(self.users.size)
 
 

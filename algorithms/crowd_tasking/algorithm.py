@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance, floating_source
 from algorithms.crowd_tasking.aggregates import (
     Reports,
     averages,
@@ -44,7 +44,7 @@ from tacit.encoders.crowd_tasking.encoder import (
 )
 from tacit.errors import Invalid
 from tacit.noise import floating_laplace
-from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
+from tacit.randomness import PublicRandom, SeededRandom
 from tacit.records.text_files import line_of, written
 from tacit.report.model import PrivacyReport
 
@@ -177,7 +177,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     params = task.params
     _columns(dataset, params)
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
-        raise BadRows(f"a round lies outside 1..{params.rounds}")
+        raise BadRows(f"a round is outside 1..{params.rounds}")
     if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
         raise ValueUnknown(
             "no user of the data has this id; ids are compared as they are written",
@@ -251,7 +251,7 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
             block.users,
             block.rounds,
             block.readings,
-            _floating(source),
+            floating_source(source),
         )
     elif task.report == "window":
         values = task.windows.estimates(task.windows.reports(block.readings, source))
@@ -345,16 +345,11 @@ def histogram_of_subsets(
     return Outcome(summary, report, files, plots, seeds), estimated
 
 
-def _floating(source: NoiseSource) -> SeededRandom:
-    """The generator of floating noise, which protects nobody, from the job's own stream."""
-    return SeededRandom(int.from_bytes(source.bytes(16)))
-
-
 # ----------------------------------------------------------------------------------- aggregating
 
 
 def _summary(task: Task, reports: int, people: Mapping[str, int]) -> dict[str, Any]:
-    """What a result says of the task, and how many reported."""
+    """The task and the number of reports, as a result states them."""
     params = task.params
     return {
         "task": {
@@ -421,7 +416,7 @@ def _aggregated(
 
 
 def _predicted(task: Task, n: int) -> dict[str, Any] | None:
-    """What was to be expected with n users."""
+    """The expected figures with n users."""
     if n < 1:
         return None
     expected = task.predicted(n)
@@ -477,7 +472,7 @@ def _classifier(task: Task, reports: Reports, tick: Callable[[], None]) -> dict[
 
 
 def _number(value: float | None) -> float | None:
-    """For JSON: null where there is none."""
+    """A number for JSON: null for NaN."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -490,7 +485,7 @@ def _csv(
         for label, values in zip(first, table.tolist(), strict=True)
     )
     content = line_of(header) + written(rows)
-    return ResultFile(name, "text/csv", content.encode(), description)
+    return ResultFile.csv(name, content, description)
 
 
 def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) -> ResultFile:
@@ -530,7 +525,7 @@ ALGORITHM: Final = Algorithm(
     source="Predictable Privacy-Preserving Mobile Crowd Sensing: A Tale of Two Roles, book chapter "
     "12, Algorithms 1 and 2",
     purpose="averages, histograms or classifiers of sensor readings that users perturb themselves, "
-    "with the error told before anything is collected",
+    "with the error known before anything is collected",
     dataset_kind="user-series",
     params=Parameters,
     stances=("sound", "paper"),

@@ -57,7 +57,7 @@ def pca(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
 
 
 def sf(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
-    """Spectral filtering: keep what lies above the largest eigenvalue that noise of variance v
+    """Spectral filtering: keep what is above the largest eigenvalue that noise of variance v
     alone would have, v (1 + 1/sqrt(Q))^2, Q = rows / window."""
 
     def kept(values: Floats, rows: int) -> Bools:

@@ -72,17 +72,17 @@ def joined(parts: Mapping[str, tuple[int, BinaryIO]]) -> BinaryIO:
 def split(stream: BinaryIO, default: str) -> Iterator[tuple[str, BinaryIO]]:
     """The parts one after the other, each to be read before the next; a stream that was not
     `joined` is one part, named `default`."""
-    source = stream if isinstance(stream, io.BufferedReader) else _buffered(stream)
+    source = (
+        stream
+        if isinstance(stream, io.BufferedReader)
+        else io.BufferedReader(_Joined([stream]), 1 << 20)
+    )
     if not source.peek(len(_MARK)).startswith(_MARK):
         yield default, source
         return
     head = json.loads(source.readline()[len(_MARK) :])
     for name, size in head.items():
         yield name, io.BufferedReader(_Part(source, size))
-
-
-def _buffered(stream: BinaryIO) -> io.BufferedReader:
-    return io.BufferedReader(_Joined([stream]), 1 << 20)
 
 
 # Adding a kind is one module with its class and its readers, and one entry in `KINDS`. Readers are
@@ -502,7 +502,11 @@ KINDS: Final[Mapping[str, Kind]] = {
             "universe",
             "A public list of items",
             None,
-            {"text": Format(_HERE + "universe", "read_text", "an id a line, a tab and its group")},
+            {
+                "text": Format(
+                    _HERE + "tables", "read_universe", "an id a line, a tab and its group"
+                )
+            },
             _universe,
             budgeted=False,
         ),

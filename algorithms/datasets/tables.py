@@ -31,7 +31,7 @@ class Texts:
 
     @classmethod
     def of(cls, cells: Iterable[object]) -> Texts:
-        """Of the texts of some cells."""
+        """From the texts of some cells."""
         places: dict[str, int] = {}
         codes = [places.setdefault(str(cell), len(places)) for cell in cells]
         return cls(tuple(places), np.array(codes, np.int32))

@@ -173,7 +173,7 @@ class _Attributes:
 
 
 def _number(value: Any, row: int, column: str | int) -> float:
-    """A number of JSON that is taken."""
+    """A JSON number that a coordinate may be."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MalformedRow(row, "not a number", column)
     if (wrong := number_problem(value)) is not None:
@@ -188,7 +188,7 @@ def _time(value: Any, row: int, column: str | int) -> float:
         and isinstance(value, int | float)
         and not (-LARGEST_TIME <= value <= LARGEST_TIME)
     ):
-        raise MalformedRow(row, "a time lies between -2^53 and 2^53", column)
+        raise MalformedRow(row, "a time is between -2^53 and 2^53", column)
     return _number(value, row, column)
 
 

@@ -89,7 +89,7 @@ def _line(
         points[plan.epsilon_bit] = delta_of_responses(differing, kept, plan.epsilon_bit)
     line = BUILDER.line(
         SCENARIO,
-        "whoever sees all bits and knows all points, and every other record",
+        "anyone who sees all bits and knows all points, and every other record",
         {
             "model": "pure-dp" if at == 0 else "approximate-dp",
             "epsilon": epsilon_amount(epsilon),
@@ -188,7 +188,7 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
 
 
 def exact_cost(params: Parameters, plan: BitPlan) -> Cost:
-    """What `dpbv-exact` charges for a record."""
+    """The cost of `dpbv-exact` for one record."""
     charge = bits_released(params, plan, "sound").charge
     assert charge.epsilon is not None
     assert charge.delta is not None

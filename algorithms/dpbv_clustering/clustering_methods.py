@@ -157,11 +157,11 @@ _ENTRIES: Final = 1 << 22
 
 
 class Distances(Protocol):
-    """What kCluster needs of n records."""
+    """The distances that kCluster needs, for n records."""
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         ...
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
@@ -181,7 +181,7 @@ class MatrixDistances:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         return len(self.matrix)
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
@@ -229,7 +229,7 @@ class BitDistances:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         return len(self.words)
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:

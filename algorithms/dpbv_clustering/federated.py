@@ -102,12 +102,12 @@ FederatedState = FixedState | AdaptiveState
 
 
 def scope(_params: Parameters) -> PrivacyScope:
-    """A record, replaced or gone."""
+    """One record, replaced or removed."""
     return PrivacyScope("record", MOST_RECORDS, SWAP)
 
 
 def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> FederatedState:
-    """Before any sum. Raises BadParameter."""
+    """The state before any sum. Raises BadParameter."""
     per_axis = _per_axis(params)
     assert params.bounds is not None
     if len(params.bounds) != len(columns):
@@ -121,7 +121,7 @@ def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> 
 
 
 def next_sum(state: FederatedState) -> CellSum | KmeansSum | None:
-    """What to count next."""
+    """The next sum to open; None: no more."""
     if isinstance(state, FixedState):
         cells = next_query(state.steps)
         return None if cells is None else CellSum(cells, state.steps.params.epsilon)
@@ -130,7 +130,7 @@ def next_sum(state: FederatedState) -> CellSum | KmeansSum | None:
 
 
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
-    """After a sum was opened."""
+    """The state after a sum was opened."""
     if isinstance(state, FixedState):
         return replace(state, steps=absorb(state.steps, opened))
     assert isinstance(asked, KmeansSum)
@@ -145,7 +145,7 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 
 
 def finish(state: FederatedState) -> Outcome:
-    """What is published."""
+    """The result."""
     if isinstance(state, AdaptiveState):
         report = preview_rounds(state.params)
         if state.truncated:
@@ -171,7 +171,7 @@ def preview_rounds(params: Parameters) -> PrivacyReport:
 
 
 def planned(state: FederatedState) -> int:
-    """Sums of the plan; one of a fixed grid."""
+    """The number of sums of the plan; 1 for a fixed grid."""
     return state.steps.plan.queries if isinstance(state, AdaptiveState) else 1
 
 
@@ -228,7 +228,7 @@ def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
 
 
 def columns(params: Parameters) -> int:
-    """One for each pair of bounds."""
+    """One column for each pair of bounds."""
     return len(_bounded(params))
 
 
@@ -271,7 +271,7 @@ def aggregate(
     return labelled_outcome(names, params, plan, labels, report, owners)
 
 
-# ------------------------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------------------------ questions
 
 
 def _encoding(params: Parameters, stance: Stance) -> Encoding:

@@ -69,7 +69,7 @@ class GridClustering:
 
     @property
     def clusters(self) -> int:
-        """k found."""
+        """k, the number of clusters found."""
         return len(self.centres)
 
 
@@ -157,7 +157,7 @@ class GridState:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise of a count."""
+        """The scale of the noise of a count."""
         return REPLACED / self.params.epsilon
 
     @property
@@ -167,7 +167,7 @@ class GridState:
 
 
 def first(params: Parameters, per_axis: int, noise_share: Fraction = Fraction(1)) -> GridState:
-    """Before anything is asked. The bounds are declared."""
+    """The state before any question. The bounds are declared."""
     assert params.bounds is not None
     return GridState(params, Cells(make_box(params, params.bounds), per_axis), noise_share)
 
@@ -212,7 +212,7 @@ def cluster_grid(
 
 
 def is_adaptive(params: Parameters) -> bool:
-    """Whether `grid-core` takes this form: unless another one is asked for. Raises BadParameter."""
+    """Whether `grid-core` has this form: unless another one is requested. Raises BadParameter."""
     assert params.bounds is not None
     own_scale = params.rescale_to is None or params.rescale_global
     fits = (
@@ -277,7 +277,7 @@ def grid_of(params: Parameters, plan: Plan) -> Grid:
 def outcome_of(
     state: State, grid: Grid, columns: tuple[str, ...], params: Parameters, report: PrivacyReport
 ) -> Outcome:
-    """Centres, to the nearest of which everybody counts its own rows, and their noisy masses."""
+    """Centres, to the nearest of which a curator assigns its rows, and their noisy masses."""
     plan, found = state.plan, release(state)
     centres = grid.raw(found.centres)
     return Outcome(

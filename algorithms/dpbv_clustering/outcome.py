@@ -294,7 +294,7 @@ def _labels_file(labels: Ints, owners: Owners) -> ResultFile:
         about = "the cluster of each curator's records, by number; -1 is noise"
         named = zip(owners, labels.tolist(), strict=True)
         lines = [("curator", "record", "label"), *((*whose, label) for whose, label in named)]
-    return ResultFile("labels.csv", "text/csv", written(lines).encode(), about)
+    return ResultFile.csv("labels.csv", written(lines), about)
 
 
 def _grid_file(
@@ -306,9 +306,8 @@ def _grid_file(
         cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
     ):
         lines.write(",".join(map(repr, middle)) + f",{count!r},{label}\n")
-    return ResultFile(
+    return ResultFile.csv(
         "grid.csv",
-        "text/csv",
-        lines.getvalue().encode(),
+        lines.getvalue(),
         "the middle of each cell, its noisy count and its label; curators label their own rows",
     )

@@ -1,6 +1,6 @@
 """The stance `paper`: DPBV and a clusterer on distances, as the source has them.
 
-The same machinery serves `dpbv-exact` where it is asked for distances. Also the matched decoder,
+The same machinery serves `dpbv-exact` where it is requested distances. Also the matched decoder,
 a value from its own flipped bits, and the attack of an adversary who holds the public points.
 """
 
@@ -281,7 +281,7 @@ def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context:
 
 
 def cluster_exact(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
-    """Labels of `dpbv-exact`: of recovered values, or of distances where those are asked for."""
+    """Labels of `dpbv-exact`: of recovered values, or of distances where those are requested."""
     cluster = cluster_recovered if plan.consistency == "matched" else cluster_bits
     return cluster(words, params, plan, context)
 

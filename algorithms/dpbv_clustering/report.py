@@ -64,7 +64,7 @@ class Released:
 
 
 def nothing(reason: str) -> Released:
-    """Of what protects nobody."""
+    """The line for an adversary against whom nothing is protected."""
     line = BUILDER.line(SCENARIO, None, NOTHING_HOLDS, reason=reason)
     return Released((line,), None, Fraction(1))
 

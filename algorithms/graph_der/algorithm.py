@@ -306,7 +306,7 @@ def next_sum(state: FederatedState) -> BlockSum | None:
 
 
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
-    """After a sum was opened."""
+    """The state after a sum was opened."""
     assert isinstance(asked, BlockSum)
     if state.size is None:
         return replace(state, size=max(1, int(opened[0])))
@@ -320,7 +320,7 @@ def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedStat
 
 
 def aborted(_state: FederatedState, _asked: RecordSum) -> FederatedState | None:
-    """Without one of them there is no graph."""
+    """None: without any of its sums there is no graph."""
     return None
 
 

@@ -88,17 +88,17 @@ class BlockRelease:
 
     @property
     def room(self) -> Ints:
-        """(parts,) pairs in each."""
+        """(parts,) the number of pairs in each part."""
         return self.measured.fine.room
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         return self.plan.vertices
 
     @property
     def triangle(self) -> bool:
-        """Parts lie above the diagonal."""
+        """True: parts are above the diagonal."""
         return True
 
 

@@ -27,12 +27,12 @@ class Regions(Protocol):
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         ...
 
     @property
     def triangle(self) -> bool:
-        """Whether regions lie above the diagonal only."""
+        """Whether regions are above the diagonal only."""
         ...
 
     @property

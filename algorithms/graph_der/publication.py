@@ -380,12 +380,12 @@ class Release:
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         return self.plan.grid.vertices
 
     @property
     def triangle(self) -> bool:
-        """Whether regions lie above the diagonal only."""
+        """Whether regions are above the diagonal only."""
         return self.plan.grid.triangle
 
 

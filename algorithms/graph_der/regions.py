@@ -40,7 +40,7 @@ class Grid:
 
     @property
     def blocks(self) -> int:
-        """On each side."""
+        """The number of blocks on each side."""
         return -(-self.vertices // self.step)
 
     @property
@@ -101,7 +101,7 @@ class Grid:
         return table
 
     def whole(self) -> Ints:
-        """The root (1, 4)."""
+        """The root region (1, 4)."""
         return np.array([[0, self.blocks, 0, self.blocks]], np.int64)
 
 

@@ -62,7 +62,7 @@ _WIDEST: Final = 1 << 18
 
 @dataclass(frozen=True)
 class Slack:
-    """What is added."""
+    """An additive term of a guarantee."""
 
     epsilon: Fraction
     delta: Fraction
@@ -106,7 +106,7 @@ _DEFECTS: Final = (
     "proof has 4^(h+1) k/|V|^2: up to 26 times its share at 5,242 vertices. Sound keeps the least "
     "size at every depth.",
     "Theorem 7.6's weights of two counts are better than one count, and not optimal; its gamma "
-    "leaves out the root's share. Sound weighs by inverse variance.",
+    "omits the root's share. Sound weighs by inverse variance.",
     "The labelling is assumed independent of the edges; the experiments take the order of first "
     "appearance, in which 32.8 % of neighbouring labels of ca-GrQc are edges. That publishes edges "
     "outside any epsilon, and it makes the utility. Sound refuses it.",

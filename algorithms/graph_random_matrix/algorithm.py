@@ -199,7 +199,7 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
 
 
 def _counts(dataset: EdgeList) -> dict[str, int]:
-    """Of the true data, for an evaluation."""
+    """Counts of the true graph, for an evaluation."""
     return {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
 
 
@@ -234,14 +234,13 @@ class _MatrixFile:
         self._start = self._buffer.tell()
 
     def add(self, _rows: Rows, cells: Cells) -> None:
-        """The next block."""
+        """Write the next block."""
         self._buffer.write(np.ascontiguousarray(cells).data)
 
     def file(self) -> ResultFile:
-        """All of it."""
-        return ResultFile(
+        """The complete file."""
+        return ResultFile.binary(
             "matrix.npy",
-            "application/octet-stream",
             self._buffer.getvalue(),
             MATRIX,
         )
@@ -261,7 +260,7 @@ def _flipped_file(released: EdgeList, law: Flip) -> ResultFile:
     else:
         np.save(buffer, np.column_stack([released.first, released.second]))
         described = "the flipped graph's edges, as pairs of rows of vertices.csv, from 0"
-    return ResultFile("flipped.npy", "application/octet-stream", buffer.getvalue(), described)
+    return ResultFile.binary("flipped.npy", buffer.getvalue(), described)
 
 
 def _iterates_file(iteration: Iteration) -> ResultFile:
@@ -270,9 +269,8 @@ def _iterates_file(iteration: Iteration) -> ResultFile:
     header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
     for each in iteration.iterates:
         buffer.write(each.cells.data)
-    return ResultFile(
+    return ResultFile.binary(
         "iterates.npy",
-        "application/octet-stream",
         buffer.getvalue(),
         "the noisy products of all steps, (steps, vertices, k)",
     )

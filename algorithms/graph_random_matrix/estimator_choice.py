@@ -32,10 +32,10 @@ from tacit.errors import Invalid
 HEAVY: Final = 20
 """D0: how much heavier than an even row the heaviest of the iteration's bases is taken to be."""
 MOST_STORED: Final = 200_000_000
-"""Edges of a flipped graph that are held at once."""
+"""Edges of a flipped graph that are in memory at the same time."""
 MOST_PAIRS: Final = 20_000_000_000
 EXAMPLES: Final = (1_000, 10_000, 100_000)
-"""Numbers of vertices that a preview speaks of."""
+"""Numbers of vertices that a preview mentions."""
 
 
 @dataclass(frozen=True)

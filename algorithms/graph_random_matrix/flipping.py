@@ -142,14 +142,14 @@ class FlippedSpectrum:
 
     @property
     def level(self) -> float:
-        """What a raw magnitude has to pass."""
+        """The level that a raw magnitude has to exceed."""
         return MARGIN * math.sqrt(self.noise)
 
 
 def flipped_spectrum(
     graph: Adjacency, law: Flip, count: int, beat: Beat = quiet
 ) -> FlippedSpectrum:
-    """Of a flipped graph; 1 <= count <= n."""
+    """The spectrum of a flipped graph; 1 <= count <= n."""
     raw, vectors = _eigenpairs(graph, float(law.probability), count, beat)
     noise = graph.count * law.variance
     sizes = np.abs(raw)

@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """The number of vertices."""
         return self.starts.size - 1
 
 
@@ -48,7 +48,7 @@ class Adjacency:
 
     @property
     def count(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return self.starts.size - 1
 
     @property
@@ -57,7 +57,7 @@ class Adjacency:
         return self.neighbours.size
 
     def blocks(self, rows: int) -> Iterator[Rows]:
-        """All rows, this many at a time."""
+        """All rows in blocks of this size."""
         for number, first in enumerate(range(0, self.count, rows)):
             last = min(first + rows, self.count)
             begin, end = int(self.starts[first]), int(self.starts[last])
@@ -80,7 +80,7 @@ def quiet() -> None:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on one thread, where that can be asked for: a worker has one core, threads
+    """Linear algebra on one thread, where that can be requested: a worker has one core, threads
     that wait for each other cost more than they bring, and sums are added in the same order."""
     if find_spec("threadpoolctl") is None:
         return nullcontext()

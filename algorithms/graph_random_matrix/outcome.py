@@ -196,7 +196,7 @@ def outcome_of(
 
 
 def matrix_result(release: Release) -> dict[str, Any]:
-    """What a result holds of a published matrix."""
+    """The fields of a result about a published matrix."""
     projection = release.projection
     described: dict[str, Any] = {"kind": projection.kind}
     if projection.kind == "sparse":
@@ -214,7 +214,7 @@ def matrix_file(matrix: NDArray[Any]) -> ResultFile:
     """A published matrix, a row for each vertex."""
     buffer = io.BytesIO()
     np.save(buffer, matrix)
-    return ResultFile("matrix.npy", "application/octet-stream", buffer.getvalue(), MATRIX)
+    return ResultFile.binary("matrix.npy", buffer.getvalue(), MATRIX)
 
 
 def header(buffer: io.BytesIO, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -353,7 +353,7 @@ class Findings:
         return int(np.count_nonzero(self.values >= self.noise_level))
 
     def summary(self) -> dict[str, Any]:
-        """For the result."""
+        """The fields of the result."""
         result: dict[str, Any] = {
             "singular_values": self.values.tolist(),
             "signal_below_noise": self.signal_below_noise,

@@ -32,7 +32,7 @@ class BadEpsilon(Invalid):
 
 
 class BadDelta(Invalid):
-    """Outside its range."""
+    """Delta is out of range."""
 
     name = "bad_delta"
     title = "Delta is not valid"
@@ -196,24 +196,22 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if params.epsilon is not None and params.sigma is not None:
         raise BadEpsilon("epsilon or sigma, not both", pointer="/params/epsilon")
     if params.epsilon is not None and not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     pure = stance == "sound" and params.estimator_of(stance) in ("flip", "auto")
     if not (0 < params.delta <= MOST_DELTA or (pure and params.delta == 0)):
-        raise BadDelta(
-            "must lie above 0 and be at most 0.001; 0 with flip", pointer="/params/delta"
-        )
+        raise BadDelta("must be above 0 and at most 0.001; 0 with flip", pointer="/params/delta")
     if params.delta == 0 and params.sigma is not None:
         raise BadDelta("Gaussian noise needs one above 0", pointer="/params/delta")
     if params.sigma is not None and not 0 < params.sigma <= MOST_SIGMA:
-        raise BadSigma(f"must lie above 0 and be at most {MOST_SIGMA}", pointer="/params/sigma")
+        raise BadSigma(f"must be above 0 and at most {MOST_SIGMA}", pointer="/params/sigma")
     if not 1 <= params.k <= MOST_EIGENVECTORS:
-        raise BadEigenvectors("must lie between 1 and 64", pointer="/params/k")
+        raise BadEigenvectors("must be between 1 and 64", pointer="/params/k")
     if params.m != "auto" and not 2 <= params.m <= MOST_COLUMNS:
-        raise BadColumns("must lie between 2 and 1000", pointer="/params/m")
+        raise BadColumns("must be between 2 and 1000", pointer="/params/m")
     if params.m != "auto" and 2 * params.k > params.m:
         raise BadEigenvectors("must be at most half of m", pointer="/params/k")
     if not 1 <= params.nonzeros <= MOST_COLUMNS:
-        raise BadColumns("must lie between 1 and m", pointer="/params/nonzeros")
+        raise BadColumns("must be between 1 and m", pointer="/params/nonzeros")
     if params.projection_seed is not None and not 0 <= params.projection_seed < MOST_SEED:
         raise Invalid("must be a number of 64 bits", pointer="/params/projection_seed")
     if params.mean_degree < 0:
@@ -231,7 +229,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
 # reproduced" of section 5.
 
 MOST_AUTOMATIC = 200
-"""Columns that `auto` asks for at most."""
+"""The most columns of `auto`."""
 MARGIN = 1.2
 
 
@@ -309,7 +307,7 @@ class Privacy:
 
     @property
     def rho(self) -> Fraction:
-        """Of zero-concentrated privacy."""
+        """The rho of zero-concentrated differential privacy."""
         return 1 / self.sigma**2
 
 
@@ -428,7 +426,7 @@ def _privacy(
     assert epsilon is not None
     extra = gaussian_sampler_delta(entries, epsilon)
     if extra > delta / 10**9:
-        raise BadDelta("too small for so large an epsilon", pointer="/params/delta")
+        raise BadDelta("too small for an epsilon this large", pointer="/params/delta")
     chosen = zcdp_sigma(float(epsilon), float(delta) * (1 - 1e-9), EDGE)
     if chosen > MOST_SIGMA:
         raise BadEpsilon("too small for the noise that it needs", pointer="/params/epsilon")

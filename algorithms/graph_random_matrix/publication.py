@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.linear_algebra import (
     Adjacency,
@@ -40,7 +40,6 @@ from tacit.encoders.graph_random_matrix.projection import (
     squared_norms,
 )
 from tacit.noise.discrete_gaussian import DiscreteGaussian, reach_of
-from tacit.randomness import SeededRandom
 
 WORTH_COMPILING: Final = 20_000_000
 """Additions from which the seconds of compiling pay."""
@@ -218,7 +217,7 @@ class BlockRelease:
     compiled: bool
 
     def __call__(self, rows: Rows) -> tuple[Cells, Floats]:
-        """Of these rows."""
+        """The product of these rows."""
         cells = noisy_rows(self.release, rows, self.context, compiled=self.compiled)
         with one_thread():
             return cells, gram_of(cells)
@@ -231,7 +230,7 @@ def noisy_rows(release: Release, rows: Rows, context: Context, *, compiled: bool
     exact = product(rows, matrix, compiled=compiled)
     if release.stance == "paper":
         # Floating noise needs a generator that can be repeated; its seed is secret.
-        generator = SeededRandom(int.from_bytes(source.bytes(16))).generator
+        generator = floating_source(source).generator
         drawn = generator.standard_normal(exact.shape, np.float32) * np.float32(release.sigma)
         return exact.astype(np.float32) * np.float32(release.projection.unit) + drawn
     cells: Signed = exact.astype(release.cell_type(), copy=False)

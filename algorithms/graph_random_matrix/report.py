@@ -60,7 +60,7 @@ from tacit.wire import format_exact
 
 NAME: Final = "graph-random-matrix"
 PLACES: Final = (1, 2, 4, 8, 16)
-"""Eigenvectors, from 1, that a forecast speaks of."""
+"""Eigenvectors, from 1, that a forecast mentions."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ _HIDDEN: Final = (
 _LNPP: Final = (
     "The baseline LNPP has noise by the data's own eigengap, a local sensitivity: no epsilon holds."
 )
-_SUBSPACE: Final = "The subspace iteration is not the source's; it stands beside its estimator."
+_SUBSPACE: Final = "The subspace iteration is not the source's; it stands next to its estimator."
 
 
 def source_defects(settings: Settings) -> tuple[str, ...]:
-    """What the source has wrong, or leaves open."""
+    """Errors of the source, and what it leaves open."""
     held = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
     return (_SUBSPACE, *held) if settings.estimator == "subspace" else held
 
@@ -180,7 +180,7 @@ def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tup
 
 
 def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
-    """Caveats that a run's own figures ask for; used: directions that clusters rest on."""
+    """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
     if facts is None:
         return ()
     held = () if facts.declared else (TAKEN,)
@@ -471,7 +471,7 @@ def _noise(settings: Settings, facts: Facts | None, builder: ReportBuilder) -> N
 
 
 def _rounded_down(value: Fraction) -> str:
-    """Noise is not stated larger than it is."""
+    """An amount rounded down: noise is never stated larger than it is."""
     return format_exact(Fraction(math.floor(value * 10**9), 10**9))
 
 

@@ -22,6 +22,7 @@ from algorithms.contract import (
     ResultFile,
     Stance,
     by_rounds,
+    floating_source,
 )
 from algorithms.datasets.tables import NumericTable
 from algorithms.drawing import BLUE, can_draw, compared_bars, picture
@@ -51,7 +52,6 @@ from algorithms.kmeans.sound_run import (
 from tacit.encoders.kmeans.encoder import Floats, Grid, Ints, Zone
 from tacit.encoders.kmeans.sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
-from tacit.randomness import SeededRandom
 from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact, parse_exact
@@ -159,7 +159,7 @@ def centres_file(centres: Floats, columns: Sequence[str], counts: Floats) -> Res
     found = zip(centres.tolist(), counts.tolist(), strict=True)
     rows = [(*columns, "noisy_count"), *((*centre, count) for centre, count in found)]
     text = written(rows)
-    return ResultFile("centres.csv", "text/csv", text.encode(), "centres and noisy counts")
+    return ResultFile.csv("centres.csv", text, "centres and noisy counts")
 
 
 def _round(found: ZoneEstimate, grid: Grid) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _with_evaluation(outcome: Outcome, compared: Mapping[str, Any]) -> Outcome:
 
 def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> Outcome:
     """The source's algorithm on the table. Its floats are drawn from the job's secret stream."""
-    source = SeededRandom(int.from_bytes(context.noise("paper").bytes(16)))
+    source = floating_source(context.noise("paper"))
     points, low, widths = paper.normalised(dataset.values)
     start = paper.drawn_start(points, params.k, source.generator)
     settings = paper.Settings(
@@ -378,7 +378,7 @@ class FederatedState:
 
 
 def scope(params: Parameters) -> PrivacyScope:
-    """Whom the noise hides."""
+    """The unit that the noise hides."""
     if params.privacy_unit == "curator":
         bound = params.contribution_bound
         return PrivacyScope("curator", bound, bound)
@@ -402,7 +402,7 @@ def next_sum(state: FederatedState) -> KmeansSum | None:
 
 
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
-    """After a sum was opened."""
+    """The state after a sum was opened."""
     assert isinstance(asked, KmeansSum)
     return replace(state, steps=absorb(state.steps, asked.query, opened))
 
@@ -429,7 +429,7 @@ def preview_rounds(params: Parameters, noise_share: Fraction) -> PrivacyReport:
 
 
 def planned(state: FederatedState) -> int:
-    """Sums of the plan."""
+    """The number of sums of the plan."""
     return state.steps.plan.queries
 
 

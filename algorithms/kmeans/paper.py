@@ -44,13 +44,13 @@ class Zones:
 
     @property
     def centres(self) -> Floats:
-        """P (k, d)."""
+        """P, the centres (k, d)."""
         centres: Floats = self.means + self.shares[:, None] * (self.controllers - self.means)
         return centres
 
     @property
     def radii(self) -> Floats:
-        """r (k,)."""
+        """r, the radii (k,)."""
         return (1 - self.shares) * self.reaches
 
 

@@ -62,7 +62,7 @@ class TwoLevel:
 
     @property
     def coarse_cells(self) -> int:
-        """m^d."""
+        """The number of coarse cells, m^d."""
         return int(self.per_side**self.dimension)
 
     @property
@@ -178,9 +178,9 @@ LIFT_RADIUS: Final = Fraction(3, 5)
 PUBLIC_START_RADIUS: Final = Fraction(2, 5)
 """Of the first zones after a packing or a projection, over d."""
 PROJECTED_CLUSTERS: Final = 3
-"""Clusters of the projected synopsis for each one asked for."""
+"""Clusters of the projected synopsis for each one requested."""
 _ROUNDS: Final[Mapping[Mode, int]] = {"synopsis+zone": 1, "packing+zone": 3, "projection+zone": 2}
-"""Zone rounds, unless they are asked for."""
+"""Zone rounds, unless given."""
 _MANY_ROUNDS: Final = 5
 """Of a packing with enough signal: records times epsilon, for each cluster and dimension."""
 _ENOUGH: Final = 500

@@ -177,7 +177,7 @@ class State:
 
     @property
     def answered(self) -> int:
-        """How many queries were."""
+        """The number of queries answered so far."""
         return len(self.asked)
 
 
@@ -195,7 +195,7 @@ class Release:
 
 
 def first(plan: Plan, public_seed: int) -> State:
-    """Before any query."""
+    """The state before any query."""
     state = State(plan, public_seed)
     if plan.mode == "packing+zone":
         return replace(state, start=packing(plan, public_seed))
@@ -342,7 +342,7 @@ class Rows:
 
     @property
     def starts(self) -> range:
-        """Where blocks begin."""
+        """The first row of each block."""
         return range(0, self.count, BLOCK_ROWS)
 
 
@@ -398,7 +398,7 @@ def exact_sums(
         raw = map(rows.block, rows.starts)
         parts = context.map_blocks(partial(raw_sums, grid, query), told(raw))
     else:
-        parts = context.map_blocks(partial(grid_sums, query), told(held))
+        parts = context.map_blocks(query.sums, told(held))
     return sum(parts, np.zeros(query.length, np.int64))
 
 

@@ -44,7 +44,7 @@ class Clustering:
 def in_turn(
     function: Callable[[Floats], Clustering], blocks: Iterable[Floats]
 ) -> Sequence[Clustering]:
-    """One after the other."""
+    """Apply a function to one block after the other."""
     return [function(block) for block in blocks]
 
 

@@ -68,7 +68,7 @@ RESULT: Final = {
     "vertices": "how many vertices are published (null where none are)",
     "edges": "how many edges are published (null where none are)",
     "bytes": "of published.json",
-    "published.json": "what to hand out: users recover the path from it with `tacit recover`",
+    "published.json": "the file to publish: users recover the path from it with `tacit recover`",
     "layout.json": "complement, where asked for: the published edges on levels",
 }
 
@@ -355,7 +355,7 @@ ALGORITHM: Final = Algorithm(
     name=NAME,
     title="A path that holders of the map recover",
     source="Lu's thesis, chapter 6, Algorithms 6.1 to 6.6 (graph-path); the other modes are ours",
-    purpose="publish something from which whoever holds the exact map (of contacts, of a network) "
+    purpose="publish something from which anyone who has the exact map (of contacts, of a network) "
     "rebuilds a path in it, while who knows the map and the path but for one edge does not learn "
     "that edge",
     dataset_kind="network-path",

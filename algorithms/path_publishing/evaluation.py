@@ -249,7 +249,7 @@ def score(found: Recovered, true: tuple[Any, ...]) -> float:
 
 
 def self_test(network: NetworkPath, published: Published) -> dict[str, Any]:
-    """What a holder of the map gets out of it."""
+    """What a holder of the map recovers."""
     true = network.ids()
     found = recover(network.network, published)
     return {
@@ -268,7 +268,7 @@ def graph_path_evaluation(
     search_budget: int,
     context: Context,
 ) -> dict[str, Any]:
-    """Of the mode graph-path, with both attacks."""
+    """The evaluation of mode graph-path, with both attacks."""
     size, steps = network.network.size, single_steps(network)
     warnings = []
     if len(network.network.edges) == size * (size - 1) // 2:
@@ -323,7 +323,7 @@ def baselines_shown(found: Replay) -> dict[str, int]:
 
 
 def complement_evaluation(network: NetworkPath, published: ComplementEdges) -> dict[str, Any]:
-    """Of the mode complement."""
+    """The evaluation of mode complement."""
     return {
         "self_test": self_test(network, published),
         "adversary_prior": _prior(network),

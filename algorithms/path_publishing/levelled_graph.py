@@ -133,12 +133,12 @@ class Levels:
 
     @property
     def top(self) -> int:
-        """The highest level that is taken."""
+        """The highest level in use."""
         return min(self.level, default=0)
 
     @property
     def bottom(self) -> int:
-        """The lowest."""
+        """The lowest level in use."""
         return max(self.level, default=0)
 
     def place(self, node: int, number: int, level: int, above: int, below: int) -> int:
@@ -157,7 +157,7 @@ class Levels:
         return placed
 
     def remove_last(self) -> None:
-        """Take back the piece that was placed last."""
+        """Remove the one that was placed last."""
         for column in (self.node, self.number, self.level):
             column.pop()
         above, below = self.above.pop(), self.below.pop()
@@ -351,7 +351,7 @@ class _Search:
         self.pieces[node] = 1
 
     def remove_last(self, node: int) -> None:
-        """Take the node back, which was placed last."""
+        """Remove the one that was placed last."""
         self.levels.remove_last()
         del self.active[node]
         self.pieces[node] = 0

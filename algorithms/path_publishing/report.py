@@ -34,7 +34,7 @@ SECOND_PATH: Final = (
 GENUINE_KEYS: Final = "The recipients' public keys are genuine and their private keys secret."
 TRUSTED: Final = "The coordinator, or who runs the job, sees map and path in the clear."
 EVALUATION: Final = (
-    "An evaluation against the true path is attached for the operator's eyes only; it is not "
+    "An evaluation against the true path is attached visible only to the operator; it is not "
     "private in any sense."
 )
 NO_PROTECTION: Final = (
@@ -46,11 +46,11 @@ NO_PROTECTION: Final = (
 GRAPH_PATH_DISCLOSES: Final = (
     "G: every edge of the map off the path is in it, and every pair that is not in it is no such "
     "edge.",
-    "The levels: whoever sorts by them reads half of the path's edges or more, without any map.",
+    "The levels: anyone who sorts by them reads half of the path's edges or more, without any map.",
     "The direction of the path, on purpose (Rule 5), and how often vertices appear.",
 )
 COMPLEMENT_DISCLOSES: Final = (
-    "Every edge of the map off the path, with certainty and to everybody.",
+    "Every edge of the map off the path, with certainty and to everyone.",
     "The vertices and their number.",
     "That a pair which is not published is either a step of the path or no edge.",
 )
@@ -61,7 +61,7 @@ RANDOMIZED_DISCLOSES: Final = (
 )
 SEALED_DISCLOSES: Final = (
     "The length of the path, up to 1,024 bytes of its text, and the time.",
-    "Nothing is hidden from a recipient, nor from whoever gets a recipient's key later.",
+    "Nothing is hidden from a recipient, nor from anyone who gets a recipient's key later.",
 )
 
 DEFECTS: Final = (
@@ -210,7 +210,7 @@ def _sealed(params: Parameters) -> PrivacyReport:
         verified=(
             builder.line(
                 "a",
-                "everybody without a recipient's private key, whatever they know of the map",
+                "everyone without a recipient's private key, whatever they know of the map",
                 {"model": "computational", "epsilon": None, "delta": None},
                 conditions=(GENUINE_KEYS.rstrip("."),),
                 reason="confidentiality and integrity against chosen ciphertexts (IND-CCA); not "
@@ -254,7 +254,7 @@ def _direction_noise(params: Parameters) -> tuple[NoiseStatement, ...]:
 
 def _direction_error(params: Parameters) -> str:
     if params.epsilon_dir is None:
-        return "not told"
+        return "not published"
     return f"wrong with probability {1 / (1 + math.exp(float(params.epsilon_dir))):.3g}"
 
 

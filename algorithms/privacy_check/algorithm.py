@@ -53,7 +53,7 @@ Finding = dict[str, Any]
 
 @dataclass(eq=False)
 class Checked:
-    """A table and what is asked of it. `beat` is called between steps."""
+    """A table and the models to check. `beat` is called between steps."""
 
     table: Table
     params: Parameters
@@ -65,7 +65,7 @@ class Checked:
         self.groups = self._grouped(self.params.qid)
 
     def findings(self) -> list[Finding]:
-        """What each model asked for says; sensitive columns one after the other."""
+        """The finding of each requested model; sensitive columns one after the other."""
         result: list[Finding] = []
         for model in self.params.models:
             self.beat()
@@ -333,7 +333,7 @@ def privacy_report(params: Parameters, *, attached: bool) -> PrivacyReport:
         verified=(
             builder.line(
                 None,
-                "whoever reads the published part",
+                "anyone who reads the published part",
                 NO_FIGURE,
                 reason="nothing about the table is released: the answer is computed from raw or "
                 "candidate rows and stays with their owner",
@@ -358,7 +358,7 @@ _FAILED: Final = "#c8553d"
 def evaluation_pictures(
     evaluation: Mapping[str, Any], _summary: Mapping[str, Any]
 ) -> tuple[Plot, ...]:
-    """One bar for each model that asked for a number; none without such a model."""
+    """One bar for each model with a required number; none without such a model."""
     asked = [
         finding
         for finding in evaluation.get("findings", ())
@@ -431,7 +431,7 @@ ALGORITHM: Final = Algorithm(
     run=run,
     preview=preview,
     result={
-        "checked": "the models that were asked for; what they say is in the evaluation",
+        "checked": "the models that were requested; their findings are in the evaluation",
         "limits": "what satisfying a partition model does not mean",
     },
     complexity="linear in the rows but for sorting whole numbers; a matrix of distances: one "

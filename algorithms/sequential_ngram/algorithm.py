@@ -27,9 +27,8 @@ from algorithms.contract import (
 )
 from algorithms.counts.keeper import adder
 from algorithms.counts.released_files import ErrorOfCounts, Named, errors_of_counts, multiset_files
-from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
 from algorithms.drawing import BLUE, COLOURS, can_draw, picture
-from algorithms.parameters import NotOverCurators
 from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
 from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
 from algorithms.sequential_ngram.parameters import (
@@ -144,7 +143,7 @@ def _evaluated(
     release: Release,
     context: Context,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -182,13 +181,11 @@ def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> Re
         for (items, count), passed in zip(rows, measured, strict=True):
             kind = _EXTENDED if longer else _MEASURED if passed else _ESTIMATED
             text.write(line_of((count, len(items), kind, listed(items))))
-    return ResultFile(
-        "grams.csv", "text/csv", text.getvalue().encode(), "grams and their noisy counts"
-    )
+    return ResultFile.csv("grams.csv", text.getvalue(), "grams and their noisy counts")
 
 
 def _spans(bounds: tuple[int, ...], context: Context) -> Iterable[tuple[int, int]]:
-    """Runs of grams of one length."""
+    """Runs of grams of one length, in batches."""
     for begin, end in pairwise(bounds):
         for first in range(begin, end, _BEAT_ROWS):
             context.progress(0.9, "writing")
@@ -210,9 +207,7 @@ def _patterns_file(patterns: list[Named]) -> ResultFile:
     text.write(line_of(("rank", "count", "length", "items")))
     for rank, (items, count) in enumerate(patterns, start=1):
         text.write(line_of((rank, count, len(items), listed(items))))
-    return ResultFile(
-        "patterns.csv", "text/csv", text.getvalue().encode(), "the most frequent patterns"
-    )
+    return ResultFile.csv("patterns.csv", text.getvalue(), "the most frequent patterns")
 
 
 # --- pictures of the release; they need matplotlib -----------------------------------------------
@@ -275,31 +270,22 @@ def _lengths(axes: Axes, release: Release) -> None:
 MOST_CELLS: Final = 4_096
 
 
-def over_curators(params: Parameters) -> Parameters:
-    """With the limit of cells of a round. Raises NotOverCurators."""
-    if params.metrics is not None:
-        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
-    if params.max_cells is not None:
-        return params
-    return params.model_copy(update={"max_cells": MOST_CELLS})
-
-
 def first(params: Parameters, draws: Fraction) -> State:
     """Before any question; draws: whole noises that a sum holds."""
-    params = over_curators(params)
+    params = with_cell_limit(params, MOST_CELLS)
     universe = resolved_universe(params, "sound")
     return first_state(params, "sound", len(universe), draws)
 
 
 def planned(params: Parameters) -> int:
-    """Rounds at most."""
+    """The largest number of rounds."""
     return params.n_max + params.auto
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
-    """The lengths where they are asked, then level by level, with the least part of epsilon that a
-    gram's successors may get and the longest sequences."""
-    params = over_curators(params)
+    """The lengths where they are requested, then level by level, with the least part of epsilon
+    that a gram's successors may get and the longest sequences."""
+    params = with_cell_limit(params, MOST_CELLS)
     items, l_max = len(resolved_universe(params, "sound")), params.longest
     settings = settings_of(params, "sound", items, l_max, draws)
     least = least_budget(settings.epsilon, settings.n_max, params.budget)
@@ -336,10 +322,9 @@ ROUNDS: Final = counting_rounds(
         truncated=truncated,
         planned=planned,
         release=release,
-        preview=lambda params: preview(over_curators(params), "sound"),
+        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
         universe=lambda params: resolved_universe(params, "sound"),
         forecast=planned_questions,
-        budget=lambda params: params.epsilon,
     ),
     when="stance sound",
 )

@@ -1,4 +1,4 @@
-"""N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
+"""N-grams as adaptive counting: the lengths where they are requested, then a tree level by level.
 
 The exploration tree has pure steps: what to count next, and the tree after noisy counts. It is the
 same for one keeper's sequences and for curators.
@@ -43,7 +43,7 @@ class Tree:
     bounds: where each level begins, and N; parents, items, links (N,): prefix, last item and
     failure link, -1, -1 and 0 of the empty gram; groups (N,): the entry of `spends` of the counts
     of a node's successors; noisy (N, A): these counts; children (N, A): the node of a successor, -1
-    for none. The end is not asked of the empty gram: its count is 0 and never passes.
+    for none. The empty gram has no end sign: its count is 0 and never passes.
     """
 
     settings: Settings
@@ -105,7 +105,7 @@ class Expansion:
 
     @property
     def rows(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.parents.size
 
     def level(self, tree: Tree) -> tuple[Places, Places]:

@@ -160,17 +160,17 @@ class Grams:
 
     @property
     def size(self) -> int:
-        """How many grams."""
+        """The number of grams."""
         return self.items.size
 
     @property
     def longest(self) -> int:
-        """The greatest length."""
+        """The length of the longest gram."""
         return len(self.bounds) - 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Of each gram (G,)."""
+        """The length of each gram (G,)."""
         return np.repeat(np.arange(1, len(self.bounds)), np.diff(self.bounds))
 
     def listed(self, grams: NDArray[np.integer], length: int) -> Places:
@@ -483,7 +483,7 @@ class Transcript:
 
     @classmethod
     def of(cls, tree: Tree) -> Transcript:
-        """Of a tree."""
+        """The grams of a tree."""
         settings = tree.settings
         return cls(
             settings,

@@ -31,7 +31,7 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"more than {limit} counts of grams would be asked, or more grams listed: raise "
-            "max_nodes, or ask for less with a smaller epsilon, n_max or universe",
+            "max_nodes, or request less with a smaller epsilon, n_max or universe",
             pointer="/params/max_nodes",
         )
 
@@ -158,5 +158,5 @@ class Settings:
 
     @property
     def root_budget(self) -> Fraction:
-        """Of the counts of single items."""
+        """The budget of the counts of single items."""
         return self.epsilon / self.n_max

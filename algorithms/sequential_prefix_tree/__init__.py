@@ -2,7 +2,7 @@
 
 Source: Chen's thesis, sections 6.2 and 6.3 (published with Fung, Desai and Sossou, KDD 2012).
 Spec: sequential-prefix-tree. Sequences are counted by their first items, level by level; a node
-whose noisy count reaches a threshold is asked for longer prefixes.
+whose noisy count reaches a threshold is extended to longer prefixes.
 
     parameters   what a job is given, public choices, noise and thresholds, errors
     counts       the noisy tree: questions, answers, one keeper's data; consistent counts, copies

@@ -30,9 +30,8 @@ from algorithms.counts.released_files import (
     errors_of_counts,
     multiset_files,
 )
-from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
 from algorithms.drawing import BLUE, COLOURS, can_draw, picture
-from algorithms.parameters import NotOverCurators
 from algorithms.sequential_prefix_tree import counts
 from algorithms.sequential_prefix_tree.counts import (
     COUNTING,
@@ -201,11 +200,11 @@ def _tree_file(release: Release, universe: tuple[str, ...], context: Context) ->
             for noisy, fitted, count, items in rows:
                 names = listed(universe[item] for item in items)
                 text.write(line_of((noisy, f"{fitted:.10g}", f"{count:.10g}", depth, names)))
-    return ResultFile("tree.csv", "text/csv", text.getvalue().encode(), "prefixes and their counts")
+    return ResultFile.csv("tree.csv", text.getvalue(), "prefixes and their counts")
 
 
 def _spans(places: Indices, context: Context) -> Iterator[Indices]:
-    """Some at a time."""
+    """The places in batches."""
     for first in range(0, places.size, _BEAT_ROWS):
         context.progress(0.85, "writing")
         yield places[first : first + _BEAT_ROWS]
@@ -279,28 +278,19 @@ def _consistency(axes: Axes, release: Release) -> None:
 MOST_CELLS: Final = 16_384
 
 
-def over_curators(params: Parameters) -> Parameters:
-    """With the limit of cells of a round. Raises NotOverCurators."""
-    if params.metrics is not None:
-        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
-    if params.max_cells is not None:
-        return params
-    return params.model_copy(update={"max_cells": MOST_CELLS})
-
-
 def first(params: Parameters, draws: Fraction) -> State:
     """Before any question; draws: whole noises that a sum holds."""
-    return counts.first(resolved(over_curators(params), "sound", draws)[1])
+    return counts.first(resolved(with_cell_limit(params, MOST_CELLS), "sound", draws)[1])
 
 
 def planned(params: Parameters) -> int:
-    """Rounds at most."""
+    """The largest number of rounds."""
     return params.height * (2 if params.hybrid else 1)
 
 
 def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
-    """Groups where they are asked, and items, level by level."""
-    params = over_curators(params)
+    """Groups where they are requested, and items, level by level."""
+    params = with_cell_limit(params, MOST_CELLS)
     settings = resolved(params, "sound", draws)[1]
     layout, questions = settings.layout, []
     tests = [
@@ -332,7 +322,7 @@ def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuest
 
 
 def release(params: Parameters, state: State) -> Outcome:
-    """What is published; nothing in it is drawn."""
+    """The result; nothing in it is drawn."""
     public = SequentialContext()
     found = released(state.tree, "sound", public)
     universe, _ = resolved(params, "sound")
@@ -347,10 +337,9 @@ ROUNDS: Final = counting_rounds(
         truncated=truncated,
         planned=planned,
         release=release,
-        preview=lambda params: preview(over_curators(params), "sound"),
+        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
         universe=lambda params: resolved(params, "sound")[0],
         forecast=planned_questions,
-        budget=lambda params: params.epsilon,
     ),
     when="stance sound",
 )

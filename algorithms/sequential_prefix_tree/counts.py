@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.counts.contract import (
     AdaptiveCounting,
     Answer,
@@ -27,7 +27,7 @@ from algorithms.counts.contract import (
     within,
 )
 from algorithms.counts.keeper import KeeperSource, skipped
-from algorithms.sequential_prefix_tree.parameters import Settings, source_of
+from algorithms.sequential_prefix_tree.parameters import Settings
 from tacit.encoders import counts as encoder
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.randomness import NoiseSource
@@ -51,7 +51,7 @@ class Level:
 
     @property
     def size(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.items.size
 
 
@@ -63,7 +63,7 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return sum(level.size for level in self.levels)
 
     def leaves(self) -> list[Indices]:
@@ -110,13 +110,13 @@ class State:
 
     @property
     def document(self) -> Below:
-        """What is asked next."""
+        """The next question."""
         levels = tuple(encoder.Level(level.parents, level.items) for level in self.levels)
         return Below(self.settings.layout, levels, self.open, self.pairs)
 
     @property
     def test(self) -> CountTest:
-        """What counts of the next question must reach."""
+        """The test that counts of the next question must pass."""
         if self.pairs is not None:
             return self.settings.item_test
         assert self.settings.group_test is not None
@@ -124,7 +124,7 @@ class State:
 
 
 def first(settings: Settings) -> State:
-    """Before any question."""
+    """The state before any question."""
     return _with_open(settings, (), np.zeros(1, np.int64))
 
 
@@ -202,7 +202,9 @@ def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
 
     def streams(question: Question) -> tuple[NoiseSource, NoiseSource]:
         counted, empty = context.noise(question.stage), context.noise(f"empty {question.stage}")
-        return source_of(counted, settings.stance), source_of(empty, settings.stance)
+        if settings.stance == "sound":
+            return counted, empty
+        return floating_source(counted), floating_source(empty)
 
     blocks = dataset.lists.blocks(BLOCK_SEQUENCES)
     steps = planned(settings)
@@ -320,7 +322,7 @@ class Release:
 
     @property
     def rows(self) -> int:
-        """How many distinct ones."""
+        """The number of distinct synthetic sequences."""
         return int(sum(np.count_nonzero(copy) for copy in self.copies))
 
     def synthetic(self, universe: tuple[str, ...]) -> tuple[Sequences, Indices]:

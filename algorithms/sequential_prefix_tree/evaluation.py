@@ -88,7 +88,7 @@ def frequent(
     """The top patterns of two or more items, by falling support, then length and items.
 
     weights (n,): how often each sequence counts, None for once. Best first: a pattern comes after
-    its prefixes in this order. What lies below `count` supports already seen is in none of it.
+    its prefixes in this order. What is below `count` supports already seen is in none of it.
     """
     text = _Text.of(sequences, weights)
     queue: list[tuple[int, int, Pattern, NDArray[np.int32]]] = [

@@ -107,7 +107,7 @@ def prefix_tree_report(
             "how many sequences end at a node: rounded half up, at least 0",
         ),
         not_protected=(
-            "The unit is one sequence. Somebody with m sequences is protected with m epsilon, not "
+            "The unit is one sequence. Someone with m sequences is protected with m epsilon, not "
             "as one.",
             "What many sequences have in common is what the release is there to show; it is not "
             "hidden. Families and groups that travel together count as many.",
@@ -167,7 +167,7 @@ def _error(
 ) -> dict[str, Any]:
     """From public values only."""
     result: dict[str, Any] = {
-        "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
+        "basis": "a prefix that fewer sequences share than a threshold is not explored; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
         "noise_standard_deviation_of_items": amount(

@@ -237,9 +237,8 @@ def histogram_outcome(
         report=set_valued_report(params, stance, len(universe), derived=params.universe is None),
         files=(
             *_release_files(rows, universe, context),
-            ResultFile(
+            ResultFile.binary(
                 "histogram.npy",
-                "application/octet-stream",
                 held.getvalue(),
                 "noisy count of each itemset by bit mask (bit i: item i of the universe)",
             ),
@@ -269,7 +268,7 @@ def _evaluated(
     context: Context,
     histogram: NDArray[Any] | None = None,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -308,7 +307,7 @@ def _files_by_kind(
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     about = "synthetic records; items are independent inside the kind rest"
     return (
-        ResultFile("release.csv", "text/csv", table.getvalue().encode(), about),
+        ResultFile.csv("release.csv", table.getvalue(), about),
         ResultFile("release.ndjson", "application/x-ndjson", lines.getvalue().encode(), about),
     )
 
@@ -329,9 +328,7 @@ def _splits_file(transcript: Transcript) -> ResultFile:
         kinds[test.rate, cells, test.threshold, test.chance] += splits
     for (rate, cells, threshold, chance), splits in sorted(kinds.items()):
         text.write(line_of((format_exact(rate), cells, threshold, f"{float(chance):.12g}", splits)))
-    return ResultFile(
-        "splits.csv", "text/csv", text.getvalue().encode(), "the tests of the run, by kind"
-    )
+    return ResultFile.csv("splits.csv", text.getvalue(), "the tests of the run, by kind")
 
 
 # --- pictures of the release; they need matplotlib -----------------------------------------------

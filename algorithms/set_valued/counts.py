@@ -48,7 +48,7 @@ class Cut:
 
     @property
     def alpha(self) -> Fraction:
-        """What the next split costs."""
+        """The cost of the next split."""
         return self.rest / self.internal
 
     @property
@@ -296,7 +296,7 @@ class DiffPart:
         return rows, leaves.cells[shown]
 
     def _split(self, state: State, cuts: list[Cut], parents: Ints, masks: Ints) -> State:
-        """With the splits of the next depth, and the generation that asks for them."""
+        """With the splits of the next depth, and the generation that requests them."""
         depth = len(state.generations)
         splits = tuple(
             split_of(self.taxonomy, cut, self.pick(depth, len(cut.wave)))
@@ -313,7 +313,7 @@ class DiffPart:
         return replace(state, splits=splits, generations=(*state.generations, generation))
 
     def _watched(self, things: Sequence[Thing], depth: int) -> Iterator[Thing]:
-        """Each of them, reporting progress."""
+        """Yield each item, reporting progress."""
         for start in range(0, len(things), BEAT_THINGS):
             self.beat(depth)
             yield from things[start : start + BEAT_THINGS]

@@ -16,12 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.set_valued.settings import Row
 from tacit.encoders.counts import Lists, sorted_sets
 from tacit.encoders.set_valued_counts import Masks, Taxonomy, block_masks, joined_masks
 from tacit.noise import DiscreteLaplace, floating_laplace
-from tacit.randomness import SeededRandom
 from tacit.records.items import Ints, Places, Transactions
 from tacit.records.text_files import UnknownItem
 
@@ -37,7 +36,7 @@ class Itemsets:
 
     @property
     def count(self) -> int:
-        """How many sets."""
+        """The number of sets."""
         return self.offsets.size - 1
 
 
@@ -103,7 +102,7 @@ class Weighted:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Weighted:
-        """A release."""
+        """The rows of a release."""
         lengths = np.array([len(items) for items, _ in rows], np.int64)
         places = np.array([item for items, _ in rows for item in items], np.int32)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -189,7 +188,7 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     """The top itemsets by (support falling, length, items); fewer where fewer have any support.
 
     Best first: an itemset comes after its prefixes in this order, hence it is in the queue before
-    its turn. What lies below the supports of `count` itemsets already seen is in none of the top.
+    its turn. What is below the supports of `count` itemsets already seen is in none of the top.
     """
     items = np.flatnonzero(supports.single > 0).tolist()
     queue: list[tuple[int, int, tuple[int, ...]]] = [
@@ -246,7 +245,7 @@ def noisy_histogram(
         if stance == "sound":
             part += DiscreteLaplace(1 / epsilon).draw(secret, part.size)
         else:
-            seeded = SeededRandom(int.from_bytes(secret.bytes(16)))
+            seeded = floating_source(secret)
             part += floating_laplace(seeded, float(1 / epsilon), part.size)
     return noisy
 

@@ -1,4 +1,4 @@
-"""What DiffPart leaves out, put back: lengths and items of all records, with their own noise.
+"""What DiffPart omits, put back: lengths and items of all records, with their own noise.
 
 Sets of different items are drawn so that each item is in as many records as it should be. Also how
 far the released file's counts of items are from the true ones, by simulation.
@@ -49,7 +49,7 @@ class Levelled:
 
 
 def levelled(counts: Floats, total: float, records: float) -> Levelled:
-    """Noisy counts (items,) of so many records, moved to this sum.
+    """Noisy counts (items,) of this many records, moved to this sum.
 
     Where they are too large together, as they are after noise below 0 was cut off, all are lowered
     alike: the projection on that set, which leaves no part of the noise in the rare items
@@ -272,7 +272,7 @@ class Measured:
         return cls(universe, lengths, places, np.repeat(counts, sizes), np.repeat(sizes, sizes))
 
     def items(self, kept: float = math.inf) -> Floats:
-        """Records with each item (universe,), of whose items so many are kept at most."""
+        """Records with each item (universe,), each with at most this many items kept."""
         weights = self.counts * np.minimum(1.0, kept / self.sizes)
         return np.bincount(self.places, weights, minlength=self.universe).astype(np.float64)
 
@@ -288,7 +288,7 @@ class Remainder:
 
     @property
     def weights(self) -> Floats:
-        """Of each item (universe,)."""
+        """The weight of each item (universe,)."""
         return self.fit.weights[self.fit.place]
 
     @property

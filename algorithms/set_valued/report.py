@@ -44,10 +44,10 @@ THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
 MECHANISMS: Final[dict[Method, str]] = {
     "basic": "noisy histogram of all itemsets",
     "diffpart": "DiffPart",
-    "diffpart+rest": "DiffPart, and what it leaves out by lengths and items",
+    "diffpart+rest": "DiffPart, and what it omits by lengths and items",
 }
 EXAMPLES: Final = (1, 4, 8, 16)
-"""Items kept that a preview speaks of."""
+"""Numbers of kept items that a preview mentions."""
 
 _FROM_DATA: Final = (
     "the universe was taken from the records: an item of one person alone appears or disappears "
@@ -85,9 +85,9 @@ def set_valued_report(
     """The report of a run; without `splits` (published by the run), of one that is planned.
 
     items: size of the universe, None while only a reference to it is known; derived: it was taken
-    from the records, which only the paper stance does; margins: what `diffpart+rest` measured
-    beside DiffPart; errors: of its file, simulated from that. Where the size decides the method and
-    is not known, the report is that of `diffpart+rest`, whose first part DiffPart is. Raises what
+    from the records, which only the paper stance does; margins: what `diffpart+rest` measured next
+    to DiffPart; errors: of its file, simulated from that. Where the size decides the method and is
+    not known, the report is that of `diffpart+rest`, whose first part DiffPart is. Raises what
     `check_parameters` raises.
     """
     check_parameters(params, stance)

@@ -153,7 +153,7 @@ class Occurrences:
     classes: Codes
 
     def of(self, chosen: Flags) -> Occurrences:
-        """Some of the entries."""
+        """The chosen entries."""
         return Occurrences(
             self.rows[chosen], self.sequences[chosen], self.masks[chosen], self.classes[chosen]
         )

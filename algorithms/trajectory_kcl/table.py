@@ -46,7 +46,7 @@ class PairTable:
 
     @property
     def pairs(self) -> int:
-        """How many different pairs, d."""
+        """d, the number of different pairs."""
         return len(self.locations)
 
     @property

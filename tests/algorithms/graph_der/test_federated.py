@@ -147,11 +147,11 @@ def test_an_empty_graph_and_one_edge_succeed() -> None:
 )
 def test_what_rounds_cannot_answer(changes: dict[str, Any], pointer: str) -> None:
     with pytest.raises((Invalid, NotOverCurators)) as wrong:
-        federated.preview(asked(**changes), Fraction(1))
+        federated.preview_rounds(asked(**changes), Fraction(1))
     assert wrong.value.pointer in (f"/params/{pointer}", "/dataset")
     without = ("1/4", "0", "1/4", "1/2")
     large = asked(vertices=1_000_000, block_shares=without)
-    assert federated.preview(large, Fraction(3)).charged is not None
+    assert federated.preview_rounds(large, Fraction(3)).charged is not None
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
     Parameters,
     check,
-    pictures,
     preview,
     run,
+)
+from algorithms.sequential_prefix_tree import (
+    algorithm as pictures,
 )
 from algorithms.sequential_prefix_tree.algorithm import RESULT
 from algorithms.sequential_prefix_tree.counts import publish

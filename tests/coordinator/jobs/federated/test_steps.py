@@ -98,7 +98,7 @@ def test_an_aborted_zone_round_ends_the_run_with_what_was_released() -> None:
     ended = federated.aborted(state, zone)
     assert ended is not None
     assert federated.next_sum(ended) is None
-    outcome = federated.release(ended)
+    outcome = federated.release_rounds(ended)
     assert outcome.result["truncated"] is True
     assert federated.TRUNCATED in outcome.report.caveats
 
