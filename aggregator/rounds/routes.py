@@ -221,7 +221,7 @@ def _done(answer: Answer, status: int = 200) -> Done:
     return Done(answer.model_dump_json(), status)
 
 
-async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnswer]:
+async def take_all(steps: RoundSteps, requested: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -229,7 +229,7 @@ async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnsw
         async with places:
             return await steps.take(step)
 
-    return await asyncio.gather(*(take(step) for step in steps_))
+    return await asyncio.gather(*(take(step) for step in requested))
 
 
 # --- routes --------------------------------------------------------------------------------------
