@@ -134,9 +134,7 @@ class Sealer:
 
     def _find(self, session: bytes) -> tuple[str, bytes] | None:
         sessions = self._sessions.items()
-        return next(
-            (name for name, session_held in sessions if session_held.session == session), None
-        )
+        return next((name for name, seal in sessions if seal.session == session), None)
 
 
 Ints = NDArray[np.int64]

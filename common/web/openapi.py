@@ -18,12 +18,12 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from common.web.problems import PROBLEM_SCHEMA
+from common.web.problems import PROBLEM_SCHEMA, openapi_responses
 from common.web.wire import JSON
 
 BINARY: Final = "application/octet-stream"
@@ -108,6 +108,20 @@ def body_schemas() -> dict[str, dict[str, Any]]:
 
 _NAME: Final = attrgetter("name")
 """What names a route in the document."""
+
+
+def api_router(*tags: str) -> APIRouter:
+    """A router for the API, whose routes `add_routes` puts into an app's own list."""
+    return APIRouter(
+        tags=list(tags), responses=openapi_responses(), generate_unique_id_function=_NAME
+    )
+
+
+def add_routes(app: FastAPI, *routers: APIRouter) -> None:
+    """Add the routes of API routers. `include_router` would build each route again for each app,
+    and match a request through two more functions per route: 50 us of CPU."""
+    for router in routers:
+        app.router.routes.extend(router.routes)
 
 
 class ServiceApp(FastAPI):
