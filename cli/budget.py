@@ -27,11 +27,15 @@ from cli.context import (
 from cli.formatting import amount, verified
 from common.runtime.process import extra_needed
 from tacit import Client
+from tacit.answers import base as api
+from tacit.answers.budget import BudgetForecast, LedgerEvent
+from tacit.answers.curator import OwnBudget
+from tacit.client.result_objects import Budget
 
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
-def draw_forecast(found: dict[str, Any], path: Path) -> None:
+def draw_forecast(found: BudgetForecast, path: Path) -> None:
     """Write the picture of a forecast; the ending of the file says in which format."""
     try:
         import matplotlib
@@ -101,7 +105,7 @@ def show_budget(
     return Answer(found, lambda: print_budget(found))
 
 
-def print_budget(found: Json) -> None:
+def print_budget(found: Budget) -> None:
     """What is claimed, what holds, and what is limited, in tables."""
     counts = ", ".join(f"{count} {name}" for name, count in found["curators"].items() if count)
     console.print(f"ledger: {found['ledger']['seq']} events; curators: {counts or 'none'}")
@@ -210,7 +214,7 @@ def own(
     return Answer(found, lambda: _print_own(found))
 
 
-def _print_own(found: Json) -> None:
+def _print_own(found: OwnBudget) -> None:
     for unit, spent in found["units"].items():
         rows = [
             [
@@ -248,7 +252,7 @@ def events(
     return tabled(found, "Ledger", ["row", "time", "event", "about", "hash"], rows)
 
 
-def _whom(item: Json) -> str:
+def _whom(item: LedgerEvent) -> str:
     if "round" in item["payload"]:
         return f"round {item['payload']['round']}"
     if item["first"] is None:
@@ -326,7 +330,7 @@ def limits(
     """Show the limits on what is spent, or set new ones."""
     if source is not None:
         wanted = read_table(source).get("limits", [])
-        found = client.set_budget_limits(wanted, curator=curator_id)
+        found: api.Answer = client.set_budget_limits(wanted, curator=curator_id)
     if curator_id is not None:
         found = client.curator_budget(curator_id)
     elif source is None:

@@ -101,7 +101,13 @@ def listing(
     """The datasets that are kept."""
     found = list(client.datasets(kind=kind))
     rows = [
-        [item["id"], item["name"], item["kind"], str(item["schema"].get("rows", "")), _left(item)]
+        [
+            item["id"],
+            item["name"],
+            item["kind"],
+            str(item["schema"].get("rows", "")),
+            _left(dict(item)),
+        ]
         for item in found
     ]
     columns = ["id", "name", "kind", "rows", "epsilon left"]
@@ -112,7 +118,7 @@ def listing(
 @at_coordinator
 def one(client: Client, dataset: Id) -> Answer:
     """One dataset and its ledger; none of its rows."""
-    found = client.dataset(dataset)
+    found = dict(client.dataset(dataset))
     found["events"] = client.dataset_ledger(dataset)["events"]
 
     def human() -> None:

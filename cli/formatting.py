@@ -9,6 +9,9 @@ from typing import Any
 
 from cli.context import Answer, console, say
 from common.web.console.formatting import THIN, with_error
+from tacit.answers.budget import LedgerVerification
+from tacit.answers.rounds import RefusedByProof, RoundRefusals
+from tacit.client.result_objects import Result
 from tacit.query.functions import PRESENCE
 from tacit.report.figures import short
 from tacit.report.model import of_a_hundred
@@ -37,7 +40,7 @@ def amount(value: object, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".")
 
 
-def verified(found: Json) -> Answer:
+def verified(found: LedgerVerification) -> Answer:
     """What a look at every row of a ledger found; exit code 1 where it is broken."""
     if found["verified"]:
         return Answer(found, lambda: say(f"verified: {found['rows']} rows, head {found['head']}"))
@@ -45,7 +48,7 @@ def verified(found: Json) -> Answer:
     return Answer(found, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
 
 
-def result_lines(found: Json) -> list[str]:
+def result_lines(found: Result) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
@@ -74,7 +77,7 @@ def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
     return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
 
 
-def _half_width(found: Json, name: str) -> str | None:
+def _half_width(found: Result, name: str) -> str | None:
     """How far noise moves a released sum or average, in 95 of 100 cases at most."""
     error = found["report"].get("error") or {}
     for part in (*error.get("averages", ()), *error.get("parts", ())):
@@ -117,7 +120,7 @@ _GROUNDS = {
 }
 
 
-def refusal_lines(found: Json) -> list[str]:
+def refusal_lines(found: RoundRefusals) -> list[str]:
     """How many curators refuse a round, by ground."""
     return [
         f"{count} refuse: {_GROUNDS.get(ground, ground)}"
@@ -126,7 +129,7 @@ def refusal_lines(found: Json) -> list[str]:
     ]
 
 
-def refused_lines(found: Json) -> list[str]:
+def refused_lines(found: RefusedByProof) -> list[str]:
     """Which curators were refused by their proof, and what aggregators contradict."""
     named = [
         f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"

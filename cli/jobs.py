@@ -45,6 +45,8 @@ from cli.services.deployment import FILE, Deployment, Running
 from cli.services.up import service_settings
 from common.runtime.process import extra_needed
 from tacit import Client, Problem
+from tacit.answers.jobs import Dataset
+from tacit.client.result_objects import Job
 
 schedule_app = typer.Typer(
     no_args_is_help=True, help="Federated jobs that are asked for in every period."
@@ -194,7 +196,7 @@ class Source:
     fields: Json
     sensitive: Path | None
 
-    def add(self, client: Client, budget: Json | None) -> Json:
+    def add(self, client: Client, budget: Json | None) -> Dataset:
         """The dataset that holds it; the same content finds the same ledger."""
         parts = parts_of(self.file, self.sensitive)
         fields = self.fields if budget is None else {**self.fields, "budget": budget}
@@ -457,7 +459,7 @@ def _removed_on_refusal(client: Client, dataset: str | None) -> Iterator[None]:
         raise
 
 
-def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
+def _left_behind(client: Client, job: Job, uploaded: str | None) -> str:
     """Removes what was handed in for a job that ended before noise was drawn; else names it."""
     if uploaded is None:
         return ""
@@ -467,9 +469,8 @@ def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
     return "; nothing was charged, and what was handed in for it is removed"
 
 
-def _follow(client: Client, job_id: str) -> Json:
+def _follow(client: Client, job_id: str) -> Job:
     """Wait for a job's end, showing how far it is; Ctrl-C cancels it."""
-    job: Json = {}
     with progress() as bar:
         task = bar.add_task("queued", total=1.0)
         try:
@@ -481,7 +482,7 @@ def _follow(client: Client, job_id: str) -> Json:
     return job
 
 
-def _stage(job: Json) -> str:
+def _stage(job: Json | Job) -> str:
     """What a job does now, and for about how long. Its progress begins again with each attempt: a
     later one is named."""
     stage = str(job.get("stage") or job["state"])
@@ -497,12 +498,12 @@ def _private(out: Path) -> Path:
     return found
 
 
-def _note(job: Json, out: Path) -> None:
+def _note(job: Job, out: Path) -> None:
     """The job itself, however it ended: state, times, error, charge."""
-    (_private(out) / "job.json").write_text(json.dumps(job, indent=1) + "\n", "utf-8")
+    (_private(out) / "job.json").write_text(json.dumps(dict(job), indent=1) + "\n", "utf-8")
 
 
-def _write(client: Client, job: Json, out: Path) -> None:
+def _write(client: Client, job: Job, out: Path) -> None:
     """The published parts, and beside them what is for the operator's eyes."""
     with zipfile.ZipFile(io.BytesIO(client.job_archive(job["id"]))) as archive:
         archive.extractall(out)
@@ -515,7 +516,7 @@ def _write(client: Client, job: Json, out: Path) -> None:
         if problem.status != 404:
             raise
         return
-    (private / "evaluation.json").write_text(json.dumps(evaluation, indent=1) + "\n", "utf-8")
+    (private / "evaluation.json").write_text(json.dumps(dict(evaluation), indent=1) + "\n", "utf-8")
     result = json.loads((out / "result.json").read_text("utf-8"))
     _draw(result, evaluation["evaluation"], private / "plots")
 

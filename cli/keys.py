@@ -40,6 +40,9 @@ from cli.services.backup import PassphraseFile, opening_holder, sealing_holder
 from cli.services.deployment import trusted
 from cli.services.sealed_files import CONTENT, Sealer, opened_pair
 from tacit import Client
+from tacit.answers import base as api
+from tacit.answers.curator import WaitingReplacement
+from tacit.answers.registry import StorageKeyState
 from tacit.client.problems import Problem
 from tacit.crypto.signing import HybridIdentity, HybridPublicKey
 from tacit.wire import encode_binary, parse_binary
@@ -88,7 +91,7 @@ def rotate_party(
     return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
 
 
-def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
+def _parties_waited(client: Client, wait_s: float) -> list[WaitingReplacement]:
     ends = time.monotonic() + wait_s
     with progress() as bar:
         waiting = client.waiting_parties()
@@ -100,7 +103,7 @@ def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
     return waiting
 
 
-def _problem(found: dict[str, Any]) -> str:
+def _problem(found: WaitingReplacement) -> str:
     said = ", ".join(f"{name}: {problem}" for name, problem in sorted(found["problems"].items()))
     return f"{found['party']}: {said or 'not tried yet'}"
 
@@ -249,7 +252,7 @@ def confirm(
     compared = encode_binary(bytes.fromhex(digits(fingerprint)))
     if target.url is None:
         with target.deployment().coordinator.client() as client:
-            found = client.confirm_identity(service, compared)
+            found = dict(client.confirm_identity(service, compared))
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
             found = _confirmed_at(client, service, compared)
@@ -326,14 +329,14 @@ def _write(file: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def _committed(found: dict[str, Any], out: Path) -> str:
+def _committed(found: api.Answer, out: Path) -> str:
     return (
         f"committed: identity {found['serial']}, document {found['fingerprint']}\n"
         f"the next pair is sealed in {out}: keep it where the service is not, and make a backup"
     )
 
 
-def _rotated(found: dict[str, Any], used: Path, following: Path) -> str:
+def _rotated(found: api.Answer, used: Path, following: Path) -> str:
     untold = "".join(f"{name} does not know of it yet\n" for name in found.get("untold", ()))
     return (
         f"identity {found['serial']}: key {found['key_fingerprint']}, document "
@@ -420,7 +423,7 @@ def _rotated_by(found: dict[str, Any]) -> str:
     return f"{found['aggregator']}: seal key {found['number']} in place of {old} ({end})"
 
 
-def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, Any]:
+def _waited(client: Client, found: StorageKeyState, wait_s: float) -> StorageKeyState:
     ends = time.monotonic() + wait_s
     with progress() as bar:
         task = bar.add_task("sealing anew", total=max(1, found["left"]))
@@ -431,7 +434,7 @@ def _waited(client: Client, found: dict[str, Any], wait_s: float) -> dict[str, A
     return found
 
 
-def _done(found: dict[str, Any]) -> str:
+def _done(found: StorageKeyState) -> str:
     sealed = f"everything is sealed with the storage key of generation {found['generation']}"
     if found["kept_in"] == "settings":
         return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"

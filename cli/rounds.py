@@ -29,6 +29,8 @@ from cli.context import (
 from cli.formatting import print_report, refusal_lines, refused_lines, result_lines
 from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
+from tacit.answers import base as api
+from tacit.client.result_objects import Round
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.terms import Validity
 from tacit.report.model import PrivacyReport, of_a_hundred
@@ -91,7 +93,7 @@ def preview(
     found = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
 
     def human() -> None:
-        print_report({name: value for name, value in found.items() if name != "stops"}, full=full)
+        print_report({name: found[name] for name in found.keys() - {"stops"}}, full=full)
         if "stops" in found:
             rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in found["stops"]]
             columns = ["epsilon", "error, 95 of 100", "right guesses"]
@@ -192,7 +194,7 @@ def list_rounds(
     return Answer(found, lambda: say("\n".join(lines), markup=False))
 
 
-def _lines(shown: dict[str, Any]) -> list[str]:
+def _lines(shown: Round) -> list[str]:
     """A round for people; its id has a line's beginning for itself, and is whole on any screen."""
     window, curators = shown["window"], shown["participants"]
     state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
@@ -239,9 +241,11 @@ def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 
     def human() -> None:
         if full:
-            typer.echo(plain_words(PrivacyReport.model_validate_json(json.dumps(found))), nl=False)
+            typer.echo(
+                plain_words(PrivacyReport.model_validate_json(json.dumps(dict(found)))), nl=False
+            )
         else:
-            print_report(found)
+            print_report(dict(found))
 
     return Answer(found, human)
 
@@ -356,7 +360,7 @@ def flow(
     return Answer(found, lambda: say("\n".join(_flow_lines(found)), markup=False))
 
 
-def _flow_lines(found: dict[str, Any]) -> list[str]:
+def _flow_lines(found: api.Answer) -> list[str]:
     rounds = ", ".join(f"{count} {state}" for state, count in found["rounds"].items())
     refused = ", ".join(f"{ground} {count}" for ground, count in found["refused"].items())
     lines = [

@@ -40,6 +40,7 @@ from cli.context import (
 from cli.services.deployment import READY_S, pair, trusted
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
+from tacit.answers.registry import PairedAggregator
 from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
@@ -418,7 +419,7 @@ def list_paired(client: Client) -> Answer:
     return tabled(found, "Aggregators", columns, rows)
 
 
-def _standing(found: Mapping[str, Any]) -> str:
+def _standing(found: PairedAggregator) -> str:
     if not found["reachable"]:
         return str(found["problem"])
     another = found["fingerprint_seen"] != found["fingerprint"]

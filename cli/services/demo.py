@@ -36,6 +36,7 @@ from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
 from simulation.load_model import household_load
 from tacit.accounting.scenarios import Scenario
+from tacit.client.result_objects import Result
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
 from tacit.report import text as briefs
@@ -365,7 +366,7 @@ class Performed:
     """A round that was run: its query, its result, and what a check of its transcript found."""
 
     query_id: str
-    found: dict[str, Any]
+    found: Result
     checked: dict[str, Any]
 
 
@@ -399,7 +400,7 @@ def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
     return performed.query_id
 
 
-def _show(found: dict[str, Any], truth: Truth) -> None:
+def _show(found: Result, truth: Truth) -> None:
     report = found["report"]
     released = float(found["result"]["sum"])
     forecast = report["error"]["parts"][0]["mean_absolute"]

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from tacit.answers.base import Answer
 from tacit.client.budget import Budget
 from tacit.client.curator import Readings
 from tacit.client.exchange import (
@@ -32,7 +33,7 @@ from tacit.client.exchange import (
     get,
     json_of,
     operation,
-    pages,
+    pages_of,
     primitive,
     stream,
 )
@@ -95,9 +96,9 @@ def _post(path: str, body: object = None, *, key: str | None = None) -> Steps[Js
     return json_of(Request("POST", path, body, headers=headers, repeatable=key is not None))
 
 
-def _pages(path: str, name: str, **params: Any) -> Stream[Json]:
+def _pages(path: str, name: str, **params: Any) -> Stream[Answer]:
     """All items of a paged list."""
-    return pages(path, name, params)
+    return pages_of(Answer, path, name, params)
 
 
 def _ready() -> Steps[bool]:

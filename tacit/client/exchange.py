@@ -45,11 +45,12 @@ from typing import (
 
 import httpx
 
+from tacit.answers.base import Answer, read
 from tacit.backoff import backoff
 from tacit.client.problems import NoAnswer, NotFinished, Problem, Unavailable, problem_in
 
 T = TypeVar("T")
-S = TypeVar("S", bound=dict[str, Any])
+A = TypeVar("A", bound=Answer)
 Json: TypeAlias = dict[str, Any]
 
 SAFE: Final = frozenset({"GET", "HEAD", "PUT"})
@@ -193,19 +194,14 @@ def following(answer: httpx.Response) -> str | None:
     return answer.links.get("next", {}).get("url")
 
 
-def pages(path: str, name: str, params: Mapping[str, Any] | None = None) -> Stream[Json]:
-    """All items of a paged list."""
-    return pages_of(dict, path, name, params)
-
-
 def pages_of(
-    kind: Callable[[Json], S], path: str, name: str, params: Mapping[str, Any] | None = None
-) -> Stream[S]:
-    """All items of a paged list, as objects of this kind."""
+    kind: type[A], path: str, name: str, params: Mapping[str, Any] | None = None
+) -> Stream[A]:
+    """All items of a paged list."""
     answer: httpx.Response = yield get(path, params)
     while True:
         for item in answer.json()[name]:
-            yield Item(kind(item))
+            yield Item(read(kind, item))
         following_page = following(answer)
         if following_page is None:
             return
@@ -216,6 +212,11 @@ def get(path: str, params: Mapping[str, Any] | None = None) -> Request:
     """A GET; parameters that are None are omitted."""
     kept = {name: value for name, value in (params or {}).items() if value is not None}
     return Request("GET", path, params=kept or None, repeatable=True)
+
+
+def repeatable(method: str, path: str, body: object = None) -> Request:
+    """A request that has the same effect if it is sent twice."""
+    return Request(method, path, body, repeatable=True)
 
 
 def creating(path: str, body: object, key: str) -> Request:
@@ -229,16 +230,15 @@ def json_of(request: Request) -> Steps[Any]:
     return answer.json()
 
 
-def shown_of(kind: type[S], request: Request) -> Steps[S]:
-    """The decoded body of the answer to a request as an object of this kind."""
-    return kind((yield from json_of(request)))
+def answer_of(kind: type[A], request: Request) -> Steps[A]:
+    """The answer to a request."""
+    return read(kind, (yield from json_of(request)))
 
 
-def items_of(request: Request, name: str) -> Steps[list[Json]]:
-    """The list of this name in the answer to a request."""
-    answer: httpx.Response = yield request
-    found: list[Json] = answer.json()[name]
-    return found
+def items_of(kind: type[A], request: Request, name: str) -> Steps[list[A]]:
+    """The items of the list of this name in the answer to a request."""
+    body = yield from json_of(request)
+    return [read(kind, item) for item in body[name]]
 
 
 def content_of(path: str) -> Steps[bytes]:
@@ -379,9 +379,9 @@ def watch(
     finished: Container[str],
     timeout_s: float,
     *,
-    kind: Callable[[Json], S],
+    kind: type[A],
     only_finished: bool = False,
-) -> Stream[S]:
+) -> Stream[A]:
     """What is at a path each time it changes, up to one whose `state` is finished.
 
     `only_finished`: a service that can is asked to tell of no change but that. Raises NotFinished,
@@ -405,7 +405,7 @@ def watch(
         if answer.status_code == 304:
             continue
         tag = answer.headers.get("etag", "")
-        state = kind(answer.json())
+        state = read(kind, answer.json())
         yield Item(state)
         if state["state"] in finished:
             return

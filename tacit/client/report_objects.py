@@ -4,18 +4,19 @@ what a query would cost. As text, as a data frame, in a notebook.
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias
 
+from pydantic import PlainSerializer, PlainValidator
+
+from tacit.answers import rounds
+from tacit.answers.base import Answer, read
 from tacit.query.query import Query
 from tacit.report.figures import short
 from tacit.report.model import Subject, of_a_hundred
@@ -57,101 +58,60 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal | Fraction) else value
 
 
-# An answer of the API as an object: items are the JSON as it came, attributes Python values.
-#
-#     found["participants"], found["window"]["start"]     what the API says, word by word
-#     found.participants, found.window.start               an int, a datetime
-#
-# Amounts are exact: an attribute is a Decimal, or a Fraction where the figure is one ("1/3").
-# Fields that a newer service adds are there too, as they came.
+# Amounts are exact: a Decimal, or a Fraction where the figure is one ("1/3").
 
 Number: TypeAlias = Decimal | Fraction
 
 
-def number(text: str) -> Number:
+def number(text: str | Number) -> Number:
     """The exact figure of a text of the API: a decimal, a fraction, or `inf`."""
+    if not isinstance(text, str):
+        return text
     return Fraction(text) if "/" in text else Decimal(text)
 
 
-class Shown(dict[str, Any]):
-    """A dictionary of the API whose fields are attributes too; a subclass declares their types."""
+Exact = Annotated[Number, PlainValidator(number), PlainSerializer(str)]
 
-    if not TYPE_CHECKING:  # so that a type checker sees a field that does not exist
-
-        def __getattr__(self, name: str) -> Any:
-            try:
-                value = self[name]
-            except KeyError:
-                raise AttributeError(
-                    f"{type(self).__name__} has no {name!r}", name=name, obj=self
-                ) from None
-            return _made(_fields(type(self)).get(name, Any), value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self})
+# A privacy report as an object: in a few lines as text, in a notebook as a table. It has few fields
+# of its own, so that a client reads that of a newer service too.
 
 
-@functools.cache
-def _fields(kind: type[Shown]) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _made(kind: Any, value: Any) -> Any:
-    """A value of JSON as the type that a field declares."""
-    if value is None:
-        return None
-    if get_origin(kind) in (Union, UnionType):
-        kind = next(each for each in get_args(kind) if each is not NoneType)
-    if kind is Decimal:  # the first of a Number
-        return number(value)
-    if get_origin(kind) is list:
-        return [_made(get_args(kind)[0], each) for each in value]
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    if isinstance(kind, type) and issubclass(kind, Shown):
-        return kind(value)
-    return value
-
-
-# A privacy report as an object: in a few lines as text, in a notebook as a table.
-
-
-class Line(Shown):
+class Line(Answer):
     """What holds against one group of people; None where nothing is stated."""
 
     scenario: str
-    key: str | None
-    description: str | None
-    epsilon: Number | None
-    delta: Number | None
-    guess: Number | None
-    privacy_unit: str | None
+    key: str | None = None
+    description: str | None = None
+    epsilon: Exact | None
+    delta: Exact | None
+    guess: Exact | None = None
+    privacy_unit: str | None = None
     conditions: list[str]
-    reason: str | None
+    reason: str | None = None
 
 
-class Interval(Shown):
-    """How far noise moves a figure at most, either way, with the chance `level`."""
+class Interval(rounds.Interval):
+    """How far noise moves a figure at most, either way, with the probability `level`."""
 
-    level: Number
-    half_width: Number
+    level: Exact  # type: ignore[assignment]
+    half_width: Exact  # type: ignore[assignment]
 
 
-class PartError(Shown):
+class PartError(Answer):
     """How far noise will move one part of a result, in `unit`."""
 
     part: str
     unit: str
-    mean_absolute: Number
-    standard_deviation: Number
+    mean_absolute: Exact
+    standard_deviation: Exact
     interval: Interval
 
 
-class Report(Shown):
+class Report(Answer):
     """What was claimed, what holds against whom, what is not protected."""
 
     stance: str
-    privacy_unit: str | None
+    privacy_unit: str | None = None
     verified: list[Line]
     not_protected: list[str]
     assumptions: list[str]
@@ -161,14 +121,15 @@ class Report(Shown):
     @property
     def brief(self) -> Brief:
         """Who would have to work together to learn more, and what is not protected."""
-        return brief(self)
+        return brief(dict(self))
 
     @property
     def errors(self) -> list[PartError]:
         """How far noise moves each figure of a result, averages first; of an algorithm with figures
         of its own, empty."""
         error = self.get("error") or {}
-        return [PartError(part) for name in ("averages", "parts") for part in error.get(name) or ()]
+        parts = [*(error.get("averages") or ()), *(error.get("parts") or ())]
+        return [read(PartError, part) for part in parts]
 
     @property
     def accuracy(self) -> list[str]:
@@ -206,12 +167,11 @@ def _told(error: PartError) -> str:
 # A query that was created.
 
 
-class AskedQuery(Shown):
+class AskedQuery(rounds.KeptQuery):
     """A query as the coordinator keeps it, with its preview."""
 
-    id: str
-    query: dict[str, Any]
-    preview: Preview
+    query: dict[str, Any]  # type: ignore[assignment]
+    preview: Preview  # type: ignore[assignment]
 
     def __str__(self) -> str:
         return f"query {self.id}, {self['query']['name']}"
@@ -232,4 +192,4 @@ def price(query: Query, participants: int | None = None) -> Preview:
     made = query_report(
         query, subject=Subject(kind="query", id=query.name), participants=participants
     )
-    return Preview(json.loads(made.model_dump_json()))
+    return read(Preview, json.loads(made.model_dump_json()))

@@ -12,8 +12,9 @@ from fractions import Fraction
 from html import escape
 from typing import Any, Final
 
+from tacit.answers import budget, jobs, rounds
 from tacit.client import report_objects
-from tacit.client.report_objects import Number, Report, Shown, frame, number
+from tacit.client.report_objects import Exact, Number, Report, frame, number
 from tacit.errors import MissingExtra
 from tacit.query.functions import PRESENCE
 
@@ -48,27 +49,20 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
 _DIGITS: Final = 2
 
 
-class Window(Shown):
+class Window(rounds.Span):
     """The readings that a round asks for: from `start`, and before `end`."""
 
-    start: datetime
-    end: datetime
+    start: datetime  # type: ignore[assignment]
+    end: datetime  # type: ignore[assignment]
 
 
-class Round(Shown):
-    """A round: where it stands. `participants`: of a released one."""
+class Round(rounds.RoundHead):
+    """The state of a round. `participants`: of a released one."""
 
-    id: str
-    query_id: str
-    state: str
-    reason: str | None
-    opened: datetime
-    deadline: datetime
-    finished: datetime | None
+    opened: datetime  # type: ignore[assignment]
+    deadline: datetime  # type: ignore[assignment]
+    finished: datetime | None  # type: ignore[assignment]
     window: Window
-    participants: int | None
-    aggregators: list[str]
-    unit: str
 
     @property
     def over(self) -> bool:
@@ -83,16 +77,11 @@ class Round(Shown):
         return report_objects.text("p", str(self))
 
 
-class Result(Shown):
+class Result(rounds.RoundResult):
     """What a round released, with its report."""
 
-    round: str
-    query_id: str
-    function: str
-    unit: str
     window: Window
-    participants: int
-    report: Report
+    report: Report  # type: ignore[assignment]
 
     @property
     def figures(self) -> dict[str, Number | list[Number] | None]:
@@ -151,8 +140,6 @@ class Result(Shown):
     def plot(self) -> Any:
         """The released figures with their intervals, as a matplotlib figure. Raises
         MissingExtra without matplotlib."""
-        pass
-
         return drawn(self.rows(), self.function.replace("_", " "))
 
     @property
@@ -211,19 +198,11 @@ def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
 # A job and its result.
 
 
-class Job(Shown):
-    """A job: where it stands."""
+class Job(jobs.Job):
+    """The state of a job."""
 
-    id: str
-    algorithm: str
-    stance: str
-    state: str
-    progress: float
-    stage: str | None
-    remaining_s: float | None
-    error: dict[str, Any] | None
-    created: datetime
-    finished: datetime | None
+    created: datetime  # type: ignore[assignment]
+    finished: datetime | None  # type: ignore[assignment]
 
     @property
     def over(self) -> bool:
@@ -232,16 +211,14 @@ class Job(Shown):
 
     def __str__(self) -> str:
         told = f"job {self.id}, {self.algorithm}: {self.state}"
-        return told if self.over else f"{told}, {100 * self.get('progress', 0):.0f} %"
+        return told if self.over else f"{told}, {100 * self.progress:.0f} %"
 
     def _repr_html_(self) -> str:
         return report_objects.text("p", str(self))
 
 
-class JobResult(Shown):
+class JobResult(jobs.JobResult):
     """What a job published."""
-
-    summary: dict[str, Any]
 
     def rows(self) -> list[dict[str, Any]]:
         """The longest list of the summary as records, or one record of its single figures."""
@@ -273,29 +250,24 @@ class Picture(bytes):
 # What was spent over all releases.
 
 
-class SpentLine(Shown):
-    """What holds over all rounds against one group of people."""
+class SpentLine(budget.ReleasedAmount):
+    """The verified guarantee of all rounds against one group of people."""
 
-    scenario: str
-    key: str
-    trust_model: str | None
-    epsilon: Number | None
-    delta: Number | None
+    epsilon: Exact  # type: ignore[assignment]
+    delta: Exact  # type: ignore[assignment]
 
 
-class Released(Shown):
+class Released(budget.Released):
     """All rounds composed, for a reading and for a curator."""
 
-    rounds: int
-    record: list[SpentLine]
-    curator: list[SpentLine]
-    sentence: str
+    record: list[SpentLine]  # type: ignore[assignment]
+    curator: list[SpentLine]  # type: ignore[assignment]
 
 
-class Budget(Shown):
-    """The global bounds that the sources claim, and what really holds for what was released."""
+class Budget(budget.Budget):
+    """The global bounds that the sources claim, and the verified guarantee of what was released."""
 
-    claimed: dict[str, Any]
+    claimed: dict[str, Any]  # type: ignore[assignment]
     released: Released
 
     def rows(self) -> list[dict[str, Any]]:
