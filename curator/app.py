@@ -244,7 +244,6 @@ def create_app(
         "curator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Readings in, sealed contributions out. It keeps what it is told to itself.",
         body_limits={

@@ -38,7 +38,7 @@ from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.query.terms import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
-HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["0" * 64])]
 """SHA-256 of an identity key, as operators read it out."""
 
 MOST_FINGERPRINTS = 64

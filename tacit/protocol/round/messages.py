@@ -236,7 +236,7 @@ class Verdict(WireModel):
 #
 # Spec: aggregation, section 6.
 
-WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$", examples=["-12"])]
 """A whole number in decimal digits, which JSON readers take for no float."""
 
 COMMITMENT_LABEL = "tacit commitment v1"
