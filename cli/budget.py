@@ -30,7 +30,7 @@ from tacit import Client
 from tacit.answers import base as api
 from tacit.answers.budget import BudgetForecast, LedgerEvent
 from tacit.answers.curator import OwnBudget
-from tacit.client.result_objects import Budget
+from tacit.client.objects import Budget
 
 UNITS = {"record": "one reading", "curator": "a curator"}
 

@@ -11,7 +11,7 @@ from cli.context import Answer, console, say
 from common.web.console.formatting import THIN, with_error
 from tacit.answers.budget import LedgerVerification
 from tacit.answers.rounds import RefusedByProof, RoundRefusals
-from tacit.client.result_objects import Result
+from tacit.client.objects import Result
 from tacit.query.functions import PRESENCE
 from tacit.report.figures import short
 from tacit.report.model import of_a_hundred

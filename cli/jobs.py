@@ -46,7 +46,7 @@ from cli.services.up import service_settings
 from common.runtime.process import extra_needed
 from tacit import Client, Problem
 from tacit.answers.jobs import Dataset
-from tacit.client.result_objects import Job
+from tacit.client.objects import Job
 
 schedule_app = typer.Typer(
     no_args_is_help=True, help="Federated jobs that are asked for in every period."

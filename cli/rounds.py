@@ -30,7 +30,7 @@ from cli.formatting import print_report, refusal_lines, refused_lines, result_li
 from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
 from tacit.answers import base as api
-from tacit.client.result_objects import Round
+from tacit.client.objects import Round
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.terms import Validity
 from tacit.report.model import PrivacyReport, of_a_hundred

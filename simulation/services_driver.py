@@ -42,7 +42,7 @@ from simulation.populations import Population
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit import AsyncClient, RoundClosed
 from tacit.accounting.expected_error import forecast
-from tacit.client.result_objects import Round
+from tacit.client.objects import Round
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Transcript

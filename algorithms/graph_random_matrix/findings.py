@@ -28,7 +28,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
 from algorithms.graph_random_matrix.parameters import Mode, Settings, noise_edge
 from algorithms.graph_random_matrix.publication import Iteration, Release
 from algorithms.kmeans.weighted import spread_start
-from tacit.encoders.graph_random_matrix.projection import philox
+from tacit.encoders.graph_random_matrix import philox
 
 RESTARTS: Final = 10
 ROUNDS: Final = 300

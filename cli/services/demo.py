@@ -36,7 +36,7 @@ from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
 from simulation.load_model import household_load
 from tacit.accounting.scenarios import Scenario
-from tacit.client.result_objects import Result
+from tacit.client.objects import Result
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
 from tacit.report import text as briefs

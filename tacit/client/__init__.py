@@ -13,6 +13,19 @@ readings, registry, queries, rounds, budget, datasets, jobs    one part of the A
 from tacit.client.client import AsyncClient, Client
 from tacit.client.exchange import Retry
 from tacit.client.jobs import JobNotSucceeded
+from tacit.client.objects import (
+    AskedQuery,
+    Budget,
+    Job,
+    JobResult,
+    Picture,
+    Preview,
+    Report,
+    Result,
+    Round,
+    price,
+    show_progress,
+)
 from tacit.client.problems import (
     BudgetExceeded,
     Conflict,
@@ -36,16 +49,6 @@ from tacit.client.problems import (
     Unauthenticated,
     Unavailable,
     UnsupportedForm,
-)
-from tacit.client.report_objects import AskedQuery, Preview, Report, price
-from tacit.client.result_objects import (
-    Budget,
-    Job,
-    JobResult,
-    Picture,
-    Result,
-    Round,
-    show_progress,
 )
 from tacit.client.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
 from tacit.errors import Error, MissingExtra

@@ -19,7 +19,7 @@ from tacit.client.exchange import (
     repeatable,
     stream,
 )
-from tacit.client.result_objects import Budget as Spent
+from tacit.client.objects import Budget as Spent
 
 
 def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:

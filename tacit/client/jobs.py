@@ -34,8 +34,7 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
-from tacit.client.report_objects import Report
-from tacit.client.result_objects import Job, JobResult, Picture
+from tacit.client.objects import Job, JobResult, Picture, Report
 from tacit.errors import Error
 
 UPLOAD_WAIT_S = 600.0

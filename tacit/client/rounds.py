@@ -31,8 +31,7 @@ from tacit.client.exchange import (
     text_of,
     watch,
 )
-from tacit.client.report_objects import AskedQuery, Preview, Report
-from tacit.client.result_objects import Result, Round
+from tacit.client.objects import AskedQuery, Preview, Report, Result, Round
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.errors import Error
 from tacit.protocol.identities import IdentityChain

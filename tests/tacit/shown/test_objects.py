@@ -22,8 +22,7 @@ import tacit
 from tacit.answers.base import read
 from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
-from tacit.client.report_objects import number
-from tacit.client.result_objects import Result, Round
+from tacit.client.objects import Result, Round, number
 
 QUERY: dict[str, Any] = {
     "name": "load",
