@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
@@ -23,6 +22,7 @@ from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
+from common.web.client import Transport
 from common.web.dependencies import provide
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
@@ -69,7 +69,7 @@ def create_app(
     settings: CoordinatorSettings,
     *,
     clock: Clock | None = None,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+    transports: Mapping[str, Transport] | None = None,
 ) -> FastAPI:
     """The coordinator. `transports` replaces the network to given addresses (in-process use)."""
     time = clock or SystemClock()
@@ -236,7 +236,7 @@ def create_app(
     add_receiving(app)
     add_budget(app, settings)
     add_proposals(app)
-    add_datasets(app, settings, transports)
+    add_datasets(app, settings)
     add_jobs(app)
     add_job_schedules(app)
     add_reports(app)

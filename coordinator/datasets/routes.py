@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
-import httpx
 from fastapi import Depends, FastAPI, Response
 from fastapi import Query as Parameter
 from fastapi import Request as fastapi_Request
@@ -44,11 +43,10 @@ KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | No
 
 @dataclass(frozen=True)
 class HandIn:
-    """How datasets come in; `transports` replaces the network to given addresses."""
+    """How datasets come in."""
 
     datasets: Datasets
     settings: CoordinatorSettings
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None
 
     async def take(
         self,
@@ -65,9 +63,7 @@ class HandIn:
         dataset_id = datasets.new_id()
         try:
             await datasets.renew_key()
-            received = await receive(
-                request, datasets.vault, dataset_id, self.settings, self.transports, read
-            )
+            received = await receive(request, datasets.vault, dataset_id, self.settings, read)
             checked = await datasets.check(dataset_id, received.request, set(received.sent))
             key = await key_of(received.request, checked)
             async with datasets.database.begin() as transaction:
@@ -116,12 +112,8 @@ DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
 
 
-def add_datasets(
-    app: FastAPI,
-    settings: CoordinatorSettings,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
-) -> None:
-    """Add them to the app. `transports` replaces the network to given addresses."""
+def add_datasets(app: FastAPI, settings: CoordinatorSettings) -> None:
+    """Add them to the app."""
 
     @app.post(
         "/v1/datasets",
@@ -138,7 +130,7 @@ def add_datasets(
             short = _short(request, declared, checked)
             return await idempotency.request_key(short, caller.token_id)
 
-        hand_in = HandIn(datasets, settings, transports)
+        hand_in = HandIn(datasets, settings)
         answer, replayed = await hand_in.take(request, clock.now(), key_of)
         return answer.response(replayed=replayed)
 
