@@ -1,11 +1,10 @@
 """Charges to a budget: what one round costs in each privacy unit, the one credit, and what each
-record of a federated job has spent.
+record of a federated job has spent; and whether a query is accepted.
 
-What one round of a query costs in either privacy unit (spec: budget, section 3).
-
-The noise is that of the query as declared: its scales b_p = Delta_p / (s_p epsilon) are computed
-for the query's *own* unit. What a round costs in the other unit follows from the same draws and the
-other unit's sensitivity F_p: part p costs F_p / b_p = s_p epsilon F_p / Delta_p, so the round costs
+Spec: budget, section 3. The noise is that of the query as declared: its scales b_p = Delta_p / (s_p
+epsilon) are computed for the query's *own* unit. What a round costs in the other unit follows from
+the same draws and the other unit's sensitivity F_p: part p costs F_p / b_p = s_p epsilon F_p /
+Delta_p, so the round costs
 
     epsilon' = epsilon * sum_p s_p F_p / Delta_p          (one part: epsilon * F / Delta),
 
@@ -140,13 +139,10 @@ def _scaled(
     )
 
 
-# The one credit: a round that aborted before anything can have been opened.
-#
-# Spec: budget, section 5.
-#
-# A debit is final once a piece may have left. It is reversed, under the query's own assumption
-# only, when enough aggregators sign "never frozen, pieces destroyed" that no quorum can have opened
-# the sum even if t_s of them lie.
+# The one credit (spec: budget, section 5): a round that aborted before anything can have been
+# opened. A debit is final once a piece may have left. It is reversed, under the query's own
+# assumption only, when enough aggregators sign "never frozen, pieces destroyed" that no quorum can
+# have opened the sum even if t_s of them lie.
 
 
 def statements_needed(query: Query) -> int | None:
@@ -185,17 +181,13 @@ def abort_credit(descriptor: RoundDescriptor, aborts: Sequence[Signed[AbortState
     return len(believed) >= needed
 
 
-# What each record has spent of a job's one debit, and which records may still count.
-#
-# Spec: federated-counting, section 6.2. A record that adds v to a block with noise of scale b
-# spends |v|_1 / b. It counts in a round only while the sum S of what it spent stays within the
-# job's epsilon; otherwise it adds nothing to this round. So whatever is asked, in whatever order
-# and at whatever rates, no record spends more: for two databases that differ by one record the
-# views of a whole job are within e^epsilon (an individual privacy filter; Feldman and Zrnic 2021,
-# pure DP).
-#
-# All sums are exact: numerators over a common denominator. S is private: nobody is told it, and
-# nothing but the vectors depends on it.
+# What each record has spent of a job's one debit (spec: federated-counting, section 6.2). A record
+# that adds v to a block with noise of scale b spends |v|_1 / b. It counts in a round only while the
+# sum S of what it spent stays within the job's epsilon; otherwise it adds nothing to this round. So
+# for any questions, in any order and at any rates, the views of a whole job on two databases that
+# differ by one record are within e^epsilon (an individual privacy filter; Feldman and Zrnic 2021,
+# pure DP). Sums are exact: numerators over a common denominator. S is private: it is never sent,
+# and only the vectors depend on it.
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -337,10 +329,9 @@ def _cost(line: VerifiedLine) -> Cost:
     return Cost(line.epsilon, debited_delta(line.delta))
 
 
-# Room in the ring: no sum may wrap (spec: aggregation, section 2).
-#
-# Per coordinate, n_max * max|f| + noise tail at 2^-64 < modulus / 2. The tail t of all noise there
-# can be, P(|Z| >= t) <= 2^-64, is Chernoff's: for every theta below 1/b of the widest layer
+# Headroom in the ring: no sum may wrap (spec: aggregation, section 2). Per coordinate, n_max *
+# max|f| + noise tail at 2^-64 < modulus / 2. The tail t of all noise there can be, P(|Z| >= t) <=
+# 2^-64, is Chernoff's: for every theta below 1/b of the widest layer
 #
 #     t = (65 ln 2 + sum over layers n r ln M(theta)) / theta,
 #     M(theta) = (1-a)^2 / ((1 - a e^theta) (1 - a e^-theta)),

@@ -70,9 +70,6 @@ def _keep(value: object, received: Any) -> None:
             _keep(item, part)
 
 
-# Answers that every service has: whether it lives and is ready, API tokens, who did what.
-
-
 class Health(Answer):
     """The process is alive."""
 

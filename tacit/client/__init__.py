@@ -1,13 +1,10 @@
 """The Python client of the three services: `Client`, and `AsyncClient` with the same calls.
 
-client         both clients: their parts, how they connect
-exchange       one request and its answer, with retries; blocking or on an event loop
-operation      a call as a generator of requests, written once for both clients
-problems       problem documents as exceptions
-plain          calls that any service takes
-at_home        the services of `tacit up`
-watching       long polls
-readings, registry, queries, rounds, budget, datasets, jobs    one part of the API each
+client      both clients, how they connect, and calls that every service accepts
+exchange    requests with retries, long polls, and the calls that both clients share
+objects     answers for notebooks: tables, data frames, plots
+problems    problem documents as exceptions
+budget, curator, jobs, registry, rounds    the calls of one part of the API each
 """
 
 from tacit.client.client import AsyncClient, Client

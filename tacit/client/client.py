@@ -59,8 +59,6 @@ def access(home: str | Path, service: str) -> tuple[str, str]:
     return found["url"], token
 
 
-# Calls that any service takes: a request as it is, GET, POST, and whether it is ready.
-
 READY_PAUSE_S = 0.05
 
 
@@ -130,8 +128,6 @@ class Plain:
     wait_until_ready = operation(_wait_until_ready)
 
 
-# The Python client, blocking and asynchronous: one set of calls, two ways to run them.
-#
 #     with Client(coordinator_url, token) as client:
 #         found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
 #         print(found.value, found.interval)
@@ -140,9 +136,8 @@ class Plain:
 #         async for query in client.queries(): ...
 #
 # A client connects to one service: queries, rounds, budget and registry are calls of the
-# coordinator, readings, policies and statements those of a curator service. Answers are the
-# dictionaries of the API, the main ones with their fields as attributes too (`tacit.shown`); what
-# goes wrong is a `tacit.Error`: a refusal a `Problem`, no answer `NoAnswer`.
+# coordinator, readings, policies and statements those of a curator service. Answers are the models
+# of `tacit.answers`; errors are `tacit.Error`: `Problem` for a refusal, `NoAnswer` for no answer.
 
 T = TypeVar("T")
 LINES: Final = "tacit_lines"

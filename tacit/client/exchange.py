@@ -1,14 +1,12 @@
 """How the client calls: requests with retries, one definition for the blocking and the asynchronous
 method, and long polls.
 
-What a call of the client is made of: requests, pauses and items, and when to try again.
-
 A call is a generator. It yields a `Request` and is sent the answer, or the error is raised inside
 it; it yields a `Pause` to wait, and an `Item` to pass a result to the caller before the end. So
 each call is written once, and `tacit.client` runs it blocking or on an event loop.
 
-What is repeated: requests that change nothing twice (`repeatable`) after no answer or 503; any
-request after 429, after 409 `idempotency_in_progress`, or if it cannot have been sent. Pauses are
+Repeated are idempotent requests (`repeatable`) after no answer or 503, and any request after 429,
+after 409 `idempotency_in_progress`, or if it cannot have been sent. Pauses are
 random, double, and are never shorter than `Retry-After`.
 """
 
@@ -260,8 +258,7 @@ def text_of(path: str) -> Steps[str]:
 #         queries = stream(queries)         # Client: iterator, AsyncClient: asynchronous iterator
 #
 # A descriptor makes the method for the class that it is accessed through, with a real signature:
-# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` tell what they take and
-# give.
+# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` show it.
 
 P = ParamSpec("P")
 
@@ -364,8 +361,6 @@ def _declared(
     vars(method)["__signature__"] = shown
     return method
 
-
-# Long polls: a resource each time it changes, until it is finished.
 
 POLL_S: Final = 20.0
 """How long one request waits for a change."""

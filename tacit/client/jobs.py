@@ -116,8 +116,6 @@ class Datasets:
     delete_dataset = operation(_delete_dataset)
 
 
-# Calls about algorithms and jobs (coordinator): asking, following, ending, reading results.
-
 FINISHED: Final = ("succeeded", "failed", "cancelled")
 
 

@@ -48,9 +48,6 @@ def folded(title: str, lines: Iterable[str]) -> str:
     return f"<details>{text('summary', title)}<ul>{items}</ul></details>"
 
 
-# Records as the data frame of whichever library is installed.
-
-
 def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
     """A pandas data frame, a polars one without pandas, else a list of records. Figures are floats
     there, exact in the rows themselves."""
@@ -171,9 +168,6 @@ def _told(error: PartError) -> str:
     return f"{error.part}: ± {width}{unit} of noise in {level} of 100 cases"
 
 
-# A query that was created.
-
-
 class AskedQuery(rounds.KeptQuery):
     """A query as the coordinator keeps it, with its preview."""
 
@@ -185,9 +179,6 @@ class AskedQuery(rounds.KeptQuery):
 
     def _repr_html_(self) -> str:
         return text("p", str(self)) + self.preview._repr_html_()
-
-
-# What a query would cost, and how far off its result would be: no service is asked.
 
 
 def price(query: Query, participants: int | None = None) -> Preview:
@@ -226,8 +217,6 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
     return figure
 
-
-# A round and what it released.
 
 _DIGITS: Final = 2
 
@@ -378,9 +367,6 @@ def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
     return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
 
 
-# A job and its result.
-
-
 class Job(jobs.Job):
     """The state of a job."""
 
@@ -430,9 +416,6 @@ class Picture(bytes):
         return bytes(self) if self[:4] == b"\x89PNG" else None
 
 
-# What was spent over all releases.
-
-
 class SpentLine(budget.ReleasedAmount):
     """The verified guarantee of all rounds against one group of people."""
 
@@ -477,9 +460,6 @@ class Budget(budget.Budget):
         heads = ["unit", "row", "who works together", "epsilon", "delta"]
         told = f"{self.released.rounds} rounds. {self.released.sentence}"
         return table(heads, rows) + text("p", told)
-
-
-# What happens while a call waits, on one line of standard error.
 
 
 def show_progress(found: Round | Job) -> None:

@@ -90,8 +90,6 @@ class Queries:
     stop_query = operation(_stop_query)
 
 
-# Calls about rounds (coordinator): opening, following, ending, reading and checking them.
-
 __all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")
 

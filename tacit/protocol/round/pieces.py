@@ -1,5 +1,5 @@
 """Sealed pieces in transit to an aggregator, and what is inside the seals of a declared
-contribution.
+contribution, and of one with a proof.
 """
 
 from __future__ import annotations
@@ -82,14 +82,11 @@ class ItemAnswer(WireModel):
     included: bool | None = None
 
 
-# What is inside the seals of a declared contribution: words, or a seed that stands for them.
-#
-# Aggregators whose pieces are uniform get seeds, the others words: what is inside follows from
-# descriptor, share index and kind of sender alone. A host's batch is one seed for all its curators,
-# so that its header is that of a part. A lone curator's piece of few words stays words: a seed
-# would hardly be shorter, and has to be expanded.
-#
-# Spec: federated-counting, section 9; aggregation, section 5.
+# Inside the seals of a declared contribution: words, or a seed of them (spec: federated-counting,
+# section 9; aggregation, section 5). Aggregators whose pieces are uniform get seeds, the others
+# words: what is inside follows from descriptor, share index and kind of sender alone. A host's
+# batch is one seed for all its curators, so that its header is that of a part. A lone curator's
+# piece of few words stays words: a seed would hardly be shorter, and has to be expanded.
 
 Seeds = NDArray[np.uint8]
 
@@ -150,7 +147,7 @@ class DeclaredForm:
         return np.concatenate(words).reshape(shape)
 
 
-# What is inside the seal in a proved round: one aggregator's share of a contribution.
+# Inside the seal in a proved round (spec: validity, sections 5 and 8): one aggregator's share.
 #
 #     plaintext = nonce 16 | public share | input share
 #
@@ -158,8 +155,6 @@ class DeclaredForm:
 # public share go to every aggregator inside its own seal, so that nobody in transit can give two of
 # them different ones. All lengths follow from the query, the aggregator's index and the number of
 # curators of the contribution. Whole batches are packed at once: rows of bytes, one a contribution.
-#
-# Spec: validity, sections 5 and 8.
 
 _LABEL = b"tacit proved piece v1"
 _PROOF_LABEL = b"tacit proved v1"
