@@ -83,7 +83,6 @@ def create_app(
         "aggregator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Sealed pieces in, one partial sum out. It never holds a curator's value.",
         body_limits={

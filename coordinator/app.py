@@ -216,7 +216,6 @@ def create_app(
         "coordinator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Queries, rounds and results. It holds no share and no reading.",
         body_limits={

@@ -234,7 +234,6 @@ def create_app(
         "curator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Readings in, sealed contributions out.",
         body_limits={

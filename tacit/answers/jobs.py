@@ -89,8 +89,6 @@ class DatasetLedger(DatasetAccount):
     events: list[DatasetEvent]
 
 
-# Answers about algorithms, jobs and their schedules (spec: jobs).
-
 Stance = Literal["sound", "paper"]
 
 
