@@ -7,30 +7,20 @@ kill a pass begins again, until nothing needs the previous key.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
-
-from fastapi import Depends, FastAPI, Request
-from pydantic import Field
 
 from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Repeating
 from common.store.leader import Leader
 from common.store.transactions import Database
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.wire import read_body
-from coordinator import examples, storage_keys
+from coordinator import storage_keys
 from coordinator.datasets.datasets import Datasets
 from coordinator.jobs.results import Results
-from coordinator.storage_keys import FILE_NAME, KEY_BYTES, StorageKey, StorageKeys, seed_purpose
+from coordinator.storage_keys import FILE_NAME, StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
 from coordinator.store import storage_key as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.storage_key import Rotation
-from coordinator.web import DatabasePart, Operator
-from tacit.answers.registry import StorageKeyState
-from tacit.wire import Binary, WireModel
 
 LOOK_S = 5.0
 _PAGE = 500
@@ -149,50 +139,3 @@ async def status(database: Database, resealing: Resealing, keys: StorageKeys) ->
         "left": left,
         "kept_in": place,
     }
-
-
-# Routes of the storage key's rotation, for the operator alone.
-
-KeysPart = Annotated[StorageKeys, Depends(part(StorageKeys))]
-ResealingPart = Annotated[Resealing, Depends(part(Resealing))]
-
-
-class RotationRequest(WireModel):
-    """The key that seals from now on. It is in no log and no answer."""
-
-    key: Annotated[Binary, Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)]
-
-
-def add_storage_key(app: FastAPI) -> None:
-    """Add them to the app."""
-
-    @app.get(
-        "/v1/storage-key",
-        **gives(StorageKeyState),
-        tags=["service"],
-        summary="Which storage key seals, and how far a rotation has come",
-    )
-    async def get_storage_key(
-        database: DatabasePart, keys: KeysPart, resealing: ResealingPart, _: Operator
-    ) -> dict[str, Any]:
-        return await status(database, resealing, keys)
-
-    @app.put(
-        "/v1/storage-key",
-        **gives(StorageKeyState, 202),
-        tags=["service"],
-        status_code=202,
-        summary="Rotate the storage key: everything is sealed anew",
-        openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
-    )
-    async def rotate_storage_key(
-        request: Request,
-        database: DatabasePart,
-        keys: KeysPart,
-        resealing: ResealingPart,
-        _: Operator,
-    ) -> dict[str, Any]:
-        body = await read_body(request, RotationRequest)
-        await storage_keys.begin_rotation(database, keys, StorageKey(body.key))
-        resealing.wake()
-        return await status(database, resealing, keys)

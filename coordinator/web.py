@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import Depends, Response
+from fastapi import APIRouter, Depends, Response
 
-from common.runtime.clock import Clock
-from common.store.transactions import Database
 from common.web.auth import Principal, require
-from common.web.dependencies import part
+from common.web.problems import openapi_responses
 from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant
@@ -20,8 +19,12 @@ Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
-DatabasePart = Annotated[Database, Depends(part(Database))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
+
+
+def api_router() -> APIRouter:
+    """A router whose routes an app adds to its own list. `include_router` would build each route
+    again for each app, and match each request through two more functions per route."""
+    return APIRouter(responses=openapi_responses(), generate_unique_id_function=attrgetter("name"))
 
 
 def time_text(instant: datetime | None) -> str | None:

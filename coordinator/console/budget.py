@@ -12,18 +12,16 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from markupsafe import Markup
 
-from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, person
-from common.web.dependencies import part
+from common.web.console.pages import PagesPart, console_router, person
 from common.web.tokens import Scope
 from coordinator import queries
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.plan_routes import history_of, outlook_of
+from coordinator.api.budget import overview_of
+from coordinator.api.plans import history_of, outlook_of
 from coordinator.budget.plans import (
     Asked,
     History,
@@ -32,11 +30,9 @@ from coordinator.budget.plans import (
     OutlookRequest,
     SpentPoint,
 )
-from coordinator.budget.routes import overview_of
 from coordinator.queries import Stop, at_epsilon
-from coordinator.settings import CoordinatorSettings
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
-from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import DomainError
 from tacit.query.query import Query
@@ -44,8 +40,9 @@ from tacit.query.terms import Mechanism
 from tacit.report.model import guess
 from tacit.wire import format_exact
 
+router = console_router()
+
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
-LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
 
 EPSILONS: Final = tuple(
     Fraction(text)
@@ -78,73 +75,72 @@ class Choice:
     until: datetime | None
 
 
-def add_budget(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add the page that looks at the budget."""
-
-    @router.get("/budget")
-    async def show(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        visitor: Person,
-        limit: int = 0,
-        query_id: str = "",
-        period_s: int | None = None,
-        delta: str = "",
-    ) -> Response:
-        overview = await overview_of(
-            database, ledger, operator=visitor.has(Scope.OPERATOR), delta=delta or None
+@router.get("/budget")
+async def show(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    limit: int = 0,
+    query_id: str = "",
+    period_s: int | None = None,
+    delta: str = "",
+) -> Response:
+    overview = await overview_of(
+        services, operator=visitor.has(Scope.OPERATOR), delta=delta or None
+    )
+    async with services.database.reading() as transaction:
+        known = await query_store.page(transaction, None, 500)
+        running = {row.id for row in await query_store.scheduled(transaction)}
+    whole = await outlook_of(services, OutlookRequest())
+    chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
+    past = None
+    if chosen is not None:
+        past = await history_of(services, _past(chosen))
+    row = next(
+        (each for each in known if each.id == query_id),
+        next((each for each in known if each.id in running), known[-1] if known else None),
+    )
+    choices: list[Choice] = []
+    others: list[query_store.QueryRow] = []
+    if row is not None and row.query.mechanism is not Mechanism.EXACT:
+        schedule = row.query.schedule
+        period_s = schedule.period_s if schedule else (period_s or 86_400)
+        others = [each for each in known if each.id in running and each.id != row.id]
+        choices = await what_if(
+            services,
+            row.query,
+            period_s,
+            others,
+            chosen,
         )
-        async with database.reading() as transaction:
-            known = await query_store.page(transaction, None, 500)
-            running = {row.id for row in await query_store.scheduled(transaction)}
-        whole = await outlook_of(database, ledger, clock, OutlookRequest())
-        chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
-        past = None
-        if chosen is not None:
-            past = await history_of(database, ledger, clock, _past(chosen))
-        row = next(
-            (each for each in known if each.id == query_id),
-            next((each for each in known if each.id in running), known[-1] if known else None),
-        )
-        choices: list[Choice] = []
-        others: list[query_store.QueryRow] = []
-        if row is not None and row.query.mechanism is not Mechanism.EXACT:
-            schedule = row.query.schedule
-            period_s = schedule.period_s if schedule else (period_s or 86_400)
-            others = [each for each in known if each.id in running and each.id != row.id]
-            choices = await what_if(
-                database, ledger, clock, settings, row.query, period_s, others, chosen
-            )
-        return pages.show(
-            request,
-            "budget.html",
-            visitor,
-            overview=overview,
-            outlook=whole,
-            place=limit,
-            chosen=chosen,
-            picture=picture(past, chosen),
-            unbounded=unbounded_since(past),
-            past=past,
-            queries=known,
-            row=row,
-            period_s=period_s,
-            periods=PERIODS,
-            choices=choices,
-            start=_start(choices, row),
-            worst=_assumed(overview["released"]),
-            delta=delta,
-            others=len(others),
-            examples=EXAMPLES,
-            together=together,
-            amount=amount,
-            percent=percent,
-            exact=format_exact,
-            said=SAID.get(request.query_params.get("said", "")),
-        )
+    return pages.show(
+        request,
+        "budget.html",
+        visitor,
+        overview=overview,
+        outlook=whole,
+        place=limit,
+        chosen=chosen,
+        picture=picture(past, chosen),
+        unbounded=unbounded_since(past),
+        past=past,
+        queries=known,
+        row=row,
+        period_s=period_s,
+        periods=PERIODS,
+        choices=choices,
+        start=_start(choices, row),
+        worst=_assumed(overview["released"]),
+        delta=delta,
+        others=len(others),
+        examples=EXAMPLES,
+        together=together,
+        amount=amount,
+        percent=percent,
+        exact=format_exact,
+        said=SAID.get(request.query_params.get("said", "")),
+    )
 
 
 def together(epsilon: str, delta: str) -> int:
@@ -153,10 +149,7 @@ def together(epsilon: str, delta: str) -> int:
 
 
 async def what_if(
-    database: Database,
-    ledger: Ledger,
-    clock: Any,
-    settings: CoordinatorSettings,
+    services: CoordinatorServices,
     query: Query,
     period_s: int,
     others: Sequence[query_store.QueryRow],
@@ -164,7 +157,7 @@ async def what_if(
 ) -> list[Choice]:
     """The query at each stop of the slider; the schedules beside it stay as they are."""
     try:
-        preview = await queries.preview(database, query, settings, EPSILONS)
+        preview = await queries.preview(services.database, query, services.settings, EPSILONS)
     except DomainError:
         return []
     found = []
@@ -178,7 +171,7 @@ async def what_if(
                 ),
                 limits=(chosen.limit,),
             )
-            [lasts] = (await outlook_of(database, ledger, clock, asked)).limits
+            [lasts] = (await outlook_of(services, asked)).limits
         found.append(_choice(stop, query, lasts))
     return found
 

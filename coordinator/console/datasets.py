@@ -12,9 +12,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 
 from algorithms.datasets.declaration import DatasetRequest
@@ -23,26 +23,26 @@ from common.store.transactions import Database
 from common.web import idempotency
 from common.web.console import charts
 from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import Pages, PagesPart, own_form, see
+from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
 from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
 from common.web.idempotency import RequestKey
 from common.web.problems import status_of
+from coordinator.api.datasets import HandIn, shown
 from coordinator.console.ledger import Operator
 from coordinator.console.round_actions import NotTyped
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
-from coordinator.datasets.routes import HandIn, shown
 from coordinator.datasets.upload import Checked
 from coordinator.jobs import views
+from coordinator.services import Services
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
-from coordinator.web import ClockPart, DatabasePart
 from tacit.errors import DomainError
 
-DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
+router = console_router()
+
 
 ROWS: Final = 50
 UNITS: Final = sorted(
@@ -54,114 +54,115 @@ _DATASET_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_of")
 
 
-def add_datasets(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add the pages."""
-    _add_kept(router, settings)
-
-    @router.get("/datasets/{dataset_id}")
-    async def one(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        clock: ClockPart,
-        visitor: Operator,
-    ) -> Response:
-        values = await _values(database, datasets, dataset_id)
-        spent = values["ledger"]
-        return pages.show(
-            request,
-            "dataset.html",
-            visitor,
-            picture=burn_down(spent["budget"], spent["events"], clock.now()),
-            said=SAID.get(request.query_params.get("said", "")),
-            **values,
-        )
-
-    @router.get("/datasets/{dataset_id}/delete")
-    async def confirm(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        visitor: Operator,
-    ) -> Response:
-        values = await _values(database, datasets, dataset_id)
-        return pages.show(request, "delete-dataset.html", visitor, error=None, **values)
-
-    @router.post("/datasets/{dataset_id}/delete")
-    async def delete(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        values = await _values(database, datasets, dataset_id)
-        error: DomainError | None = None
-        if form.get("typed", "").strip() != values["dataset"]["name"].strip():
-            error = NotTyped(pointer="/typed")
-        else:
-            try:
-                await datasets.delete(dataset_id)
-            except DomainError as refused:
-                error = refused
-        if error is not None:
-            return pages.show(
-                request, "delete-dataset.html", visitor, status=422, error=error, **values
-            )
-        await sessions.note(visitor, "deleted a dataset", dataset_id, "done")
-        return see("/console/datasets?said=deleted")
+@router.get("/datasets/{dataset_id}")
+async def one(
+    request: Request,
+    dataset_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+) -> Response:
+    values = await _values(services.database, services.datasets, dataset_id)
+    spent = values["ledger"]
+    return pages.show(
+        request,
+        "dataset.html",
+        visitor,
+        picture=burn_down(spent["budget"], spent["events"], services.clock.now()),
+        said=SAID.get(request.query_params.get("said", "")),
+        **values,
+    )
 
 
-def _add_kept(router: APIRouter, settings: CoordinatorSettings) -> None:
-    @router.get("/datasets")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Operator,
-        after: str | None = None,
-    ) -> Response:
-        return await _list(request, pages, database, settings, visitor, after)
+@router.get("/datasets/{dataset_id}/delete")
+async def confirm(
+    request: Request,
+    dataset_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+) -> Response:
+    values = await _values(services.database, services.datasets, dataset_id)
+    return pages.show(request, "delete-dataset.html", visitor, error=None, **values)
 
-    @router.post("/datasets")
-    async def hand_in(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        require_own_origin(request)  # before a byte of the body is read
-        given: dict[str, Any] = {}
 
-        def read(fields: dict[str, Any]) -> dict[str, Any]:
-            require_secret(visitor.csrf, fields.pop("csrf", None))
-            given.update(fields)
-            return declared(fields)
-
-        async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
-            digest = hashlib.sha256(said.canonical() + checked.digest).digest()
-            token_id, key = visitor.principal.token_id, str(given.get("key", ""))
-            return idempotency.form_key(token_id, request.url.path, key, digest)
-
+@router.post("/datasets/{dataset_id}/delete")
+async def delete(
+    request: Request,
+    dataset_id: str,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    values = await _values(services.database, services.datasets, dataset_id)
+    error: DomainError | None = None
+    if form.get("typed", "").strip() != values["dataset"]["name"].strip():
+        error = NotTyped(pointer="/typed")
+    else:
         try:
-            answer, _ = await HandIn(datasets, settings).take(request, clock.now(), key_of, read)
-        except DomainError as error:
-            return await _list(
-                request, pages, database, settings, visitor, None, error=error, given=given
-            )
-        dataset_id = json.loads(answer.body)["id"]
-        await sessions.note(visitor, "handed in a dataset", dataset_id, "done")
-        return see(f"/console/datasets/{dataset_id}?said=kept")
+            await services.datasets.delete(dataset_id)
+        except DomainError as refused:
+            error = refused
+    if error is not None:
+        return pages.show(
+            request, "delete-dataset.html", visitor, status=422, error=error, **values
+        )
+    await sessions.note(visitor, "deleted a dataset", dataset_id, "done")
+    return see("/console/datasets?said=deleted")
+
+
+@router.get("/datasets")
+async def listing(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+    after: str | None = None,
+) -> Response:
+    return await _list(request, pages, services.database, services.settings, visitor, after)
+
+
+@router.post("/datasets")
+async def hand_in(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    require_own_origin(request)  # before a byte of the body is read
+    given: dict[str, Any] = {}
+
+    def read(fields: dict[str, Any]) -> dict[str, Any]:
+        require_secret(visitor.csrf, fields.pop("csrf", None))
+        given.update(fields)
+        return declared(fields)
+
+    async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
+        digest = hashlib.sha256(said.canonical() + checked.digest).digest()
+        token_id, key = visitor.principal.token_id, str(given.get("key", ""))
+        return idempotency.form_key(token_id, request.url.path, key, digest)
+
+    try:
+        answer, _ = await HandIn(services.datasets, services.settings).take(
+            request, services.clock.now(), key_of, read
+        )
+    except DomainError as error:
+        return await _list(
+            request,
+            pages,
+            services.database,
+            services.settings,
+            visitor,
+            None,
+            error=error,
+            given=given,
+        )
+    dataset_id = json.loads(answer.body)["id"]
+    await sessions.note(visitor, "handed in a dataset", dataset_id, "done")
+    return see(f"/console/datasets/{dataset_id}?said=kept")
 
 
 async def _list(

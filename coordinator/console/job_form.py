@@ -12,23 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from algorithms import catalogue
 from common.store.transactions import Database
 from common.web import idempotency
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import Pages, PagesPart, own_form, see
+from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.wire import parse_json
-from coordinator.console.jobs import JobsPart
+from coordinator.api.jobs import submit
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnverifiedNotAcknowledged
-from coordinator.jobs import routes, views
+from coordinator.jobs import views
 from coordinator.models.job import JobRequest
+from coordinator.services import Services
 from coordinator.store import datasets as dataset_store
-from coordinator.web import ClockPart, DatabasePart
 from tacit.errors import DomainError, FieldError, Invalid
+
+router = console_router()
 
 PARAM: Final = "p-"
 """What the names of a parameter's fields begin with."""
@@ -48,62 +50,58 @@ class Field:
     default: str
 
 
-def add_job_form(router: APIRouter) -> None:
-    """Add the form and what it does."""
+@router.get("/jobs/new")
+async def empty(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+    algorithm: str = "",
+    dataset: str = "",
+    like: str = "",
+) -> Response:
+    given = {"algorithm": algorithm, "dataset": dataset}
+    if like:
+        given = await _like(services.database, like)
+    return await _form(request, pages, services.database, visitor, given)
 
-    @router.get("/jobs/new")
-    async def empty(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Operator,
-        algorithm: str = "",
-        dataset: str = "",
-        like: str = "",
-    ) -> Response:
-        given = {"algorithm": algorithm, "dataset": dataset}
-        if like:
-            given = await _like(database, like)
-        return await _form(request, pages, database, visitor, given)
 
-    @router.post("/jobs/new")
-    async def go(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        jobs: JobsPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        try:
-            asked = await asyncio.to_thread(request_of, form)
-            if form.get("go") == "start":
-                key = idempotency.form_key(
-                    visitor.principal.token_id,
-                    request.url.path,
-                    form.get("key", ""),
-                    asked.canonical(),
-                )
-                answer, _ = await routes.submit(database, jobs, clock.now(), asked, key)
-                job_id = json.loads(answer.body)["id"]
-                await sessions.note(visitor, "started a job", job_id, "done")
-                return see(f"/console/jobs/{job_id}?said=asked")
-            prepared = await jobs.submission.prepare(asked)
-        except DomainError as error:
-            return await _form(request, pages, database, visitor, form, error)
-        return pages.show(
-            request,
-            "job-confirm.html",
-            visitor,
-            asked=asked,
-            given={name: value for name, value in form.items() if name not in ("csrf", "go")},
-            charge=views.price_shown(prepared.price),
-            report=prepared.report,
-            key=secrets.token_urlsafe(16),
-            body=json.dumps(asked.model_dump(mode="json", exclude_none=True), indent=2),
-        )
+@router.post("/jobs/new")
+async def go(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    try:
+        asked = await asyncio.to_thread(request_of, form)
+        if form.get("go") == "start":
+            key = idempotency.form_key(
+                visitor.principal.token_id,
+                request.url.path,
+                form.get("key", ""),
+                asked.canonical(),
+            )
+            answer, _ = await submit(services, asked, key)
+            job_id = json.loads(answer.body)["id"]
+            await sessions.note(visitor, "started a job", job_id, "done")
+            return see(f"/console/jobs/{job_id}?said=asked")
+        prepared = await services.jobs.submission.prepare(asked)
+    except DomainError as error:
+        return await _form(request, pages, services.database, visitor, form, error)
+    return pages.show(
+        request,
+        "job-confirm.html",
+        visitor,
+        asked=asked,
+        given={name: value for name, value in form.items() if name not in ("csrf", "go")},
+        charge=views.price_shown(prepared.price),
+        report=prepared.report,
+        key=secrets.token_urlsafe(16),
+        body=json.dumps(asked.model_dump(mode="json", exclude_none=True), indent=2),
+    )
 
 
 async def _form(

@@ -12,34 +12,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Parameter
+from fastapi import Request, Response
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
 from common.store.transactions import Database
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import HEADERS, PagesPart, own_form, see
+from common.web.console.pages import HEADERS, PagesPart, console_router, own_form, see
 from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.tokens import Scope
+from coordinator.api import jobs as api
+from coordinator.api.job_schedules import listed
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnknownPart, UnknownSchedule
-from coordinator.jobs import routes, views
+from coordinator.jobs import views
 from coordinator.jobs.results import Results, compared
-from coordinator.jobs.schedules import listed
-from coordinator.jobs.wiring import Jobs
 from coordinator.models.job import FINISHED, JobState
+from coordinator.services import Services
 from coordinator.store import jobs as job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
-from coordinator.web import ClockPart, DatabasePart
 from tacit.report.model import PrivacyReport
 
-JobsPart = Annotated[Jobs, Depends(part(Jobs))]
-ResultsPart = Annotated[Results, Depends(part(Results))]
+router = console_router()
+
 Ids = Annotated[list[str] | None, Parameter(max_length=8)]
 
 ROWS: Final = 50
@@ -53,181 +52,160 @@ SAID: Final = {
 }
 
 
-def add_jobs(router: APIRouter) -> None:
-    """Add the pages."""
-    _add_lists(router)
-    _add_one(router)
-    _add_parts(router)
+@router.get("/jobs")
+async def listing(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    state: str = "",
+    before: str | None = None,
+) -> Response:
+    operator = visitor.has(Scope.OPERATOR)
+    states = tuple(each for each in JobState if each.value == state)
+    which = Filter(states if operator else (JobState.SUCCEEDED,))
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, which, before, ROWS)
+        schedules = await listed(transaction, None, ROWS) if operator else []
+    now = services.clock.now()
+    return pages.show(
+        request,
+        "jobs.html",
+        visitor,
+        rows=[views.timed(row, now) if operator else views.published(row) for row in found],
+        states=[each.value for each in JobState] if operator else [],
+        state=state,
+        older=found[-1].id if len(found) == ROWS else None,
+        before=before,
+        schedules=schedules,
+        error=None,
+        said=SAID.get(request.query_params.get("said", "")),
+    )
 
 
-def _add_lists(router: APIRouter) -> None:
-    @router.get("/jobs")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        state: str = "",
-        before: str | None = None,
-    ) -> Response:
-        operator = visitor.has(Scope.OPERATOR)
-        states = tuple(each for each in JobState if each.value == state)
-        which = Filter(states if operator else (JobState.SUCCEEDED,))
-        async with database.reading() as transaction:
-            found = await store.page(transaction, which, before, ROWS)
-            schedules = await listed(transaction, None, ROWS) if operator else []
-        now = clock.now()
-        return pages.show(
-            request,
-            "jobs.html",
-            visitor,
-            rows=[views.timed(row, now) if operator else views.published(row) for row in found],
-            states=[each.value for each in JobState] if operator else [],
-            state=state,
-            older=found[-1].id if len(found) == ROWS else None,
-            before=before,
-            schedules=schedules,
-            error=None,
-            said=SAID.get(request.query_params.get("said", "")),
-        )
-
-    @router.post("/job-schedules/{schedule_id}/stop")
-    async def stop_schedule(
-        request: Request,
-        schedule_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        async with database.begin() as transaction:
-            if await job_schedules.find_schedule(transaction, schedule_id) is None:
-                raise UnknownSchedule
-            await job_schedules.stop_schedule(transaction, schedule_id, clock.now())
-        await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
-        return see("/console/jobs?said=stopped")
-
-    @router.get("/jobs/compare")
-    async def compare(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        results: ResultsPart,
-        visitor: Person,
-        ids: Ids = None,
-    ) -> Response:
-        chosen = [each for group in ids or () for each in group.split(",")]
-        found = await compared(database, results, chosen, operator=visitor.has(Scope.OPERATOR))
-        return pages.show(request, "compare-jobs.html", visitor, found=found, text=text)
+@router.post("/job-schedules/{schedule_id}/stop")
+async def stop_schedule(
+    request: Request,
+    schedule_id: str,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    await own_form(request, visitor)
+    async with services.database.begin() as transaction:
+        if await job_schedules.find_schedule(transaction, schedule_id) is None:
+            raise UnknownSchedule
+        await job_schedules.stop_schedule(transaction, schedule_id, services.clock.now())
+    await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
+    return see("/console/jobs?said=stopped")
 
 
-def _add_one(router: APIRouter) -> None:
-    @router.get("/jobs/{job_id}")
-    async def one(
-        request: Request,
-        job_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        results: ResultsPart,
-        visitor: Person,
-    ) -> Response:
-        row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-        values = await _values(results, row, clock, visitor)
-        said = SAID.get(request.query_params.get("said", ""))
-        return pages.show(request, "job.html", visitor, said=said, **values)
-
-    @router.get("/jobs/{job_id}/live")
-    async def live(
-        request: Request,
-        job_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        jobs: JobsPart,
-        results: ResultsPart,
-        visitor: Person,
-        wait_s: Wait = 0,
-    ) -> Response:
-        async def values() -> dict[str, Any]:
-            row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-            return await _values(results, row, clock, visitor)
-
-        return await pages.live(
-            request, "job-live.html", visitor, values, wait_s, _LOOK_S, jobs.changes
-        )
-
-    @router.post("/jobs/{job_id}/cancel")
-    async def cancel(
-        request: Request,
-        job_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        jobs: JobsPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        await routes.cancel(database, jobs, clock.now(), job_id)
-        await sessions.note(visitor, "cancelled a job", job_id, "done")
-        return see(f"/console/jobs/{job_id}?said=cancelled")
+@router.get("/jobs/compare")
+async def compare(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    ids: Ids = None,
+) -> Response:
+    chosen = [each for group in ids or () for each in group.split(",")]
+    found = await compared(
+        services.database, services.jobs.results, chosen, operator=visitor.has(Scope.OPERATOR)
+    )
+    return pages.show(request, "compare-jobs.html", visitor, found=found, text=text)
 
 
-def _add_parts(router: APIRouter) -> None:
-    """Files of a result. A browser has no token for the API, so pages have addresses of their
-    own."""
+@router.get("/jobs/{job_id}")
+async def one(
+    request: Request,
+    job_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+) -> Response:
+    row = await views.find(services.database, job_id, operator=visitor.has(Scope.OPERATOR))
+    values = await _values(services.jobs.results, row, services.clock, visitor)
+    said = SAID.get(request.query_params.get("said", ""))
+    return pages.show(request, "job.html", visitor, said=said, **values)
 
-    async def succeeded(database: Database, visitor: Visitor, job_id: str) -> None:
-        await views.succeeded(database, job_id, operator=visitor.has(Scope.OPERATOR))
 
-    @router.get("/jobs/{job_id}/plots/{name}")
-    async def plot(
-        job_id: str, name: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        if not name.endswith((".svg", ".png")):
-            raise UnknownPart
-        path = await asyncio.to_thread(results.path, job_id, f"plots/{name}")
-        kind = "image/png" if name.endswith(".png") else "image/svg+xml"
-        return FileResponse(path, media_type=kind, headers=dict(HEADERS))
+@router.get("/jobs/{job_id}/live")
+async def live(
+    request: Request,
+    job_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    wait_s: Wait = 0,
+) -> Response:
+    async def values() -> dict[str, Any]:
+        row = await views.find(services.database, job_id, operator=visitor.has(Scope.OPERATOR))
+        return await _values(services.jobs.results, row, services.clock, visitor)
 
-    @router.get("/jobs/{job_id}/files/{name}")
-    async def file(
-        job_id: str, name: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        path = await asyncio.to_thread(results.path, job_id, f"files/{name}")
-        return FileResponse(
-            path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
-        )
+    return await pages.live(
+        request, "job-live.html", visitor, values, wait_s, _LOOK_S, services.jobs.changes
+    )
 
-    @router.get("/jobs/{job_id}/archive.zip")
-    async def archive(
-        job_id: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        path = await asyncio.to_thread(results.archive, job_id)
-        return FileResponse(
-            path,
-            media_type="application/zip",
-            filename=f"{job_id}.zip",
-            headers=dict(HEADERS),
-            background=BackgroundTask(path.unlink, missing_ok=True),
-        )
 
-    @router.get("/jobs/{job_id}/evaluation.json")
-    async def evaluation(
-        job_id: str, database: DatabasePart, results: ResultsPart, visitor: Operator
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        body = await asyncio.to_thread(results.evaluation, job_id)
-        headers = {
-            **HEADERS,
-            "Content-Disposition": f'attachment; filename="private-{job_id}.json"',
-        }
-        return Response(body, media_type="application/json", headers=headers)
+@router.post("/jobs/{job_id}/cancel")
+async def cancel(
+    request: Request,
+    job_id: str,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    await own_form(request, visitor)
+    await api.cancel(services, job_id)
+    await sessions.note(visitor, "cancelled a job", job_id, "done")
+    return see(f"/console/jobs/{job_id}?said=cancelled")
+
+
+async def succeeded(database: Database, visitor: Visitor, job_id: str) -> None:
+    await views.succeeded(database, job_id, operator=visitor.has(Scope.OPERATOR))
+
+
+@router.get("/jobs/{job_id}/plots/{name}")
+async def plot(job_id: str, name: str, services: Services, visitor: Person) -> Response:
+    await succeeded(services.database, visitor, job_id)
+    if not name.endswith((".svg", ".png")):
+        raise UnknownPart
+    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
+    kind = "image/png" if name.endswith(".png") else "image/svg+xml"
+    return FileResponse(path, media_type=kind, headers=dict(HEADERS))
+
+
+@router.get("/jobs/{job_id}/files/{name}")
+async def file(job_id: str, name: str, services: Services, visitor: Person) -> Response:
+    await succeeded(services.database, visitor, job_id)
+    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"files/{name}")
+    return FileResponse(
+        path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
+    )
+
+
+@router.get("/jobs/{job_id}/archive.zip")
+async def archive(job_id: str, services: Services, visitor: Person) -> Response:
+    await succeeded(services.database, visitor, job_id)
+    path = await asyncio.to_thread(services.jobs.results.archive, job_id)
+    return FileResponse(
+        path,
+        media_type="application/zip",
+        filename=f"{job_id}.zip",
+        headers=dict(HEADERS),
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )
+
+
+@router.get("/jobs/{job_id}/evaluation.json")
+async def evaluation(job_id: str, services: Services, visitor: Operator) -> Response:
+    await succeeded(services.database, visitor, job_id)
+    body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
+    headers = {
+        **HEADERS,
+        "Content-Disposition": f'attachment; filename="private-{job_id}.json"',
+    }
+    return Response(body, media_type="application/json", headers=headers)
 
 
 async def _values(results: Results, row: JobRow, clock: Any, visitor: Visitor) -> dict[str, Any]:

@@ -11,38 +11,35 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 
-from common.store.transactions import Database
 from common.web.console import charts, formatting
-from common.web.console.pages import PagesPart
-from common.web.dependencies import part
+from common.web.console.pages import PagesPart, console_router
 from common.web.paging import Page
 from common.web.tokens import Scope
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.plan_routes import outlook_of
+from coordinator.api.plans import outlook_of
+from coordinator.api.rounds import Begin, End
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
-from coordinator.console.budget import LedgerPart, Person
-from coordinator.console.ledger import LedgerPart as ledger_LedgerPart
+from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
-from coordinator.registry.aggregators import HealthLooks
-from coordinator.registry.peers import Peers
 from coordinator.rounds import views
-from coordinator.rounds.progress import AggregatorFlow, Begin, DeploymentFlow, End, flow_of
+from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
-from coordinator.web import ClockPart, DatabasePart
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
 from tacit.wire import format_exact, format_instant
+
+router = console_router()
 
 SOON: Final = timedelta(days=30)
 """A limit that is used up within this time is shown on the first page."""
@@ -79,48 +76,43 @@ class Step:
     how: str = ""
 
 
-def add_overview(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("")
-    async def first(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        visitor: Person,
-    ) -> Response:
-        operator = visitor.has(Scope.OPERATOR)
-        which = Filter(newest_first=True, heads=True)
-        _, shown, _ = await views.page(database, which, Page(_LOOKED_AT, None))
-        heads = [json.loads(each) for each in shown]
-        outlook = await outlook_of(database, ledger, clock, OutlookRequest(days=SOON.days))
-        async with database.reading() as transaction:
-            state = await ledger.current(transaction)
-            aggregators = len(await registry.list_aggregators(transaction))
-            any_query = bool(await query_store.page(transaction, None, 1))
-        released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
-        curators = int(state.roster.members().sum())
-        steps = begin(aggregators, curators, any_query=any_query, heads=heads)
-        return pages.show(
-            request,
-            "overview.html",
-            visitor,
-            needs=[
-                *needs(outlook, heads),
-                *(await proposals(database, ledger) if operator else ()),
-            ],
-            latest=released[:_SHOWN],
-            open_rounds=sum(head["state"] in ACTIVE for head in heads),
-            next=min(outlook.schedules, key=lambda each: each.next, default=None),
-            seq=state.seq,
-            head=state.head.hex(),
-            curators=curators,
-            aggregators=aggregators,
-            steps=steps,
-            new=not all(step.done for step in steps),
-        )
+@router.get("")
+async def first(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+) -> Response:
+    operator = visitor.has(Scope.OPERATOR)
+    which = Filter(newest_first=True, heads=True)
+    _, shown, _ = await views.page(services.database, which, Page(_LOOKED_AT, None))
+    heads = [json.loads(each) for each in shown]
+    outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
+    async with services.database.reading() as transaction:
+        state = await services.ledger.current(transaction)
+        aggregators = len(await registry.list_aggregators(transaction))
+        any_query = bool(await query_store.page(transaction, None, 1))
+    released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
+    curators = int(state.roster.members().sum())
+    steps = begin(aggregators, curators, any_query=any_query, heads=heads)
+    return pages.show(
+        request,
+        "overview.html",
+        visitor,
+        needs=[
+            *needs(outlook, heads),
+            *(await proposals(services) if operator else ()),
+        ],
+        latest=released[:_SHOWN],
+        open_rounds=sum(head["state"] in ACTIVE for head in heads),
+        next=min(outlook.schedules, key=lambda each: each.next, default=None),
+        seq=state.seq,
+        head=state.head.hex(),
+        curators=curators,
+        aggregators=aggregators,
+        steps=steps,
+        new=not all(step.done for step in steps),
+    )
 
 
 def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]:
@@ -142,9 +134,9 @@ def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]
     return found
 
 
-async def proposals(database: Database, ledger: Ledger) -> list[Need]:
+async def proposals(services: CoordinatorServices) -> list[Need]:
     """How many curators the screening proposes to look at; it decides nothing."""
-    _, _, far, absent = await screened(database, ledger, _ALPHA)
+    _, _, far, absent = await screened(services.database, services.ledger, _ALPHA)
     count = len({each.number for each in (*far, *absent)})
     if not count:
         return []
@@ -172,7 +164,6 @@ def begin(
 #
 # Spec: console, section 5.7.
 
-LooksPart = Annotated[HealthLooks, Depends(part(HealthLooks))]
 
 SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
 _DRAWN: Final = 60
@@ -195,52 +186,44 @@ class Stop:
     reason: str = ""
 
 
-def add_flow(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/flow")
-    async def show(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: ledger_LedgerPart,
-        peers: Annotated[Peers, Depends(part(Peers))],
-        looks: LooksPart,
-        clock: ClockPart,
-        visitor: Operator,
-        begin: Begin = None,
-        end: End = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            rows = await registry.list_aggregators(transaction)
-        flow, seen = await asyncio.gather(
-            flow_of(database, peers, clock, begin, end), looks.look(rows)
-        )
-        async with database.reading() as transaction:
-            heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
-            _, size = await registry.roster_state(transaction)
-            curators = await registry.active_curators(transaction, size, clock.now())
-        _, _, _, absent = await screened(database, ledger, _ALPHA)
-        now, nothing = clock.now(), AggregatorFlow(id="", problem="not_asked")
-        told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
-        return pages.show(
-            request,
-            "flow.html",
-            visitor,
-            flow=flow,
-            stops=stops(flow),
-            absent=len(absent),
-            proposals=PROPOSALS,
-            heads=[views.head(head) for head in heads],
-            picture=picture(heads, curators),
-            curators=curators,
-            health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
-            paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
-            taken=taken,
-            spans={
-                name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()
-            },
-        )
+@router.get("/flow")
+async def show(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+    begin: Begin = None,
+    end: End = None,
+) -> Response:
+    async with services.database.reading() as transaction:
+        rows = await registry.list_aggregators(transaction)
+    flow, seen = await asyncio.gather(
+        flow_of(services.database, services.peers, services.clock, begin, end),
+        services.health_looks.look(rows),
+    )
+    async with services.database.reading() as transaction:
+        heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
+        _, size = await registry.roster_state(transaction)
+        curators = await registry.active_curators(transaction, size, services.clock.now())
+    _, _, _, absent = await screened(services.database, services.ledger, _ALPHA)
+    now, nothing = services.clock.now(), AggregatorFlow(id="", problem="not_asked")
+    told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
+    return pages.show(
+        request,
+        "flow.html",
+        visitor,
+        flow=flow,
+        stops=stops(flow),
+        absent=len(absent),
+        proposals=PROPOSALS,
+        heads=[views.head(head) for head in heads],
+        picture=picture(heads, curators),
+        curators=curators,
+        health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
+        paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
+        taken=taken,
+        spans={name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()},
+    )
 
 
 def stops(flow: DeploymentFlow) -> list[Stop]:

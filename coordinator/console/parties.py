@@ -10,41 +10,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 
 from common.store.transactions import Database
 from common.web import grants
-from common.web.auth import Authenticator
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import Pages, PagesPart, own_form, see
+from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
 from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
 from common.web.problems import status_of
 from common.web.wire import parse_json
+from coordinator.api.registry import Prefix
 from coordinator.console.ledger import Operator
-from coordinator.console.monitoring import LooksPart
 from coordinator.console.round_actions import NotTyped
 from coordinator.errors import UnknownAggregator, UnknownParty
 from coordinator.registry import members
 from coordinator.registry.aggregators import HealthLooks
-from coordinator.registry.members import AggregatorRequest, Registry
-from coordinator.registry.peers import Peers
-from coordinator.registry.routes import Prefix
+from coordinator.registry.members import AggregatorRequest
+from coordinator.services import Services
 from coordinator.store import registry as group_store
 from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, PartyRow
-from coordinator.web import ClockPart, DatabasePart
 from tacit.crypto.signing import fingerprint
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
 from tacit.wire import encode_binary
 
-PeersPart = Annotated[Peers, Depends(part(Peers))]
-RegistryPart = Annotated[Registry, Depends(part(Registry))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
+router = console_router()
+
 
 ROWS: Final = 50
 HOURS: Final = 24
@@ -54,14 +49,6 @@ SAID: Final = {
     "left": "The party has left.",
     "withdrawn": "The invitation is withdrawn.",
 }
-
-
-def add_parties(router: APIRouter) -> None:
-    """Add the pages."""
-    _add_looks(router)
-    _add_aggregators(router)
-    _add_leaving(router)
-    _add_invitations(router)
 
 
 async def _page(
@@ -113,165 +100,189 @@ async def _page(
     )
 
 
-def _add_looks(router: APIRouter) -> None:
-    @router.get("/parties")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        looks: LooksPart,
-        clock: ClockPart,
-        visitor: Operator,
-        prefix: Prefix = "",
-        after: str | None = None,
-    ) -> Response:
-        return await _page(
-            request, pages, database, looks, clock, visitor, prefix=prefix, after=after
+@router.get("/parties")
+async def listing(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+    prefix: Prefix = "",
+    after: str | None = None,
+) -> Response:
+    return await _page(
+        request,
+        pages,
+        services.database,
+        services.health_looks,
+        services.clock,
+        visitor,
+        prefix=prefix,
+        after=after,
+    )
+
+
+@router.post("/parties/aggregators")
+async def pair(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    try:
+        row = await members.pair(
+            services.database, services.registry, services.peers, pairing_of(form)
         )
-
-
-def _add_aggregators(router: APIRouter) -> None:
-    @router.post("/parties/aggregators")
-    async def pair(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        looks: LooksPart,
-        clock: ClockPart,
-        peers: PeersPart,
-        own: RegistryPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        try:
-            row = await members.pair(database, own, peers, pairing_of(form))
-        except DomainError as error:
-            given = {"url": form.get("url", ""), "fingerprint": form.get("fingerprint", "")}
-            return await _page(
-                request, pages, database, looks, clock, visitor, error=error, given=given
-            )
-        await sessions.note(visitor, "paired an aggregator", row.id, "done")
-        return see("/console/parties?said=paired")
-
-    @router.get("/parties/aggregators/{aggregator}/unpair")
-    async def confirm(
-        request: Request,
-        aggregator: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Operator,
-    ) -> Response:
-        row = await _aggregator(database, aggregator)
-        return _sure(request, pages, visitor, "unpair", row.id)
-
-    @router.post("/parties/aggregators/{aggregator}/unpair")
-    async def unpair(
-        request: Request,
-        aggregator: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        row = await _aggregator(database, aggregator)
-        if form.get("typed", "").strip() != row.id:
-            return _sure(request, pages, visitor, "unpair", row.id, NotTyped(pointer="/typed"))
-        async with database.begin() as transaction:
-            if not await store.remove_aggregator(transaction, row.id, clock.now()):
-                raise UnknownAggregator
-        await sessions.note(visitor, "unpaired an aggregator", row.id, "done")
-        return see("/console/parties?said=unpaired")
-
-
-def _add_leaving(router: APIRouter) -> None:
-    @router.get("/parties/{party}/leave")
-    async def confirm(
-        request: Request, party: str, pages: PagesPart, database: DatabasePart, visitor: Operator
-    ) -> Response:
-        return _sure(request, pages, visitor, "leave", (await _party(database, party)).id)
-
-    @router.post("/parties/{party}/leave")
-    async def leave(
-        request: Request,
-        party: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        own: RegistryPart,
-        authenticator: AuthenticatorPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        row = await _party(database, party)
-        if form.get("typed", "").strip() != row.id:
-            return _sure(request, pages, visitor, "leave", row.id, NotTyped(pointer="/typed"))
-        await members.leave(database, own, row.id)
-        authenticator.forget()
-        await sessions.note(visitor, "let a party leave", row.id, "done")
-        return see("/console/parties?said=left")
-
-    @router.post("/parties/{party}/return")
-    async def come_back(
-        request: Request,
-        party: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        looks: LooksPart,
-        clock: ClockPart,
-        own: RegistryPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        token = await members.come_back(database, own, party)
-        await sessions.note(visitor, "took a party back", party, "done")
-        returned = {"party": party, "token": token}
-        return await _page(request, pages, database, looks, clock, visitor, returned=returned)
-
-
-def _add_invitations(router: APIRouter) -> None:
-    @router.post("/parties/invitations")
-    async def invite(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        looks: LooksPart,
-        clock: ClockPart,
-        own: RegistryPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        try:
-            asked = invitation_of(form)
-            async with database.begin() as transaction:
-                made: GrantAnswer = await members.issue_grant(transaction, own, asked)
-        except DomainError as error:
-            return await _page(
-                request, pages, database, looks, clock, visitor, error=error, given=form
-            )
-        await sessions.note(visitor, "invited a party", asked.party, "done")
-        answer = made.model_dump_json()
+    except DomainError as error:
+        given = {"url": form.get("url", ""), "fingerprint": form.get("fingerprint", "")}
         return await _page(
-            request, pages, database, looks, clock, visitor, made=asked, answer=answer
+            request,
+            pages,
+            services.database,
+            services.health_looks,
+            services.clock,
+            visitor,
+            error=error,
+            given=given,
         )
+    await sessions.note(visitor, "paired an aggregator", row.id, "done")
+    return see("/console/parties?said=paired")
 
-    @router.post("/parties/invitations/{grant_id}/withdraw")
-    async def withdraw(
-        request: Request,
-        grant_id: str,
-        database: DatabasePart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        async with database.begin() as transaction:
-            await grants.withdraw_grant(transaction, tables.grants, grant_id)
-        await sessions.note(visitor, "withdrew an invitation", grant_id, "done")
-        return see("/console/parties?said=withdrawn")
+
+@router.get("/parties/aggregators/{aggregator}/unpair")
+async def confirm_unpairing(
+    request: Request,
+    aggregator: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Operator,
+) -> Response:
+    row = await _aggregator(services.database, aggregator)
+    return _sure(request, pages, visitor, "unpair", row.id)
+
+
+@router.post("/parties/aggregators/{aggregator}/unpair")
+async def unpair(
+    request: Request,
+    aggregator: str,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    row = await _aggregator(services.database, aggregator)
+    if form.get("typed", "").strip() != row.id:
+        return _sure(request, pages, visitor, "unpair", row.id, NotTyped(pointer="/typed"))
+    async with services.database.begin() as transaction:
+        if not await store.remove_aggregator(transaction, row.id, services.clock.now()):
+            raise UnknownAggregator
+    await sessions.note(visitor, "unpaired an aggregator", row.id, "done")
+    return see("/console/parties?said=unpaired")
+
+
+@router.get("/parties/{party}/leave")
+async def confirm_leaving(
+    request: Request, party: str, pages: PagesPart, services: Services, visitor: Operator
+) -> Response:
+    return _sure(request, pages, visitor, "leave", (await _party(services.database, party)).id)
+
+
+@router.post("/parties/{party}/leave")
+async def leave(
+    request: Request,
+    party: str,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    row = await _party(services.database, party)
+    if form.get("typed", "").strip() != row.id:
+        return _sure(request, pages, visitor, "leave", row.id, NotTyped(pointer="/typed"))
+    await members.leave(services.database, services.registry, row.id)
+    services.authenticator.forget()
+    await sessions.note(visitor, "let a party leave", row.id, "done")
+    return see("/console/parties?said=left")
+
+
+@router.post("/parties/{party}/return")
+async def come_back(
+    request: Request,
+    party: str,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    await own_form(request, visitor)
+    token = await members.come_back(services.database, services.registry, party)
+    await sessions.note(visitor, "took a party back", party, "done")
+    returned = {"party": party, "token": token}
+    return await _page(
+        request,
+        pages,
+        services.database,
+        services.health_looks,
+        services.clock,
+        visitor,
+        returned=returned,
+    )
+
+
+@router.post("/parties/invitations")
+async def invite(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    try:
+        asked = invitation_of(form)
+        async with services.database.begin() as transaction:
+            made: GrantAnswer = await members.issue_grant(transaction, services.registry, asked)
+    except DomainError as error:
+        return await _page(
+            request,
+            pages,
+            services.database,
+            services.health_looks,
+            services.clock,
+            visitor,
+            error=error,
+            given=form,
+        )
+    await sessions.note(visitor, "invited a party", asked.party, "done")
+    answer = made.model_dump_json()
+    return await _page(
+        request,
+        pages,
+        services.database,
+        services.health_looks,
+        services.clock,
+        visitor,
+        made=asked,
+        answer=answer,
+    )
+
+
+@router.post("/parties/invitations/{grant_id}/withdraw")
+async def withdraw(
+    request: Request,
+    grant_id: str,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    await own_form(request, visitor)
+    async with services.database.begin() as transaction:
+        await grants.withdraw_grant(transaction, tables.grants, grant_id)
+    await sessions.note(visitor, "withdrew an invitation", grant_id, "done")
+    return see("/console/parties?said=withdrawn")
 
 
 def _sure(

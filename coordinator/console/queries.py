@@ -8,26 +8,29 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 
 from common.web.console import charts, formatting
 from common.web.console.charts import ladder, promise
-from common.web.console.pages import NoSuchPage, PagesPart, own_form, see
+from common.web.console.pages import NoSuchPage, PagesPart, console_router, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.paging import Page
 from common.web.tokens import Scope
 from coordinator import queries
+from coordinator.api import queries as api_queries
 from coordinator.console.budget import Person
-from coordinator.rounds import query_routes, views
+from coordinator.rounds import views
+from coordinator.services import Services
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
-from coordinator.web import ClockPart, DatabasePart
 from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
+
+router = console_router()
 
 ROWS: Final = 50
 SAID: Final = {
@@ -36,81 +39,79 @@ SAID: Final = {
 }
 
 
-def add_queries(router: APIRouter) -> None:
-    """Add the pages; the wizard before them, whose path begins alike."""
+@router.get("/queries")
+async def listing(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    after: str | None = None,
+) -> Response:
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, after, ROWS)
+        asked = await store.rounds_of(transaction, [row.id for row in found])
+    rows = [
+        {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
+        for row in found
+    ]
+    return pages.show(
+        request,
+        "queries.html",
+        visitor,
+        rows=rows,
+        more=found[-1].id if len(found) == ROWS else None,
+        after=after,
+    )
 
-    @router.get("/queries")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Person,
-        after: str | None = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            found = await store.page(transaction, after, ROWS)
-            asked = await store.rounds_of(transaction, [row.id for row in found])
-        rows = [
-            {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
-            for row in found
-        ]
-        return pages.show(
-            request,
-            "queries.html",
-            visitor,
-            rows=rows,
-            more=found[-1].id if len(found) == ROWS else None,
-            after=after,
-        )
 
-    @router.get("/queries/{query_id}")
-    async def one(
-        request: Request,
-        query_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Person,
-    ) -> Response:
-        async with database.reading() as transaction:
-            row = await queries.find(transaction, query_id)
-            asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
-            aggregators = await list_aggregators(transaction)
-        which = Filter(None, query_id, newest_first=True, heads=True)
-        _, shown, _ = await views.page(database, which, Page(ROWS, None))
-        heads = [json.loads(each) for each in shown]
-        report = _report(row.preview)
-        return pages.show(
-            request,
-            "query.html",
-            visitor,
-            row=row,
-            told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
-            asked=asked,
-            heads=heads,
-            course=course(heads),
-            report=report,
-            spread=spread(report),
-            rungs=ladder(report.verified, None),
-            promise=promise,
-            one_machine=one_machine(queries.urls_for(row.query, aggregators)),
-            said=SAID.get(request.query_params.get("said", "")),
-        )
+@router.get("/queries/{query_id}")
+async def one(
+    request: Request,
+    query_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+) -> Response:
+    async with services.database.reading() as transaction:
+        row = await queries.find(transaction, query_id)
+        asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
+        aggregators = await list_aggregators(transaction)
+    which = Filter(None, query_id, newest_first=True, heads=True)
+    _, shown, _ = await views.page(services.database, which, Page(ROWS, None))
+    heads = [json.loads(each) for each in shown]
+    report = _report(row.preview)
+    return pages.show(
+        request,
+        "query.html",
+        visitor,
+        row=row,
+        told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
+        asked=asked,
+        heads=heads,
+        course=course(heads),
+        report=report,
+        spread=spread(report),
+        rungs=ladder(report.verified, None),
+        promise=promise,
+        one_machine=one_machine(queries.urls_for(row.query, aggregators)),
+        said=SAID.get(request.query_params.get("said", "")),
+    )
 
-    @router.post("/queries/{query_id}/stop")
-    async def stop(
-        request: Request,
-        query_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        if not visitor.has(Scope.OPERATOR):
-            raise NoSuchPage
-        await own_form(request, visitor)
-        await query_routes.stop(database, clock, query_id)
-        await sessions.note(visitor, "ended a schedule", query_id, "done")
-        return see(f"/console/queries/{query_id}?said=stopped")
+
+@router.post("/queries/{query_id}/stop")
+async def stop(
+    request: Request,
+    query_id: str,
+    services: Services,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    if not visitor.has(Scope.OPERATOR):
+        raise NoSuchPage
+    await own_form(request, visitor)
+    await api_queries.stop(services, query_id)
+    await sessions.note(visitor, "ended a schedule", query_id, "done")
+    return see(f"/console/queries/{query_id}?said=stopped")
 
 
 def _report(preview: str) -> PrivacyReport:

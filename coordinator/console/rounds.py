@@ -12,27 +12,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from markupsafe import Markup
 
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import Rung, ladder, promise
-from common.web.console.pages import HEADERS, PagesPart, person
-from common.web.dependencies import part
+from common.web.console.pages import HEADERS, PagesPart, console_router, person
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.tokens import Scope
 from common.web.wire import etag_response
 from coordinator.budget.ledger import Ledger
-from coordinator.console.budget import LedgerPart
-from coordinator.registry.members import Registry
 from coordinator.rounds import views
-from coordinator.rounds.notifications import Changes
-from coordinator.rounds.progress import Received, ReceivingLooks
+from coordinator.rounds.progress import Received
+from coordinator.services import Services
 from coordinator.store.rounds import Filter
-from coordinator.web import DatabasePart, encode
+from coordinator.web import encode
 from tacit.crypto.signing import signer_of
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
 from tacit.protocol.round.messages import Transcript
@@ -42,9 +39,9 @@ from tacit.report.statements import one_machine
 from tacit.report.text import plain_words
 from tacit.wire import encode_binary
 
+router = console_router()
+
 Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
-ReceivingPart = Annotated[ReceivingLooks, Depends(part(ReceivingLooks))]
-ChangesPart = Annotated[Changes, Depends(part(Changes))]
 
 ROWS: Final = 50
 _LOOK_S: Final = 1.0
@@ -78,126 +75,122 @@ class Step:
     detail: str
 
 
-def add_rounds(router: APIRouter) -> None:
-    """Add the pages that look at rounds."""
+@router.get("/rounds")
+async def listing(
+    request: Request,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    state: RoundState | Literal[""] = "",
+    query_id: str = "",
+    cursor: str | None = None,
+) -> Response:
+    which = Filter(state or None, query_id or None, newest_first=True, heads=True)
+    after = None if cursor is None else decode_cursor(cursor)
+    ids, shown, _ = await views.page(services.database, which, Page(ROWS, after))
+    rows = [json.loads(each) for each in shown]
+    async with services.database.reading() as transaction:
+        charges = (await services.ledger.current(transaction)).spending.rounds
+    older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
+    return pages.show(
+        request,
+        "rounds.html",
+        visitor,
+        rows=rows,
+        credited={each for each in ids if (held := charges.get(each)) and held.credited},
+        states=list(RoundState),
+        state=state,
+        query_id=query_id,
+        older=older,
+        newer=cursor is not None,
+        said=SAID.get(request.query_params.get("said", "")),
+    )
 
-    @router.get("/rounds")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        visitor: Person,
-        state: RoundState | Literal[""] = "",
-        query_id: str = "",
-        cursor: str | None = None,
-    ) -> Response:
-        which = Filter(state or None, query_id or None, newest_first=True, heads=True)
-        after = None if cursor is None else decode_cursor(cursor)
-        ids, shown, _ = await views.page(database, which, Page(ROWS, after))
-        rows = [json.loads(each) for each in shown]
-        async with database.reading() as transaction:
-            charges = (await ledger.current(transaction)).spending.rounds
-        older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
-        return pages.show(
-            request,
-            "rounds.html",
-            visitor,
-            rows=rows,
-            credited={each for each in ids if (held := charges.get(each)) and held.credited},
-            states=list(RoundState),
-            state=state,
-            query_id=query_id,
-            older=older,
-            newer=cursor is not None,
-            said=SAID.get(request.query_params.get("said", "")),
+
+@router.get("/rounds/{round_id}")
+async def one(
+    request: Request,
+    round_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+) -> Response:
+    held = await services.receiving_looks.look(round_id) if visitor.has(Scope.OPERATOR) else None
+    values = await _values(services.database, services.ledger, round_id, held)
+    said = SAID.get(request.query_params.get("said", ""))
+    return pages.show(request, "round.html", visitor, said=said, **values)
+
+
+@router.get("/rounds/{round_id}/live")
+async def live(
+    request: Request,
+    round_id: str,
+    pages: PagesPart,
+    services: Services,
+    visitor: Person,
+    wait_s: Wait = 0,
+) -> Response:
+    known: tuple[Received, Response] | None = None
+
+    async def look() -> tuple[Response, bool]:
+        nonlocal known
+        held = (
+            await services.receiving_looks.look(round_id) if visitor.has(Scope.OPERATOR) else None
         )
+        if held is not None and known is not None and known[0] == held:
+            return known[1], True  # nothing to read for the others that wait
+        values = await _values(services.database, services.ledger, round_id, held)
+        shown = pages.show(request, "round-live.html", visitor, **values)
+        answer = etag_response(
+            request,
+            bytes(shown.body),
+            media_type="text/html; charset=utf-8",
+            headers=dict(HEADERS),
+        )
+        waits = answer.status_code == 304
+        known = (held, answer) if waits and held is not None else None
+        return answer, waits
 
-    @router.get("/rounds/{round_id}")
-    async def one(
-        request: Request,
-        round_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        receiving: ReceivingPart,
-        visitor: Person,
-    ) -> Response:
-        held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-        values = await _values(database, ledger, round_id, held)
-        said = SAID.get(request.query_params.get("said", ""))
-        return pages.show(request, "round.html", visitor, said=said, **values)
+    return await services.changes.poll(look, wait_s, _LOOK_S, key=round_id)
 
-    @router.get("/rounds/{round_id}/live")
-    async def live(
-        request: Request,
-        round_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        changes: ChangesPart,
-        receiving: ReceivingPart,
-        visitor: Person,
-        wait_s: Wait = 0,
-    ) -> Response:
-        known: tuple[Received, Response] | None = None
 
-        async def look() -> tuple[Response, bool]:
-            nonlocal known
-            held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-            if held is not None and known is not None and known[0] == held:
-                return known[1], True  # nothing to read for the others that wait
-            values = await _values(database, ledger, round_id, held)
-            shown = pages.show(request, "round-live.html", visitor, **values)
-            answer = etag_response(
-                request,
-                bytes(shown.body),
-                media_type="text/html; charset=utf-8",
-                headers=dict(HEADERS),
-            )
-            waits = answer.status_code == 304
-            known = (held, answer) if waits and held is not None else None
-            return answer, waits
+@router.get("/rounds/{round_id}/evidence.json")
+async def evidence(
+    request: Request,
+    round_id: str,
+    services: Services,
+    _: Person,
+) -> Response:
+    """What a browser needs to check the round; the page's script has no token for the API."""
+    found = await views.result(services.database, round_id)
+    transcript = await views.document(services.database, round_id, "transcript")
+    signed = Transcript.model_validate_json(transcript).descriptor
+    key = signer_of(DESCRIPTOR_LABEL, signed, services.registry.own.public_keys)
+    head = {
+        "round": round_id,
+        "coordinator": encode_binary(key),
+        "result": found["result"],
+    }
+    body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
+    return etag_response(request, body, headers=dict(HEADERS))
 
-        return await changes.poll(look, wait_s, _LOOK_S, key=round_id)
 
-    @router.get("/rounds/{round_id}/evidence.json")
-    async def evidence(
-        request: Request,
-        round_id: str,
-        database: DatabasePart,
-        registry: Annotated[Registry, Depends(part(Registry))],
-        _: Person,
-    ) -> Response:
-        """What a browser needs to check the round; the page's script has no token for the API."""
-        found = await views.result(database, round_id)
-        transcript = await views.document(database, round_id, "transcript")
-        signed = Transcript.model_validate_json(transcript).descriptor
-        key = signer_of(DESCRIPTOR_LABEL, signed, registry.own.public_keys)
-        head = {
-            "round": round_id,
-            "coordinator": encode_binary(key),
-            "result": found["result"],
-        }
-        body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
-        return etag_response(request, body, headers=dict(HEADERS))
-
-    @router.get("/rounds/{round_id}/archive.zip")
-    async def archive(round_id: str, database: DatabasePart, _: Person) -> Response:
-        found = await views.result(database, round_id)
-        report = await views.document(database, round_id, "report")
-        contents = {
-            "result.json": json.dumps(found, indent=2).encode(),
-            "report.json": report,
-            "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
-            "transcript.json": await views.document(database, round_id, "transcript"),
-        }
-        held = io.BytesIO()
-        with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
-            for name, content in contents.items():
-                made.writestr(name, content)
-        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.zip"'}
-        return Response(held.getvalue(), media_type="application/zip", headers=headers)
+@router.get("/rounds/{round_id}/archive.zip")
+async def archive(round_id: str, services: Services, _: Person) -> Response:
+    found = await views.result(services.database, round_id)
+    report = await views.document(services.database, round_id, "report")
+    contents = {
+        "result.json": json.dumps(found, indent=2).encode(),
+        "report.json": report,
+        "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
+        "transcript.json": await views.document(services.database, round_id, "transcript"),
+    }
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in contents.items():
+            made.writestr(name, content)
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.zip"'}
+    return Response(held.getvalue(), media_type="application/zip", headers=headers)
 
 
 async def _values(

@@ -11,17 +11,13 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Final
-
-from fastapi import Depends, FastAPI, Response
+from typing import Final
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
-from common.web.dependencies import part
-from common.web.openapi import gives_octets
 from common.web.problems import ProblemReceived
 from coordinator.errors import (
     AggregatorUnreachable,
@@ -45,7 +41,7 @@ from tacit.protocol.identities import (
     Role,
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.wire import Instant, WireModel, parse_binary
+from tacit.wire import Instant, WireModel
 
 LOOK: Final = timedelta(seconds=30)
 LOCK: Final = "aggregators"
@@ -246,8 +242,6 @@ class HealthLooks:
 # Only keys that an open round named are served, and only bytes whose hash is the one that the
 # aggregator signed; who fetches one compares it again. Spec: keys, section 2.1.
 
-_CACHED_S: Final = 7 * 86_400
-
 
 @dataclass(frozen=True)
 class SealKeyMirror:
@@ -291,24 +285,3 @@ class SealKeyMirror:
             for name, content in contents.items()
             if name != peer.id and isinstance(content, bytes)
         )
-
-
-def add_seal_keys(app: FastAPI) -> None:
-    """Add the route of the mirror to the app."""
-
-    @app.get(
-        "/v1/seal-keys/{key_hash}",
-        **gives_octets(),
-        tags=["registry"],
-        summary="A public key that pieces are sealed to, by its hash",
-    )
-    async def get_seal_key(
-        key_hash: str, mirror: Annotated[SealKeyMirror, Depends(part(SealKeyMirror))]
-    ) -> Response:
-        try:
-            wanted = parse_binary(key_hash)
-        except ValueError:
-            raise UnknownSealKey from None
-        content = await mirror.key(wanted)
-        headers = {"Cache-Control": f"public, max-age={_CACHED_S}, immutable"}
-        return Response(content, media_type="application/octet-stream", headers=headers)

@@ -14,14 +14,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI
-from fastapi import Query as Parameter
 from pydantic import Field
 
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
-from common.web.dependencies import part
 from common.web.problems import ProblemReceived
 from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty, UnknownRound
 from coordinator.registry.answers import Progress, answered, gather, soon
@@ -33,7 +30,6 @@ from coordinator.store import registry as registry_store
 from coordinator.store import round_details as store
 from coordinator.store import rounds as round_store
 from coordinator.store.rounds import RoundRow
-from coordinator.web import ClockPart, DatabasePart, Operator
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
@@ -253,20 +249,6 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     return found.model_copy(update={"aggregators": held, "least": least})
 
 
-def add_receiving(app: FastAPI) -> None:
-    """Add the route to the app."""
-
-    @app.get(
-        "/v1/rounds/{round_id}/received",
-        tags=["rounds"],
-        summary="How far an open round is: whom it awaits, what every aggregator says it holds",
-    )
-    async def get_round_received(
-        round_id: str, looks: Annotated[ReceivingLooks, Depends(part(ReceivingLooks))], _: Operator
-    ) -> Received:
-        return await looks.look(round_id)
-
-
 # Do contributions arrive, and if not, where do they stop: counts from all sides, no contribution.
 #
 # Spec: console, sections 5.7 and 7.
@@ -277,11 +259,6 @@ SENTENCE: Final = (
     "was counted fewer than five times in an hour is not told by name. A batch is one upload of "
     "many curators. An aggregator tells its own counts: nothing proves them."
 )
-Begin = Annotated[
-    Instant | None,
-    Parameter(alias="from", description="At most 31 days ago; without it a day before `to`."),
-]
-End = Annotated[Instant | None, Parameter(alias="to", description="Without it, now.")]
 
 
 class AggregatorFlow(WireModel):
@@ -306,25 +283,6 @@ class DeploymentFlow(WireModel):
     aggregators: tuple[AggregatorFlow, ...]
     least: int = LEAST
     sentence: str = SENTENCE
-
-
-def add_flow(app: FastAPI) -> None:
-    """Add the route to the app."""
-
-    @app.get(
-        "/v1/flow",
-        tags=["rounds"],
-        summary="Whether contributions arrive: rounds, refusals and uploads of a span, in counts",
-    )
-    async def get_flow(
-        database: DatabasePart,
-        peers: Annotated[Peers, Depends(part(Peers))],
-        clock: ClockPart,
-        _: Operator,
-        begin: Begin = None,
-        end: End = None,
-    ) -> DeploymentFlow:
-        return await flow_of(database, peers, clock, begin, end)
 
 
 async def flow_of(

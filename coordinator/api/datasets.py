@@ -13,16 +13,15 @@ from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
 import httpx
-from fastapi import Depends, FastAPI, Response
 from fastapi import Query as Parameter
 from fastapi import Request as fastapi_Request
+from fastapi import Response
 from starlette.requests import Request
 from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
 from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.dependencies import part
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.openapi import body, described, gives
 from common.web.paging import PageQuery, page_response
@@ -32,12 +31,15 @@ from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
 from coordinator.datasets.upload import FORM, Checked, Fields, InlineDataset, as_it_is, receive
 from coordinator.errors import DatasetsRefused
+from coordinator.services import Services
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
+from coordinator.web import Operator, api_router, encode, time_text
 from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
+
+router = api_router()
 
 KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | None]]
 
@@ -110,100 +112,85 @@ async def shown(transaction: Transaction, row: DatasetRow) -> dict[str, Any]:
     }
 
 
-# Routes of datasets. None of them returns a row of one.
-
-DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
 
 
-def add_datasets(
-    app: FastAPI,
-    settings: CoordinatorSettings,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
-) -> None:
-    """Add them to the app. `transports` replaces the network to given addresses."""
-
-    @app.post(
-        "/v1/datasets",
-        **gives(Dataset, 201),
-        tags=["datasets"],
-        status_code=201,
-        summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
-        openapi_extra=_document(),
-    )
-    async def create_dataset(
-        request: fastapi_Request, clock: ClockPart, datasets: DatasetsPart, caller: Operator
-    ) -> Response:
-        async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
-            short = _short(request, declared, checked)
-            return await idempotency.request_key(short, caller.token_id)
-
-        hand_in = HandIn(datasets, settings, transports)
-        answer, replayed = await hand_in.take(request, clock.now(), key_of)
-        return answer.response(replayed=replayed)
-
-    @app.get(
-        "/v1/datasets",
-        **gives(ListOfDatasets),
-        tags=["datasets"],
-        summary="The datasets that are kept",
-    )
-    async def list_datasets(
-        request: fastapi_Request,
-        page: PageQuery,
-        database: DatabasePart,
-        _: Operator,
-        kind: Kind = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            found = await store.page(transaction, page.after_text(), page.limit, kind)
-            items = [await shown(transaction, row) for row in found]
-        return page_response(request, "datasets", items, page.limit, "id")
-
-    @app.get(
-        "/v1/datasets/{dataset_id}",
-        **gives(Dataset),
-        tags=["datasets"],
-        summary="One dataset: its schema, row count and budget, none of its rows",
-    )
-    async def get_dataset(
-        dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row = await datasets.find(transaction, dataset_id)
-            return await shown(transaction, row)
-
-    @app.get(
-        "/v1/datasets/{dataset_id}/ledger",
-        **gives(DatasetLedger),
-        tags=["datasets"],
-        summary="What jobs reserved and charged; also of a dataset that was deleted",
-    )
-    async def get_dataset_ledger(
-        dataset_id: str, database: DatabasePart, datasets: DatasetsPart, _: Operator
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            await datasets.ever(transaction, dataset_id)
-            return await ledger.statement(transaction, dataset_id)
-
-    @app.delete(
-        "/v1/datasets/{dataset_id}",
-        tags=["datasets"],
-        status_code=204,
-        summary="Delete a dataset; its ledger stays with the data",
-    )
-    async def delete_dataset(dataset_id: str, datasets: DatasetsPart, _: Operator) -> Response:
-        await datasets.delete(dataset_id)
-        return Response(status_code=204)
-
-
-def _document() -> dict[str, Any]:
-    """The document of the body."""
-    return body(
+@router.post(
+    "/v1/datasets",
+    **gives(Dataset, 201),
+    tags=["datasets"],
+    status_code=201,
+    summary="Hand in a dataset for jobs: a form with a file, inline rows, or an address",
+    openapi_extra=body(
         {JSON: {"schema": described(InlineDataset), "example": examples.DATASET}},
         f"Or a form (`{FORM}`): the fields of the JSON, `roles`, `budget` and `universe` as JSON "
         "text, and the file as `file`.",
-    )
+    ),
+)
+async def create_dataset(
+    request: fastapi_Request, services: Services, caller: Operator
+) -> Response:
+    async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
+        short = _short(request, declared, checked)
+        return await idempotency.request_key(short, caller.token_id)
+
+    hand_in = HandIn(services.datasets, services.settings, services.transports)
+    answer, replayed = await hand_in.take(request, services.clock.now(), key_of)
+    return answer.response(replayed=replayed)
+
+
+@router.get(
+    "/v1/datasets",
+    **gives(ListOfDatasets),
+    tags=["datasets"],
+    summary="The datasets that are kept",
+)
+async def list_datasets(
+    request: fastapi_Request,
+    page: PageQuery,
+    services: Services,
+    _: Operator,
+    kind: Kind = None,
+) -> Response:
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, page.after_text(), page.limit, kind)
+        items = [await shown(transaction, row) for row in found]
+    return page_response(request, "datasets", items, page.limit, "id")
+
+
+@router.get(
+    "/v1/datasets/{dataset_id}",
+    **gives(Dataset),
+    tags=["datasets"],
+    summary="One dataset: its schema, row count and budget, none of its rows",
+)
+async def get_dataset(dataset_id: str, services: Services, _: Operator) -> dict[str, Any]:
+    async with services.database.reading() as transaction:
+        row = await services.datasets.find(transaction, dataset_id)
+        return await shown(transaction, row)
+
+
+@router.get(
+    "/v1/datasets/{dataset_id}/ledger",
+    **gives(DatasetLedger),
+    tags=["datasets"],
+    summary="What jobs reserved and charged; also of a dataset that was deleted",
+)
+async def get_dataset_ledger(dataset_id: str, services: Services, _: Operator) -> dict[str, Any]:
+    async with services.database.reading() as transaction:
+        await services.datasets.ever(transaction, dataset_id)
+        return await ledger.statement(transaction, dataset_id)
+
+
+@router.delete(
+    "/v1/datasets/{dataset_id}",
+    tags=["datasets"],
+    status_code=204,
+    summary="Delete a dataset; its ledger stays with the data",
+)
+async def delete_dataset(dataset_id: str, services: Services, _: Operator) -> Response:
+    await services.datasets.delete(dataset_id)
+    return Response(status_code=204)
 
 
 def _short(request: fastapi_Request, said: DatasetRequest, checked: Checked) -> fastapi_Request:

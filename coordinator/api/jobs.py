@@ -1,0 +1,359 @@
+"""Routes of algorithms and jobs: submitting, following, cancelling, and reading results.
+
+An operator (the data's custodian) sees everything; an analyst sees the published parts of jobs that
+succeeded. The functions before the routes are shared with the console's pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Request, Response
+from fastapi import Query as Parameter
+from starlette.responses import JSONResponse, StreamingResponse
+
+from algorithms import catalogue
+from common.runtime.clock import Clock
+from common.store.transactions import Database
+from common.web import idempotency
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.limits import Wait
+from common.web.openapi import gives, takes
+from common.web.paging import PageQuery, page_response
+from common.web.tokens import Scope
+from common.web.wire import etag_response, read_body
+from coordinator import examples
+from coordinator.errors import (
+    JobOver,
+    UnknownPart,
+)
+from coordinator.jobs import views
+from coordinator.jobs.federated import lifecycle
+from coordinator.jobs.federated.conductor import collecting as collecting_jobs
+from coordinator.jobs.results import Comparison, compared
+from coordinator.jobs.wiring import Jobs
+from coordinator.models.job import FINISHED, JobRequest, JobState
+from coordinator.services import CoordinatorServices, Services
+from coordinator.store import federated_jobs
+from coordinator.store import jobs as store
+from coordinator.store.jobs import Filter, JobRow
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    Operator,
+    Party,
+    Reader,
+    api_router,
+    encode,
+)
+from tacit.answers.jobs import (
+    Algorithm,
+    CreatedJob,
+    Job,
+    JobPreview,
+    ListOfAlgorithms,
+    ListOfJobs,
+    PublishedJob,
+    ReportsTaken,
+)
+from tacit.protocol.federation import FederatedStep, Reports
+
+router = api_router()
+
+
+async def submit(
+    services: CoordinatorServices, body: JobRequest, key: RequestKey | None
+) -> tuple[StoredAnswer, bool]:
+    """Check, reserve and queue a job, once for a key; the answer, and whether it is of before.
+
+    Raises what the checks raise, before anything is stored.
+    """
+    database, jobs, now = services.database, services.jobs, services.clock.now()
+    async with database.reading() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return stored, True
+    prepared = await jobs.submission.prepare(body)
+    async with database.begin() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return stored, True
+        row = await jobs.submission.add(transaction, prepared)
+        shown = {**views.timed(row, now), "preview": json.loads(row.preview)}
+        answer = StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
+        await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+    jobs.dispatcher.wake()
+    jobs.federated.wake()
+    return answer, False
+
+
+async def cancel(services: CoordinatorServices, job_id: str) -> JobRow:
+    """End a job, or ask it to end; the job as it is then. Raises UnknownJob, JobOver."""
+    database, jobs, now = services.database, services.jobs, services.clock.now()
+    row = await views.find(database, job_id, operator=True)
+    if row.state is JobState.CANCELLED:
+        return row
+    if row.state in FINISHED:
+        raise JobOver(extra={"state": row.state.value})
+    async with database.begin() as transaction:
+        changed = row.cancelling is None and await store.change(
+            transaction, job_id, (JobState.RUNNING,), cancelling=now
+        )
+    if not changed and row.cancelling is None and row.state is JobState.QUEUED:
+        await jobs.attempts.end(job_id, JobState.CANCELLED, None)
+    jobs.dispatcher.wake()
+    jobs.federated.wake()
+    return await views.find(database, job_id, operator=True)
+
+
+EVENTS: Final = "text/event-stream"
+_EVENT: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "Each event `job` is the job's document; of a job over curators that is "
+        "debited once, `job_debited` and `job_settled` are its entries of the ledger. `attempt` is "
+        "the number of the attempt that `progress` and `stage` are about: `progress` never goes "
+        "back within an attempt and begins again at 0 with the next one.",
+        "content": {EVENTS: {"schema": {"type": "string"}, "example": examples.JOB_EVENT}},
+    }
+}
+LOOK_S: Final = 1.0
+SILENCE_LOOKS: Final = 15
+
+Ids = Annotated[
+    str, Parameter(max_length=400, description="Ids of two to four jobs, with commas between.")
+]
+State = Annotated[list[JobState] | None, Parameter(description="Only jobs in these states.")]
+
+
+@router.get(
+    "/v1/algorithms",
+    **gives(ListOfAlgorithms),
+    tags=["jobs"],
+    summary="The algorithms that run as jobs",
+)
+async def list_algorithms(request: Request, _: Analyst) -> Response:
+    shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
+    return etag_response(request, encode({"algorithms": shown}))
+
+
+@router.get(
+    "/v1/algorithms/{name}",
+    **gives(Algorithm),
+    tags=["jobs"],
+    summary="One algorithm and its parameters",
+)
+async def get_algorithm(request: Request, name: str, _: Analyst) -> Response:
+    return etag_response(request, encode(await asyncio.to_thread(catalogue.shown, name)))
+
+
+@router.post(
+    "/v1/jobs",
+    **gives(CreatedJob, 202),
+    tags=["jobs"],
+    status_code=202,
+    summary="Ask for a job; it is checked against the data before it is queued",
+    openapi_extra=takes(JobRequest, examples.JOB),
+)
+async def create_job(
+    request: Request,
+    services: Services,
+    caller: Operator,
+) -> Response:
+    body = await read_body(request, JobRequest)
+    key = await idempotency.request_key(request, caller.token_id)
+    answer, replayed = await submit(services, body, key)
+    return answer.response(replayed=replayed)
+
+
+@router.post(
+    "/v1/jobs/preview",
+    **gives(JobPreview),
+    tags=["jobs"],
+    summary="The privacy report that a job would carry; nothing is queued or spent",
+    openapi_extra=takes(JobRequest, examples.JOB),
+)
+async def preview_job(
+    request: Request,
+    services: Services,
+    _: Operator,
+) -> dict[str, Any]:
+    body = await read_body(request, JobRequest)
+    prepared = await services.jobs.submission.prepare(body)
+    return {
+        "algorithm": body.algorithm,
+        "dataset": body.dataset,
+        "params": prepared.params.model_dump(mode="json"),
+        "charge": views.price_shown(prepared.price),
+        "preview": prepared.report.model_copy(
+            update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
+        ).model_dump(mode="json"),
+    }
+
+
+@router.get(
+    "/v1/jobs",
+    **gives(ListOfJobs),
+    tags=["jobs"],
+    summary="Jobs, the newest first; `collecting=true` gives the signed descriptors of those "
+    "that collect reports, for curators, long-polled by ETag",
+)
+async def list_jobs(
+    request: Request,
+    page: PageQuery,
+    services: Services,
+    caller: Reader,
+    state: State = None,
+    algorithm: str | None = None,
+    dataset: str | None = None,
+    schedule: str | None = None,
+    collecting: bool = False,
+    wait_s: Wait = 0,
+) -> Response:
+    if collecting:
+        return await collecting_jobs(
+            request, services.jobs.federated.collection, services.changes, wait_s
+        )
+    caller.demand(Scope.ANALYST, Scope.OPERATOR)
+    states = tuple(state or ())
+    if not caller.has(Scope.OPERATOR):
+        states = (JobState.SUCCEEDED,)
+    which = Filter(states, algorithm, dataset, schedule)
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, which, page.after_text(), page.limit)
+    operator, now = caller.has(Scope.OPERATOR), services.clock.now()
+    items = [views.timed(row, now) if operator else views.published(row) for row in found]
+    return page_response(request, "jobs", items, page.limit, "id")
+
+
+@router.get(
+    "/v1/jobs/compare",
+    tags=["jobs"],
+    summary="Two to four jobs that succeeded, side by side; keys that differ are marked",
+)
+async def compare_jobs(services: Services, caller: Analyst, ids: Ids) -> Comparison:
+    operator = caller.has(Scope.OPERATOR)
+    return await compared(
+        services.database, services.jobs.results, ids.split(","), operator=operator
+    )
+
+
+@router.get(
+    "/v1/jobs/{job_id}",
+    **gives(Job | PublishedJob),
+    tags=["jobs"],
+    summary="One job, long-polled by ETag",
+)
+async def get_job(
+    request: Request,
+    job_id: str,
+    services: Services,
+    caller: Analyst,
+    wait_s: Wait = 0,
+) -> Response:
+    operator = caller.has(Scope.OPERATOR)
+
+    async def look() -> tuple[Response, bool]:
+        row = await views.find(services.database, job_id, operator=operator)
+        if operator:
+            body = encode(views.timed(row, services.clock.now()))
+            answer = etag_response(request, body, tag_of=encode(views.shown(row)))
+        else:
+            answer = etag_response(request, encode(views.published(row)))
+        return answer, answer.status_code == 304
+
+    return await services.jobs.changes.poll(look, wait_s, LOOK_S)
+
+
+@router.get(
+    "/v1/jobs/{job_id}/events",
+    tags=["jobs"],
+    summary="The job each time it changes, as server-sent events, until it has finished",
+    response_class=StreamingResponse,
+    responses=_EVENT,
+)
+async def follow_job(job_id: str, services: Services, _: Operator) -> StreamingResponse:
+    await views.find(services.database, job_id, operator=True)
+    return StreamingResponse(
+        _events(services.database, services.clock, services.jobs, job_id), media_type=EVENTS
+    )
+
+
+@router.delete(
+    "/v1/jobs/{job_id}",
+    **gives(Job, 202),
+    tags=["jobs"],
+    status_code=202,
+    summary="Cancel a job; what it was charged stays charged if noise was drawn",
+)
+async def cancel_job(job_id: str, services: Services, _: Operator) -> Response:
+    row = await cancel(services, job_id)
+    return JSONResponse(views.timed(row, services.clock.now()), 202)
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+async def _events(
+    database: Database, clock: Clock, jobs: Jobs, job_id: str
+) -> AsyncIterator[bytes]:
+    """The job at each change; a comment from time to time keeps the connection open."""
+    last, silent, entries = None, 0, 0
+    while True:
+        ticket = jobs.changes.ticket()
+        async with database.reading() as transaction:
+            row = await store.find(transaction, job_id)
+            if row is None:
+                return
+            shown = views.shown(row)
+            is_new = shown != last and row.federation is not None
+            found = await lifecycle.told(transaction, job_id) if is_new else []
+        for kind, entry in found[entries:]:
+            yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
+        entries = max(entries, len(found))
+        if shown != last:
+            last, silent = shown, 0
+            yield b"event: job\ndata: " + encode(views.timed(row, clock.now())) + b"\n\n"
+        elif (silent := silent + 1) % SILENCE_LOOKS == 0:
+            yield b": still there\n\n"
+        if row.state in FINISHED:
+            return
+        await jobs.changes.wait(ticket, LOOK_S)
+
+
+Number = Annotated[int, Path(ge=0, lt=2**31)]
+
+
+@router.get(
+    "/v1/jobs/{job_id}/steps/{number}",
+    **gives(FederatedStep),
+    tags=["jobs"],
+    summary="What one round of a federated job asks of each curator",
+)
+async def get_job_step(
+    request: Request, job_id: str, number: Number, services: Services, _: Reader
+) -> Response:
+    async with services.database.reading() as transaction:
+        found = await federated_jobs.find_step(transaction, job_id, number)
+    if found is None:
+        raise UnknownPart
+    return etag_response(request, found.document.encode())
+
+
+@router.post(
+    "/v1/jobs/{job_id}/reports",
+    **gives(ReportsTaken),
+    tags=["jobs"],
+    summary="Noisy reports of a party's curators; one answer for each",
+    openapi_extra=takes(Reports, examples.REPORTS),
+)
+async def submit_job_reports(
+    request: Request,
+    job_id: str,
+    services: Services,
+    caller: Party,
+) -> Response:
+    body = await read_body(request, Reports)
+    answers = await services.jobs.federated.collection.take(job_id, caller.subject or "", body)
+    items = [answer.document(index) for index, answer in enumerate(answers)]
+    return JSONResponse({"reports": items})
