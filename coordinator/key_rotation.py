@@ -21,6 +21,7 @@ from coordinator.store import jobs as job_store
 from coordinator.store import storage_key as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.storage_key import Rotation
+from tacit.answers.registry import StorageKeyState
 
 LOOK_S = 5.0
 _PAGE = 500
@@ -127,15 +128,15 @@ async def _nothing() -> None:
     """The loop itself looks who leads."""
 
 
-async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> dict[str, object]:
+async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> StorageKeyState:
     """How far a rotation has come, for its operator."""
     async with database.reading() as transaction:
         row = await store.state(transaction)
     place = "settings" if keys.source.given else FILE_NAME
     left = 0 if row.state is Rotation.IDLE else await resealing.left()
-    return {
-        "generation": row.generation,
-        "state": row.state.value,
-        "left": left,
-        "kept_in": place,
-    }
+    return StorageKeyState(
+        generation=row.generation,
+        state=row.state.value,
+        left=left,
+        kept_in=place,
+    )

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from fastapi import Request, Response
 
 from common.store.database import exclusive
 from common.web import idempotency
 from common.web.openapi import gives, takes
-from common.web.paging import PageQuery, page_response
+from common.web.paging import PageQuery
 from common.web.wire import read_body
 from coordinator import examples
 from coordinator.registry.groups import GroupRequest, bitmap, create, find_group
@@ -16,9 +14,10 @@ from coordinator.services import Services
 from coordinator.store import registry as store
 from coordinator.store.registry import GroupRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Operator, Reader, api_router, encode, time_text
+from coordinator.web import Operator, Reader, api_router, encode, link_next
 from tacit import sets
 from tacit.answers.registry import CuratorsOfGroup, Group, ListOfGroups
+from tacit.wire import format_instant
 
 router = api_router()
 
@@ -47,48 +46,54 @@ async def create_group(request: Request, services: Services, caller: Operator) -
     return answer.response(replayed=False)
 
 
-@router.get("/v1/groups", **gives(ListOfGroups), tags=["groups"], summary="All groups, by name")
-async def list_groups(request: Request, page: PageQuery, services: Services, _: Reader) -> Response:
+@router.get("/v1/groups", tags=["groups"], summary="All groups, by name")
+async def list_groups(
+    request: Request, response: Response, page: PageQuery, services: Services, _: Reader
+) -> ListOfGroups:
     async with services.database.reading() as transaction:
-        found = await store.page_of_groups(transaction, page.after_text(), page.limit)
-    items = [_shown(row) for row in found]
-    return page_response(request, "groups", items, page.limit, "name")
+        rows = await store.page_of_groups(transaction, page.after_text(), page.limit)
+    link_next(request, response, page, rows, "name")
+    return ListOfGroups(groups=[_shown(row) for row in rows])
 
 
 @router.get(
     "/v1/groups/{name}",
-    **gives(Group),
     tags=["groups"],
     summary="One group, without its curators",
 )
-async def get_group(name: str, services: Services, _: Reader) -> dict[str, Any]:
+async def get_group(name: str, services: Services, _: Reader) -> Group:
     async with services.database.reading() as transaction:
         return _shown(await find_group(transaction, name))
 
 
 @router.get(
     "/v1/groups/{name}/curators",
-    **gives(CuratorsOfGroup),
     tags=["groups"],
     summary="Its curators, by number",
 )
 async def list_group_curators(
-    request: Request, name: str, page: PageQuery, services: Services, _: Operator
-) -> Response:
+    request: Request,
+    response: Response,
+    name: str,
+    page: PageQuery,
+    services: Services,
+    _: Operator,
+) -> CuratorsOfGroup:
     last = page.after_number()
     after = -1 if last is None else last
     async with services.database.reading() as transaction:
         row = await find_group(transaction, name)
         numbers = np.flatnonzero(sets.unpack(bitmap(row), row.size))
         numbers = numbers[numbers > after][: page.limit]
-        found = await store.curators_by_number(transaction, numbers.tolist())
-    return page_response(request, "curators", found, page.limit, "number")
+        curators = await store.curators_by_number(transaction, numbers.tolist())
+    link_next(request, response, page, curators, "number")
+    return CuratorsOfGroup(curators=curators)
 
 
-def _shown(row: GroupRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "parent": row.parent,
-        "curators": row.curators,
-        "created": time_text(row.created),
-    }
+def _shown(row: GroupRow) -> Group:
+    return Group(
+        name=row.name,
+        parent=row.parent,
+        curators=row.curators,
+        created=format_instant(row.created),
+    )

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse
 
 from common.web.openapi import gives, gives_octets
 from common.web.tokens import Scope
-from common.web.wire import etag_response, json_response
+from common.web.wire import etag_response
 from coordinator.errors import (
     UnknownPart,
 )
@@ -128,15 +128,13 @@ async def get_job_archive(job_id: str, services: Services, caller: Analyst) -> R
 
 @router.get(
     "/v1/jobs/{job_id}/evaluation",
-    **gives(Evaluation),
     tags=["jobs"],
     summary="The comparison with the true data: never private, never published",
 )
-async def get_job_evaluation(job_id: str, services: Services, caller: Operator) -> Response:
+async def get_job_evaluation(job_id: str, services: Services, caller: Operator) -> Evaluation:
     await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
-    shown = {"format": "tacit.evaluation/1", "private": True, "evaluation": json.loads(body)}
-    return json_response(encode(shown))
+    return Evaluation(format="tacit.evaluation/1", private=True, evaluation=json.loads(body))
 
 
 async def _bytes(results: Results, job_id: str, part: str) -> bytes:

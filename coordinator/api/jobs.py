@@ -7,13 +7,12 @@ succeeded. The functions before the routes are shared with the console's pages.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request, Response
 from fastapi import Query as Parameter
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import StreamingResponse
 
 from algorithms import catalogue
 from common.runtime.clock import Clock
@@ -22,9 +21,9 @@ from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.limits import Wait
 from common.web.openapi import gives, takes
-from common.web.paging import PageQuery, page_response
+from common.web.paging import PageQuery, next_link
 from common.web.tokens import Scope
-from common.web.wire import etag_response, read_body
+from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples
 from coordinator.errors import (
     JobOver,
@@ -51,6 +50,7 @@ from coordinator.web import (
 )
 from tacit.answers.jobs import (
     Algorithm,
+    CollectingJob,
     CreatedJob,
     Job,
     JobPreview,
@@ -58,6 +58,7 @@ from tacit.answers.jobs import (
     ListOfJobs,
     PublishedJob,
     ReportsTaken,
+    ReportTaken,
 )
 from tacit.protocol.federation import FederatedStep, Reports
 
@@ -80,8 +81,8 @@ async def submit(
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return stored, True
         row = await jobs.submission.add(transaction, prepared)
-        shown = {**views.timed(row, now), "preview": json.loads(row.preview)}
-        answer = StoredAnswer(202, encode(shown), location=f"/v1/jobs/{row.id}")
+        content = encode(views.created(row, now))
+        answer = StoredAnswer(202, content, location=f"/v1/jobs/{row.id}")
         await idempotency.remember(transaction, idempotency_keys, key, answer, now)
     jobs.dispatcher.wake()
     jobs.federated.wake()
@@ -133,8 +134,7 @@ State = Annotated[list[JobState] | None, Parameter(description="Only jobs in the
     summary="The algorithms that run as jobs",
 )
 async def list_algorithms(request: Request, _: Analyst) -> Response:
-    shown = await asyncio.to_thread(lambda: [catalogue.shown(n) for n in catalogue.NAMES])
-    return etag_response(request, encode({"algorithms": shown}))
+    return etag_response(request, encode(await asyncio.to_thread(_algorithms)))
 
 
 @router.get(
@@ -144,7 +144,15 @@ async def list_algorithms(request: Request, _: Analyst) -> Response:
     summary="One algorithm and its parameters",
 )
 async def get_algorithm(request: Request, name: str, _: Analyst) -> Response:
-    return etag_response(request, encode(await asyncio.to_thread(catalogue.shown, name)))
+    return etag_response(request, encode(await asyncio.to_thread(_algorithm, name)))
+
+
+def _algorithm(name: str) -> Algorithm:
+    return Algorithm(**catalogue.shown(name))
+
+
+def _algorithms() -> ListOfAlgorithms:
+    return ListOfAlgorithms(algorithms=[_algorithm(name) for name in catalogue.NAMES])
 
 
 @router.post(
@@ -168,7 +176,6 @@ async def create_job(
 
 @router.post(
     "/v1/jobs/preview",
-    **gives(JobPreview),
     tags=["jobs"],
     summary="The privacy report that a job would carry; nothing is queued or spent",
     openapi_extra=takes(JobRequest, examples.JOB),
@@ -177,18 +184,18 @@ async def preview_job(
     request: Request,
     services: Services,
     _: Operator,
-) -> dict[str, Any]:
+) -> JobPreview:
     body = await read_body(request, JobRequest)
     prepared = await services.jobs.submission.prepare(body)
-    return {
-        "algorithm": body.algorithm,
-        "dataset": body.dataset,
-        "params": prepared.params.model_dump(mode="json"),
-        "charge": views.price_shown(prepared.price),
-        "preview": prepared.report.model_copy(
+    return JobPreview(
+        algorithm=body.algorithm,
+        dataset=body.dataset,
+        params=prepared.params.model_dump(mode="json"),
+        charge=views.price_shown(prepared.price),
+        preview=prepared.report.model_copy(
             update={"subject": prepared.report.subject.model_copy(update={"id": "preview"})}
-        ).model_dump(mode="json"),
-    }
+        ),
+    )
 
 
 @router.get(
@@ -220,10 +227,14 @@ async def list_jobs(
         states = (JobState.SUCCEEDED,)
     which = Filter(states, algorithm, dataset, schedule)
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, which, page.after_text(), page.limit)
+        rows = await store.page(transaction, which, page.after_text(), page.limit)
     operator, now = caller.has(Scope.OPERATOR), services.clock.now()
-    items = [views.timed(row, now) if operator else views.published(row) for row in found]
-    return page_response(request, "jobs", items, page.limit, "id")
+    jobs: list[Job | PublishedJob | CollectingJob] = [
+        views.timed(row, now) if operator else views.published(row) for row in rows
+    ]
+    body = ListOfJobs.model_construct(jobs=jobs).model_dump_json(exclude_unset=True)
+    headers = next_link(request, rows[-1].id) if len(rows) == page.limit else None
+    return json_response(body, headers=headers)
 
 
 @router.get(
@@ -256,8 +267,9 @@ async def get_job(
     async def look() -> tuple[Response, bool]:
         row = await views.find(services.database, job_id, operator=operator)
         if operator:
-            body = encode(views.timed(row, services.clock.now()))
-            answer = etag_response(request, body, tag_of=encode(views.shown(row)))
+            job = views.timed(row, services.clock.now())
+            tag_of = encode(job.model_copy(update={"remaining_s": None}))
+            answer = etag_response(request, encode(job), tag_of=tag_of)
         else:
             answer = etag_response(request, encode(views.published(row)))
         return answer, answer.status_code == 304
@@ -281,14 +293,14 @@ async def follow_job(job_id: str, services: Services, _: Operator) -> StreamingR
 
 @router.delete(
     "/v1/jobs/{job_id}",
-    **gives(Job, 202),
+    response_model_exclude_unset=True,
     tags=["jobs"],
     status_code=202,
     summary="Cancel a job; what it was charged stays charged if noise was drawn",
 )
-async def cancel_job(job_id: str, services: Services, _: Operator) -> Response:
+async def cancel_job(job_id: str, services: Services, _: Operator) -> Job:
     row = await cancel(services, job_id)
-    return JSONResponse(views.timed(row, services.clock.now()), 202)
+    return views.timed(row, services.clock.now())
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -305,7 +317,8 @@ async def _events(
             row = await store.find(transaction, job_id)
             if row is None:
                 return
-            shown = views.shown(row)
+            job = views.timed(row, clock.now())
+            shown = job.model_copy(update={"remaining_s": None})
             is_new = shown != last and row.federation is not None
             found = await lifecycle.told(transaction, job_id) if is_new else []
         for kind, entry in found[entries:]:
@@ -313,7 +326,7 @@ async def _events(
         entries = max(entries, len(found))
         if shown != last:
             last, silent = shown, 0
-            yield b"event: job\ndata: " + encode(views.timed(row, clock.now())) + b"\n\n"
+            yield b"event: job\ndata: " + encode(job) + b"\n\n"
         elif (silent := silent + 1) % SILENCE_LOOKS == 0:
             yield b": still there\n\n"
         if row.state in FINISHED:
@@ -342,7 +355,7 @@ async def get_job_step(
 
 @router.post(
     "/v1/jobs/{job_id}/reports",
-    **gives(ReportsTaken),
+    response_model_exclude_none=True,
     tags=["jobs"],
     summary="Noisy reports of a party's curators; one answer for each",
     openapi_extra=takes(Reports, examples.REPORTS),
@@ -352,8 +365,12 @@ async def submit_job_reports(
     job_id: str,
     services: Services,
     caller: Party,
-) -> Response:
+) -> ReportsTaken:
     body = await read_body(request, Reports)
     answers = await services.jobs.federated.collection.take(job_id, caller.subject or "", body)
-    items = [answer.document(index) for index, answer in enumerate(answers)]
-    return JSONResponse({"reports": items})
+    return ReportsTaken(
+        reports=[
+            ReportTaken(index=index, status=answer.status, detail=answer.detail)
+            for index, answer in enumerate(answers)
+        ]
+    )

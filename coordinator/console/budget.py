@@ -5,7 +5,7 @@ Spec: console, section 5.6.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -34,6 +34,7 @@ from coordinator.queries import Stop, at_epsilon
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import Released, ReleasedAmount
 from tacit.errors import DomainError
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism
@@ -131,7 +132,7 @@ async def show(
         periods=PERIODS,
         choices=choices,
         start=_start(choices, row),
-        worst=_assumed(overview["released"]),
+        worst=_assumed(overview.released),
         delta=delta,
         others=len(others),
         examples=EXAMPLES,
@@ -253,9 +254,9 @@ def amount(figure: str | Decimal, digits: int = 3) -> str:
     return formatting.grouped((value // place * place).normalize())
 
 
-def _assumed(released: Mapping[str, Any]) -> dict[str, Any]:
+def _assumed(released: Released) -> dict[str, ReleasedAmount]:
     """The row of each unit in which the queries' own assumption holds."""
     return {
-        unit: next(row for row in released[unit] if row["key"] == Scenario.ASSUMED.value)
-        for unit in ("curator", "record")
+        unit: next(row for row in rows if row.key == Scenario.ASSUMED.value)
+        for unit, rows in (("curator", released.curator), ("record", released.record))
     }

@@ -31,14 +31,14 @@ from coordinator.api.datasets import HandIn, shown
 from coordinator.console.ledger import Operator
 from coordinator.console.round_actions import NotTyped
 from coordinator.datasets import ledger
-from coordinator.datasets.datasets import Datasets
 from coordinator.datasets.upload import Checked
 from coordinator.jobs import views
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
+from tacit.answers.jobs import Amount, Dataset, DatasetEvent
 from tacit.errors import DomainError
 
 router = console_router()
@@ -62,13 +62,13 @@ async def one(
     services: Services,
     visitor: Operator,
 ) -> Response:
-    values = await _values(services.database, services.datasets, dataset_id)
+    values = await _values(services, dataset_id)
     spent = values["ledger"]
     return pages.show(
         request,
         "dataset.html",
         visitor,
-        picture=burn_down(spent["budget"], spent["events"], services.clock.now()),
+        picture=burn_down(spent.budget, spent.events, services.clock.now()),
         said=SAID.get(request.query_params.get("said", "")),
         **values,
     )
@@ -82,7 +82,7 @@ async def confirm(
     services: Services,
     visitor: Operator,
 ) -> Response:
-    values = await _values(services.database, services.datasets, dataset_id)
+    values = await _values(services, dataset_id)
     return pages.show(request, "delete-dataset.html", visitor, error=None, **values)
 
 
@@ -96,9 +96,9 @@ async def delete(
     visitor: Operator,
 ) -> Response:
     form = await own_form(request, visitor)
-    values = await _values(services.database, services.datasets, dataset_id)
+    values = await _values(services, dataset_id)
     error: DomainError | None = None
-    if form.get("typed", "").strip() != values["dataset"]["name"].strip():
+    if form.get("typed", "").strip() != values["dataset"].name.strip():
         error = NotTyped(pointer="/typed")
     else:
         try:
@@ -219,45 +219,46 @@ def declared(fields: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-async def _values(database: Database, datasets: Datasets, dataset_id: str) -> dict[str, Any]:
+async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, Any]:
     """What a dataset's page tells. Raises UnknownDataset."""
-    async with database.reading() as transaction:
-        row = await datasets.find(transaction, dataset_id)
+    now = services.clock.now()
+    async with services.database.reading() as transaction:
+        row = await services.datasets.find(transaction, dataset_id)
         dataset = await shown(transaction, row)
         spent = await ledger.statement(transaction, dataset_id)
         jobs = await job_store.page(transaction, Filter(dataset_id=dataset_id), None, ROWS)
     return {
         "dataset": dataset,
         "ledger": spent,
-        "jobs": [views.shown(job) for job in jobs],
+        "jobs": [views.timed(job, now) for job in jobs],
         "share": share,
     }
 
 
-def share(dataset: Mapping[str, Any]) -> int | None:
+def share(dataset: Dataset) -> int | None:
     """How much of 100 of its epsilon is spent, rounded up; None without a budget."""
-    budget, left = dataset["budget"], dataset["left"]
-    if budget is None or left is None or not Fraction(budget["epsilon"]):
+    budget, left = dataset.budget, dataset.left
+    if budget is None or left is None or not Fraction(budget.epsilon):
         return None
-    return 100 - int(100 * Fraction(left["epsilon"]) / Fraction(budget["epsilon"]))
+    return 100 - int(100 * Fraction(left.epsilon) / Fraction(budget.epsilon))
 
 
 def burn_down(
-    budget: Mapping[str, str] | None, events: Sequence[Mapping[str, Any]], now: datetime
+    budget: Amount | None, events: Sequence[DatasetEvent], now: datetime
 ) -> Markup | None:
     """What was left of a dataset's epsilon after each charge; None where there was no charge."""
-    charges = [each for each in events if each["kind"] == "charged"]
-    if budget is None or not charges or not Fraction(budget["epsilon"]):
+    charges = [event for event in events if event.kind == "charged"]
+    if budget is None or not charges or not Fraction(budget.epsilon):
         return None
-    most = left = Fraction(budget["epsilon"])
-    points = [(datetime.fromisoformat(events[0]["time"]), float(left))]
-    for each in charges:
-        left -= Fraction(each["epsilon"])
-        points.append((datetime.fromisoformat(each["time"]), float(max(left, Fraction(0)))))
+    most = left = Fraction(budget.epsilon)
+    points = [(datetime.fromisoformat(events[0].time), float(left))]
+    for event in charges:
+        left -= Fraction(event.epsilon or 0)
+        points.append((datetime.fromisoformat(event.time), float(max(left, Fraction(0)))))
     points.append((max(now, points[-1][0]), points[-1][1]))
     count = "1 charge" if len(charges) == 1 else f"{len(charges)} charges"
     sentence = (
-        f"After {count}, epsilon {float(left):.6g} of {budget['epsilon']} is not charged; what "
+        f"After {count}, epsilon {float(left):.6g} of {budget.epsilon} is not charged; what "
         "jobs have reserved is not taken off here."
     )
     ends = points[-1][0] + timedelta(minutes=1)

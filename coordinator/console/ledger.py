@@ -99,7 +99,7 @@ async def verify(
 ) -> Response:
     await own_form(request, visitor)
     verified = await verification_of(services)
-    outcome = "whole" if verified["verified"] else "broken"
+    outcome = "whole" if verified.verified else "broken"
     await sessions.note(visitor, "verified the ledger", "ledger", outcome)
     async with services.database.reading() as transaction:
         newest, _ = await store.head(transaction)
@@ -134,7 +134,7 @@ async def one(
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _named(transaction, curator)
-        shown = statement.curator(state, row.number, disclosures=True)
+        shown = statement.curator(state, row, disclosures=True)
         limits = (*state.limits.curators.get(row.number, ()), *state.limits.deployment)
     return pages.show(
         request,

@@ -7,11 +7,10 @@ stop. Spec: console, sections 5.1 and 5.7.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request, Response
 from markupsafe import Markup
@@ -34,6 +33,7 @@ from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
+from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
@@ -85,14 +85,13 @@ async def first(
 ) -> Response:
     operator = visitor.has(Scope.OPERATOR)
     which = Filter(newest_first=True, heads=True)
-    _, shown, _ = await views.page(services.database, which, Page(_LOOKED_AT, None))
-    heads = [json.loads(each) for each in shown]
+    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
     outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         aggregators = len(await registry.list_aggregators(transaction))
         any_query = bool(await query_store.page(transaction, None, 1))
-    released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
+    released = [head for head in heads if head.state is RoundState.RELEASED]
     curators = int(state.roster.members().sum())
     steps = begin(aggregators, curators, any_query=any_query, heads=heads)
     return pages.show(
@@ -104,7 +103,7 @@ async def first(
             *(await proposals(services) if operator else ()),
         ],
         latest=released[:_SHOWN],
-        open_rounds=sum(head["state"] in ACTIVE for head in heads),
+        open_rounds=sum(head.state in ACTIVE for head in heads),
         next=min(outlook.schedules, key=lambda each: each.next, default=None),
         seq=state.seq,
         head=state.head.hex(),
@@ -115,7 +114,7 @@ async def first(
     )
 
 
-def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]:
+def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
     """Limits that are used up soon, and the newest round if no sum came of it."""
     found = [
         Need(
@@ -126,11 +125,11 @@ def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]
         for place, each in enumerate(outlook.limits)
         if each.exhausted is not None
     ]
-    finished = [head for head in heads if head["state"] not in ACTIVE]
-    if finished and finished[0]["state"] == RoundState.ABORTED.value:
+    finished = [head for head in heads if head.state not in ACTIVE]
+    if finished and finished[0].state is RoundState.ABORTED:
         newest = finished[0]
-        sentence = f"The last round of {newest['query']} opened no sum: {newest['reason']}"
-        found.append(Need(sentence, f"/console/rounds/{newest['id']}"))
+        sentence = f"The last round of {newest.query} opened no sum: {newest.reason}"
+        found.append(Need(sentence, f"/console/rounds/{newest.id}"))
     return found
 
 
@@ -146,11 +145,11 @@ async def proposals(services: CoordinatorServices) -> list[Need]:
 
 
 def begin(
-    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[dict[str, Any]]
+    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[answers.RoundHead]
 ) -> tuple[Step, ...]:
     """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
     came about."""
-    released = any(head["state"] == RoundState.RELEASED.value for head in heads)
+    released = any(head.state is RoundState.RELEASED for head in heads)
     return (
         Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
         Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),

@@ -6,7 +6,7 @@ Spec: console, section 5.4.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from fastapi import Request, Response
 from markupsafe import Markup
@@ -26,6 +26,7 @@ from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
+from tacit.answers.rounds import RoundHead
 from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
@@ -77,8 +78,7 @@ async def one(
         asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
         aggregators = await list_aggregators(transaction)
     which = Filter(None, query_id, newest_first=True, heads=True)
-    _, shown, _ = await views.page(services.database, which, Page(ROWS, None))
-    heads = [json.loads(each) for each in shown]
+    heads, _ = await views.heads(services.database, which, Page(ROWS, None))
     report = _report(row.preview)
     return pages.show(
         request,
@@ -140,22 +140,25 @@ def spread(report: PrivacyReport) -> Markup | None:
     return charts.dots(0.0, upper, float(half_width), unit=unit, sentence=sentence)
 
 
-def course(heads: list[dict[str, Any]]) -> Markup | None:
+def course(heads: list[RoundHead]) -> Markup | None:
     """The released values with their error, the oldest first; None where they are no single
     numbers."""
-    points = [
-        (head, list(head["figures"]["result"].values()), head["figures"]["interval"])
-        for head in reversed(heads)
-        if head["state"] == RoundState.RELEASED.value and head["figures"]
-    ]
-    if len(points) < 2 or not all(values and interval for _, values, interval in points):
+    points: list[tuple[RoundHead, str, str]] = []
+    for head in reversed(heads):
+        if head.state is not RoundState.RELEASED or head.figures is None:
+            continue
+        value, interval = next(iter(head.figures.result.values()), None), head.figures.interval
+        if value is None or interval is None:
+            return None
+        points.append((head, value, interval.half_width))
+    if len(points) < 2:
         return None
-    last, values, interval = points[-1]
-    value, error = formatting.with_error(values[0], interval["half_width"])
+    last, released, half_width = points[-1]
+    value, error = formatting.with_error(released, half_width)
     return charts.bars(
-        [float(values[0]) for _, values, _ in points],
-        [float(interval["half_width"]) for _, _, interval in points],
-        labels=[formatting.day(head["window"]["start"]) for head, _, _ in points],
-        sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last['unit']}. Each line "
+        [float(value) for _, value, _ in points],
+        [float(half_width) for *_, half_width in points],
+        labels=[formatting.day(head.window.start) for head, *_ in points],
+        sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last.unit}. Each line "
         "reaches as far as the noise in 95 of 100 cases.",
     )

@@ -29,11 +29,12 @@ from coordinator.api.plans import outlook_of, preview_of
 from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
 from coordinator.console.budget import Choice, Person, what_if
 from coordinator.console.queries import spread
+from coordinator.console.round_actions import cost_of_each
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry as group_store
 from coordinator.store.registry import list_aggregators
-from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import BudgetPreview, ScenarioAmount
 from tacit.errors import DomainError, Invalid
 from tacit.query.fields import Window
 from tacit.query.query import Query
@@ -311,8 +312,8 @@ class Price:
     one_machine: str | None
     error: Sequence[Mapping[str, Any]]
     useful_from: int | None
-    cost: Mapping[str, Any]
-    each: Mapping[str, str]
+    cost: BudgetPreview
+    each: ScenarioAmount
     lasts: LimitOutlook | None
 
 
@@ -457,8 +458,6 @@ async def _price(services: CoordinatorServices, asked: Query, visitor: Visitor) 
     window = asked.window or Window(start=now - timedelta(hours=1), end=now)
     plan = Plan(query=asked, window=window)
     cost = await preview_of(services, plan, named=visitor.has(Scope.OPERATOR))
-    unit = asked.privacy_unit.value
-    each = next(line for line in cost["costs"][unit] if line["key"] == Scenario.ASSUMED.value)
     lasts = None
     if asked.schedule is not None:
         async with services.database.reading() as transaction:
@@ -476,6 +475,6 @@ async def _price(services: CoordinatorServices, asked: Query, visitor: Visitor) 
         error=(*error.get("averages", ()), *error.get("parts", ())),
         useful_from=error.get("smallest_useful_group", {}).get("curators"),
         cost=cost,
-        each=each,
+        each=cost_of_each(cost, asked.privacy_unit),
         lasts=lasts,
     )

@@ -30,7 +30,9 @@ from coordinator.rounds.opening import OpenRequest
 from coordinator.services import Services
 from coordinator.store import queries as query_store
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import BudgetPreview, ScenarioAmount
 from tacit.errors import DomainError, FieldError, Invalid
+from tacit.query.terms import PrivacyUnit
 
 router = console_router()
 
@@ -112,7 +114,7 @@ async def opening(
         window=asked.window or row.query.window,
         given=form,
         cost=cost,
-        each=_each(cost, row.query.privacy_unit.value),
+        each=cost_of_each(cost, row.query.privacy_unit),
         key=secrets.token_urlsafe(16),
     )
 
@@ -150,7 +152,7 @@ async def abort(
 ) -> Response:
     form = await own_form(request, visitor)
     head = views.head(await views.find(services.database, round_id))
-    if form.get("typed", "").strip() != head["query"]:
+    if form.get("typed", "").strip() != head.query:
         wrong = NotTyped(pointer="/typed")
         return pages.show(request, "abort-round.html", visitor, status=422, round=head, error=wrong)
     await api.abort(services, round_id)
@@ -176,7 +178,7 @@ def _utc(text: str) -> str:
     return f"{text}Z" if text and not text.endswith("Z") else text
 
 
-def _each(cost: Mapping[str, Any], unit: str) -> Mapping[str, str]:
+def cost_of_each(cost: BudgetPreview, unit: PrivacyUnit) -> ScenarioAmount:
     """What each unit pays where the query's own assumption holds."""
-    found: list[dict[str, str]] = cost["costs"][unit]
-    return next(line for line in found if line["key"] == Scenario.ASSUMED.value)
+    rows = cost.costs.record if unit is PrivacyUnit.RECORD else cost.costs.curator
+    return next(row for row in rows if row.key == Scenario.ASSUMED.value)

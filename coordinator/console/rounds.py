@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -30,6 +29,7 @@ from coordinator.rounds.progress import Received
 from coordinator.services import Services
 from coordinator.store.rounds import Filter
 from coordinator.web import encode
+from tacit.answers.rounds import RoundHead, RoundResult
 from tacit.crypto.signing import signer_of
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
 from tacit.protocol.round.messages import Transcript
@@ -87,17 +87,16 @@ async def listing(
 ) -> Response:
     which = Filter(state or None, query_id or None, newest_first=True, heads=True)
     after = None if cursor is None else decode_cursor(cursor)
-    ids, shown, _ = await views.page(services.database, which, Page(ROWS, after))
-    rows = [json.loads(each) for each in shown]
+    rows, _ = await views.heads(services.database, which, Page(ROWS, after))
     async with services.database.reading() as transaction:
         charges = (await services.ledger.current(transaction)).spending.rounds
-    older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
+    older = encode_cursor(rows[-1].id) if len(rows) == ROWS else None
     return pages.show(
         request,
         "rounds.html",
         visitor,
         rows=rows,
-        credited={each for each in ids if (held := charges.get(each)) and held.credited},
+        credited={row.id for row in rows if (charge := charges.get(row.id)) and charge.credited},
         states=list(RoundState),
         state=state,
         query_id=query_id,
@@ -169,7 +168,7 @@ async def evidence(
     head = {
         "round": round_id,
         "coordinator": encode_binary(key),
-        "result": found["result"],
+        "result": found.result,
     }
     body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
     return etag_response(request, body, headers=dict(HEADERS))
@@ -180,7 +179,7 @@ async def archive(round_id: str, services: Services, _: Person) -> Response:
     found = await views.result(services.database, round_id)
     report = await views.document(services.database, round_id, "report")
     contents = {
-        "result.json": json.dumps(found, indent=2).encode(),
+        "result.json": json.dumps(json.loads(encode(found)), indent=2).encode(),
         "report.json": report,
         "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
         "transcript.json": await views.document(services.database, round_id, "transcript"),
@@ -211,17 +210,16 @@ async def _values(
         "rungs": (),
         "promise": promise,
     }
-    if head["state"] == RoundState.ABORTED.value:
+    if head.state is RoundState.ABORTED:
         async with database.reading() as transaction:
             held = (await ledger.current(transaction)).spending.rounds.get(round_id)
         values["credited"] = held is not None and held.credited
-    if head["state"] == RoundState.RELEASED.value:
+    if head.state is RoundState.RELEASED:
         found = await views.result(database, round_id)
-        report = PrivacyReport.model_validate_json(json.dumps(found["report"]))
-        rungs: tuple[Rung, ...] = ladder(report.verified, found["participants"])
+        rungs: tuple[Rung, ...] = ladder(found.report.verified, found.participants)
         values |= {
             "found": found,
-            "report": report,
+            "report": found.report,
             "rungs": rungs,
             "figures": figures(found),
             "picture": picture(found),
@@ -229,17 +227,17 @@ async def _values(
     return values
 
 
-def figures(found: Mapping[str, Any]) -> list[Figure]:
+def figures(found: RoundResult) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
-    error = found["report"]["error"] or {}
+    error = found.report.error or {}
     known = (*error.get("averages", ()), *error.get("parts", ()))
     parts = {each["part"]: each for each in known}
     shown = []
-    for name, exact in found["result"].items():
+    for name, exact in found.result.items():
         if not isinstance(exact, str) or name == "reason":
             continue
         part_of_it = parts.get(name)
-        unit = found["unit"] if part_of_it is None else part_of_it["unit"]
+        unit = found.unit if part_of_it is None else part_of_it["unit"]
         if name in ("count", PRESENCE):
             unit = "curators" if name == PRESENCE else "readings"
         interval = None if part_of_it is None else part_of_it["interval"]["half_width"]
@@ -248,14 +246,14 @@ def figures(found: Mapping[str, Any]) -> list[Figure]:
     return shown
 
 
-def picture(found: Mapping[str, Any]) -> Markup | None:
+def picture(found: RoundResult) -> Markup | None:
     """Dots for a single sum or count, bars for a histogram or vector, None for the rest."""
-    parts = (found["report"]["error"] or {}).get("parts", ())
+    parts = (found.report.error or {}).get("parts", ())
     if not parts:
         return None
-    first, unit = parts[0], found["unit"]
+    first, unit = parts[0], found.unit
     half_width = first["interval"]["half_width"]
-    exact = found["result"].get(first["part"])
+    exact = found.result.get(first["part"])
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
         upper = [float(each) for each in first["quantiles"].values()]
@@ -265,7 +263,7 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
             f"before noise lie within {error} {unit} of it."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
-    values = next((each for each in found["result"].values() if isinstance(each, list)), None)
+    values = next((each for each in found.result.values() if isinstance(each, list)), None)
     if values is None or not all(isinstance(each, str) for each in values):
         return None
     sentence = (
@@ -289,34 +287,34 @@ _EIGHT: Final = (
 )
 
 
-def timeline(head: Mapping[str, Any]) -> list[Step]:
+def timeline(head: RoundHead) -> list[Step]:
     """The eight steps of a round: done, ahead, or the one at which it ended."""
-    at = {step["step"]: step["at"] for step in head["steps"]}
+    at = {step.step: step.at for step in head.steps}
     done = set(at)
-    if "verified" in done or ("frozen" in done and not head.get("refused")):
+    if "verified" in done or ("frozen" in done and not head.refused):
         done.add("agreed")
         at["agreed"] = at.get("verified", at.get("frozen"))
     details = _details(head)
-    shown, ended = [], head["state"] == RoundState.ABORTED.value
+    shown, ended = [], head.state is RoundState.ABORTED
     for number, (step, title) in enumerate(_EIGHT, 1):
         if step in done:
             shown.append(Step(number, title, at[step], "done", details.get(title, "")))
         elif ended:
-            shown.append(Step(number, title, head["finished"], "ended", "not reached"))
+            shown.append(Step(number, title, head.finished, "ended", "not reached"))
             ended = False
         else:
             shown.append(Step(number, title, None, "ahead", ""))
     return shown
 
 
-def _details(head: Mapping[str, Any]) -> dict[str, str]:
-    aggregators = len(head["aggregators"])
+def _details(head: RoundHead) -> dict[str, str]:
+    aggregators = len(head.aggregators)
     details = {
         "Announced": f"to {aggregators} aggregator{'s' if aggregators != 1 else ''}",
         "Frozen": "signed lists",
         "Committed": "signed hashes",
         "Revealed": "partial sums",
     }
-    if head["participants"] is not None:
-        details["Agreed"] = f"{head['participants']} curators in all lists"
+    if head.participants is not None:
+        details["Agreed"] = f"{head.participants} curators in all lists"
     return details

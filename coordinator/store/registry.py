@@ -24,6 +24,7 @@ from coordinator.store.tables import (
     seal_keys,
     secrets,
 )
+from tacit.answers.registry import GroupCurator, RosterEntry
 from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
 from tacit.protocol.identities import Pin
 
@@ -295,13 +296,13 @@ async def list_parties(
 
 async def list_curators(
     transaction: Transaction, after: int | None, limit: int, prefix: str = ""
-) -> list[dict[str, Any]]:
+) -> list[RosterEntry]:
     """Curators whose ids begin so, by number."""
     query = select(curators).where(*_begins(transaction, curators.c.id, prefix))
     if after is not None:
         query = query.where(curators.c.number > after)
     rows = await transaction.execute(query.order_by(curators.c.number).limit(limit))
-    return [{"number": row.number, "id": row.id, "party": row.party} for row in rows]
+    return [RosterEntry(number=row.number, id=row.id, party=row.party) for row in rows]
 
 
 async def count_parties(transaction: Transaction, prefix: str = "") -> int:
@@ -412,16 +413,16 @@ async def curator_numbers(
 
 async def curators_by_number(
     transaction: Transaction, numbers: Sequence[int]
-) -> list[dict[str, Any]]:
+) -> list[GroupCurator]:
     """Curators by their numbers, rising."""
-    found: list[dict[str, Any]] = []
+    found: list[GroupCurator] = []
     for start in range(0, len(numbers), _CHUNK):
         rows = await transaction.execute(
             select(curators.c.number, curators.c.id)
             .where(curators.c.number.in_(numbers[start : start + _CHUNK]))
             .order_by(curators.c.number)
         )
-        found.extend({"number": row.number, "id": row.id} for row in rows)
+        found.extend(GroupCurator(number=row.number, id=row.id) for row in rows)
     return found
 
 
