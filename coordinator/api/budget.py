@@ -12,6 +12,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
+from starlette.responses import JSONResponse
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
@@ -262,11 +263,7 @@ async def list_budget_events(
     summary="Something happened to curators or their data",
     openapi_extra=takes(Update, examples.UPDATE),
 )
-async def record_budget_event(
-    request: Request,
-    services: Services,
-    caller: Writer,
-) -> Response:
+async def record_budget_event(request: Request, services: Services, caller: Writer) -> Response:
     body = await read_body(request, Update)
     key = await idempotency.request_key(request, caller.token_id)
     async with services.database.begin() as transaction:
@@ -367,10 +364,7 @@ async def put_curator_limits(
     openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
 )
 async def acknowledge_round(
-    request: Request,
-    round_id: str,
-    services: Services,
-    caller: Party,
+    request: Request, round_id: str, services: Services, caller: Party
 ) -> None:
     body = await read_body(request, Acknowledgement)
     async with services.database.begin() as transaction:
@@ -386,11 +380,7 @@ async def acknowledge_round(
     summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
     openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
 )
-async def acknowledge_rounds(
-    request: Request,
-    services: Services,
-    _: Party,
-) -> Response:
+async def acknowledge_rounds(request: Request, services: Services, _: Party) -> Response:
     body = await read_body(request, Acknowledgements)
     tokens = dict.fromkeys(said.token for said in body.reports)
     known = {token: await _caller(services.authenticator, token) for token in tokens}
@@ -476,9 +466,7 @@ Alpha = Annotated[
     summary="Curators that an operator may want to look at, by what the ledger holds",
 )
 async def list_budget_proposals(
-    services: Services,
-    _: Operator,
-    alpha: Alpha = 0.001,
+    services: Services, _: Operator, alpha: Alpha = 0.001
 ) -> BudgetProposals:
     state, seen, far, absent = await screening.screened(services.database, services.ledger, alpha)
     listed = (*far[: screening.NAMED], *absent[: screening.NAMED])

@@ -38,10 +38,7 @@ router = api_router()
     summary="The result as JSON, or by `Accept` the native file of that media type",
 )
 async def get_job_result(
-    request: Request,
-    job_id: str,
-    services: Services,
-    caller: Analyst,
+    request: Request, job_id: str, services: Services, caller: Analyst
 ) -> Response:
     await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     document = await asyncio.to_thread(services.jobs.results.document, job_id)
@@ -60,10 +57,7 @@ async def get_job_result(
     summary="The privacy report, as JSON or (Accept: text/plain) in plain words",
 )
 async def get_job_report(
-    request: Request,
-    job_id: str,
-    services: Services,
-    caller: Analyst,
+    request: Request, job_id: str, services: Services, caller: Analyst
 ) -> Response:
     plain = request.headers.get("accept", "").startswith("text/plain")
     await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
@@ -95,11 +89,7 @@ async def get_job_file(job_id: str, name: str, services: Services, caller: Analy
     summary="A plot of published values: NAME.svg, NAME.png, or NAME by `Accept`",
 )
 async def get_job_plot(
-    request: Request,
-    job_id: str,
-    name: str,
-    services: Services,
-    caller: Analyst,
+    request: Request, job_id: str, name: str, services: Services, caller: Analyst
 ) -> Response:
     await views.succeeded(services.database, job_id, operator=caller.has(Scope.OPERATOR))
     if not name.endswith((".svg", ".png")):

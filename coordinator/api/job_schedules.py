@@ -33,11 +33,7 @@ router = api_router()
     summary="Ask curators for a job again and again: one for each period that is over",
     openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
 )
-async def create_job_schedule(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def create_job_schedule(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, JobRequest)
     key = await idempotency.request_key(request, caller.token_id)
     async with services.database.reading() as transaction:

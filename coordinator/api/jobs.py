@@ -163,11 +163,7 @@ def _algorithms() -> ListOfAlgorithms:
     summary="Ask for a job; it is checked against the data before it is queued",
     openapi_extra=takes(JobRequest, examples.JOB),
 )
-async def create_job(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def create_job(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, JobRequest)
     key = await idempotency.request_key(request, caller.token_id)
     answer, replayed = await submit(services, body, key)
@@ -180,11 +176,7 @@ async def create_job(
     summary="The privacy report that a job would carry; nothing is queued or spent",
     openapi_extra=takes(JobRequest, examples.JOB),
 )
-async def preview_job(
-    request: Request,
-    services: Services,
-    _: Operator,
-) -> JobPreview:
+async def preview_job(request: Request, services: Services, _: Operator) -> JobPreview:
     body = await read_body(request, JobRequest)
     prepared = await services.jobs.submission.prepare(body)
     return JobPreview(
@@ -256,11 +248,7 @@ async def compare_jobs(services: Services, caller: Analyst, ids: Ids) -> Compari
     summary="One job, long-polled by ETag",
 )
 async def get_job(
-    request: Request,
-    job_id: str,
-    services: Services,
-    caller: Analyst,
-    wait_s: Wait = 0,
+    request: Request, job_id: str, services: Services, caller: Analyst, wait_s: Wait = 0
 ) -> Response:
     operator = caller.has(Scope.OPERATOR)
 
@@ -361,10 +349,7 @@ async def get_job_step(
     openapi_extra=takes(Reports, examples.REPORTS),
 )
 async def submit_job_reports(
-    request: Request,
-    job_id: str,
-    services: Services,
-    caller: Party,
+    request: Request, job_id: str, services: Services, caller: Party
 ) -> ReportsTaken:
     body = await read_body(request, Reports)
     answers = await services.jobs.federated.collection.take(job_id, caller.subject or "", body)

@@ -59,11 +59,7 @@ router = api_router()
     summary="What a round would cost, and whether it would be let in; nothing is spent",
     openapi_extra=takes(Plan, examples.PLAN),
 )
-async def preview_budget(
-    request: Request,
-    services: Services,
-    caller: Analyst,
-) -> BudgetPreview:
+async def preview_budget(request: Request, services: Services, caller: Analyst) -> BudgetPreview:
     body = await read_body(request, Plan)
     named = caller.has(Scope.OPERATOR)
     return await preview_of(services, body, named=named)
@@ -91,9 +87,7 @@ async def forecast_budget(request: Request, services: Services, _: Analyst) -> B
     summary="What the worst curator had spent, step by step of time",
 )
 async def get_budget_history(
-    services: Services,
-    _: Analyst,
-    asked: Annotated[HistoryRequest, Parameter()],
+    services: Services, _: Analyst, asked: Annotated[HistoryRequest, Parameter()]
 ) -> History:
     return await history_of(services, asked)
 

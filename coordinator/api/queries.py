@@ -99,11 +99,7 @@ def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
     summary="Create a query; it is immutable",
     openapi_extra=takes(Query, examples.QUERY),
 )
-async def create_query(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def create_query(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, Query)
     key = await idempotency.request_key(request, caller.token_id)
     asked = await create(services, body, key)

@@ -78,11 +78,7 @@ GrantId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
     summary="Pair an aggregator",
     openapi_extra=takes(AggregatorRequest, examples.AGGREGATOR),
 )
-async def pair_aggregator(
-    request: Request,
-    services: Services,
-    _: Operator,
-) -> PairedAggregator:
+async def pair_aggregator(request: Request, services: Services, _: Operator) -> PairedAggregator:
     body = await read_body(request, AggregatorRequest)
     return _aggregator(
         await members.pair(services.database, services.registry, services.peers, body)
@@ -134,10 +130,7 @@ async def get_aggregator_identity(aggregator: str, services: Services) -> Respon
     openapi_extra=takes(IdentityChain),
 )
 async def follow_aggregator_identity(
-    request: Request,
-    aggregator: str,
-    services: Services,
-    _: Operator,
+    request: Request, aggregator: str, services: Services, _: Operator
 ) -> None:
     await services.identities.take(aggregator, await read_body(request, IdentityChain))
 
@@ -149,10 +142,7 @@ async def follow_aggregator_identity(
     openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
 )
 async def confirm_aggregator(
-    request: Request,
-    aggregator: str,
-    services: Services,
-    _: Operator,
+    request: Request, aggregator: str, services: Services, _: Operator
 ) -> PairedAggregator:
     body = await read_body(request, ConfirmationRequest)
     return _aggregator(await services.identities.confirm(aggregator, body.fingerprint))
@@ -221,10 +211,7 @@ async def withdraw_grant(grant_id: GrantId, services: Services, _: Operator) -> 
     summary="Enrol a curator or a host with a one-time secret",
     openapi_extra=takes(Signed[Enrolment]),
 )
-async def enrol(
-    request: Request,
-    services: Services,
-) -> Response:
+async def enrol(request: Request, services: Services) -> Response:
     async def enrolled(signed: Signed[Enrolment]) -> Response:
         answer = await members.enrol(services.database, services.registry, signed)
         services.authenticator.forget()
@@ -284,10 +271,7 @@ async def list_curators(
     openapi_extra=takes(PartyChain),
 )
 async def follow_party_identity(
-    request: Request,
-    party: str,
-    services: Services,
-    caller: Party,
+    request: Request, party: str, services: Services, caller: Party
 ) -> FollowedIdentity:
     if caller.subject != party:
         raise UnknownParty
@@ -324,11 +308,7 @@ async def renew_party_token(request: Request, party: str, services: Services) ->
 
 
 @router.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
-async def leave_deployment(
-    party: str,
-    services: Services,
-    _: Operator,
-) -> None:
+async def leave_deployment(party: str, services: Services, _: Operator) -> None:
     await members.leave(services.database, services.registry, party)
     services.authenticator.forget()
 

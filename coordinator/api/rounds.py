@@ -155,11 +155,7 @@ class RoundIds(WireModel):
     summary="Open a round of a query",
     openapi_extra=takes(OpenRequest, examples.ROUND),
 )
-async def open_round(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def open_round(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, OpenRequest)
     key = await idempotency.request_key(request, caller.token_id)
     asked = await open_requested(services, body, key)
@@ -334,12 +330,7 @@ async def ask_for_round_seals(round_id: str, services: Services, _: Operator) ->
     summary="A party keeps curators of its own out of an open round, and says on which grounds",
     openapi_extra=takes(Refusal, examples.REFUSAL),
 )
-async def refuse_round(
-    request: Request,
-    round_id: str,
-    services: Services,
-    caller: Party,
-) -> None:
+async def refuse_round(request: Request, round_id: str, services: Services, caller: Party) -> None:
     body = await read_body(request, Refusal)
     async with services.database.begin() as transaction:
         party = caller.subject or ""
@@ -391,11 +382,7 @@ async def get_refused_by_proof(round_id: str, services: Services, _: Operator) -
     status_code=202,
     summary="Freeze before the deadline",
 )
-async def close_round(
-    round_id: str,
-    services: Services,
-    _: Operator,
-) -> RoundHead:
+async def close_round(round_id: str, services: Services, _: Operator) -> RoundHead:
     await close(services, round_id)
     return views.head(await views.find(services.database, round_id))
 
@@ -406,11 +393,7 @@ async def close_round(
     tags=["rounds"],
     summary="End a round without a sum; 202 while that is in progress",
 )
-async def abort_round(
-    round_id: str,
-    services: Services,
-    _: Operator,
-) -> Response:
+async def abort_round(round_id: str, services: Services, _: Operator) -> Response:
     await abort(services, round_id)
 
     async def look() -> tuple[Response, bool]:

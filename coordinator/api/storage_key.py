@@ -40,11 +40,7 @@ async def get_storage_key(services: Services, _: Operator) -> StorageKeyState:
     summary="Rotate the storage key: everything is sealed anew",
     openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
 )
-async def rotate_storage_key(
-    request: Request,
-    services: Services,
-    _: Operator,
-) -> StorageKeyState:
+async def rotate_storage_key(request: Request, services: Services, _: Operator) -> StorageKeyState:
     body = await read_body(request, RotationRequest)
     await storage_keys.begin_rotation(
         services.database, services.storage_keys, StorageKey(body.key)

@@ -56,11 +56,7 @@ _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_
 
 @router.get("/datasets/{dataset_id}")
 async def one(
-    request: Request,
-    dataset_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+    request: Request, dataset_id: str, pages: PagesPart, services: Services, visitor: Operator
 ) -> Response:
     values = await _values(services, dataset_id)
     spent = values["ledger"]
@@ -76,11 +72,7 @@ async def one(
 
 @router.get("/datasets/{dataset_id}/delete")
 async def confirm(
-    request: Request,
-    dataset_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+    request: Request, dataset_id: str, pages: PagesPart, services: Services, visitor: Operator
 ) -> Response:
     values = await _values(services, dataset_id)
     return pages.show(request, "delete-dataset.html", visitor, error=None, **values)

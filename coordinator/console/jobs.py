@@ -102,11 +102,7 @@ async def stop_schedule(
 
 @router.get("/jobs/compare")
 async def compare(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    ids: Ids = None,
+    request: Request, pages: PagesPart, services: Services, visitor: Person, ids: Ids = None
 ) -> Response:
     chosen = [each for group in ids or () for each in group.split(",")]
     found = await compared(
@@ -117,11 +113,7 @@ async def compare(
 
 @router.get("/jobs/{job_id}")
 async def one(
-    request: Request,
-    job_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
+    request: Request, job_id: str, pages: PagesPart, services: Services, visitor: Person
 ) -> Response:
     row = await views.find(services.database, job_id, operator=visitor.has(Scope.OPERATOR))
     values = await _values(services.jobs.results, row, services.clock, visitor)
@@ -149,11 +141,7 @@ async def live(
 
 @router.post("/jobs/{job_id}/cancel")
 async def cancel(
-    request: Request,
-    job_id: str,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
+    request: Request, job_id: str, services: Services, sessions: SessionsPart, visitor: Operator
 ) -> Response:
     await own_form(request, visitor)
     await api.cancel(services, job_id)

@@ -125,11 +125,7 @@ async def find(_: Operator, curator: str = "") -> Response:
 
 @router.get("/budget/curators/{curator}")
 async def one(
-    request: Request,
-    curator: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+    request: Request, curator: str, pages: PagesPart, services: Services, visitor: Operator
 ) -> Response:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
@@ -178,10 +174,7 @@ async def _named(transaction: Transaction, curator: str) -> CuratorRow:
 
 @router.get("/budget/limits")
 async def look(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+    request: Request, pages: PagesPart, services: Services, visitor: Operator
 ) -> Response:
     async with services.database.reading() as transaction:
         limits = (await services.ledger.current(transaction)).limits.deployment

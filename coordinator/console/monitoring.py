@@ -78,10 +78,7 @@ class Step:
 
 @router.get("")
 async def first(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
+    request: Request, pages: PagesPart, services: Services, visitor: Person
 ) -> Response:
     operator = visitor.has(Scope.OPERATOR)
     which = Filter(newest_first=True, heads=True)

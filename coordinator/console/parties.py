@@ -152,11 +152,7 @@ async def pair(
 
 @router.get("/parties/aggregators/{aggregator}/unpair")
 async def confirm_unpairing(
-    request: Request,
-    aggregator: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+    request: Request, aggregator: str, pages: PagesPart, services: Services, visitor: Operator
 ) -> Response:
     row = await _aggregator(services.database, aggregator)
     return _sure(request, pages, visitor, "unpair", row.id)
@@ -272,11 +268,7 @@ async def invite(
 
 @router.post("/parties/invitations/{grant_id}/withdraw")
 async def withdraw(
-    request: Request,
-    grant_id: str,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
+    request: Request, grant_id: str, services: Services, sessions: SessionsPart, visitor: Operator
 ) -> Response:
     await own_form(request, visitor)
     async with services.database.begin() as transaction:

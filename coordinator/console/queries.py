@@ -67,11 +67,7 @@ async def listing(
 
 @router.get("/queries/{query_id}")
 async def one(
-    request: Request,
-    query_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
+    request: Request, query_id: str, pages: PagesPart, services: Services, visitor: Person
 ) -> Response:
     async with services.database.reading() as transaction:
         row = await queries.find(transaction, query_id)
@@ -100,11 +96,7 @@ async def one(
 
 @router.post("/queries/{query_id}/stop")
 async def stop(
-    request: Request,
-    query_id: str,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Person,
+    request: Request, query_id: str, services: Services, sessions: SessionsPart, visitor: Person
 ) -> Response:
     if not visitor.has(Scope.OPERATOR):
         raise NoSuchPage

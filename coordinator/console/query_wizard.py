@@ -374,11 +374,7 @@ async def shown(
 
 @router.get("/queries/new")
 async def begin(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    like: str | None = None,
+    request: Request, pages: PagesPart, services: Services, visitor: Person, like: str | None = None
 ) -> Response:
     async with services.database.reading() as transaction:
         if like is not None:
@@ -391,11 +387,7 @@ async def begin(
 
 @router.post("/queries/new")
 async def go(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Person,
+    request: Request, pages: PagesPart, services: Services, sessions: SessionsPart, visitor: Person
 ) -> Response:
     form = await own_form(request, visitor)
     fields = read(form, {})

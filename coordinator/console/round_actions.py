@@ -121,11 +121,7 @@ async def opening(
 
 @router.post("/rounds/{round_id}/close")
 async def close(
-    request: Request,
-    round_id: str,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
+    request: Request, round_id: str, services: Services, sessions: SessionsPart, visitor: Operator
 ) -> Response:
     await own_form(request, visitor)
     await api.close(services, round_id)

@@ -108,11 +108,7 @@ async def listing(
 
 @router.get("/rounds/{round_id}")
 async def one(
-    request: Request,
-    round_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
+    request: Request, round_id: str, pages: PagesPart, services: Services, visitor: Person
 ) -> Response:
     held = await services.receiving_looks.look(round_id) if visitor.has(Scope.OPERATOR) else None
     values = await _values(services.database, services.ledger, round_id, held)
@@ -154,12 +150,7 @@ async def live(
 
 
 @router.get("/rounds/{round_id}/evidence.json")
-async def evidence(
-    request: Request,
-    round_id: str,
-    services: Services,
-    _: Person,
-) -> Response:
+async def evidence(request: Request, round_id: str, services: Services, _: Person) -> Response:
     """What a browser needs to check the round; the page's script has no token for the API."""
     found = await views.result(services.database, round_id)
     transcript = await views.document(services.database, round_id, "transcript")
