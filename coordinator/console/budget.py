@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import Depends, Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from common.web.console import charts, formatting
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, console_router, person
-from common.web.tokens import Scope
+from common.web.console.pages import console_router
 from coordinator import queries
 from coordinator.api.budget import overview_of
 from coordinator.api.plans import history_of, outlook_of
@@ -30,6 +28,7 @@ from coordinator.budget.plans import (
     OutlookRequest,
     SpentPoint,
 )
+from coordinator.console.visits import Person
 from coordinator.queries import Stop, at_epsilon
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
@@ -43,7 +42,6 @@ from tacit.wire import format_exact
 
 router = console_router()
 
-Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
 
 EPSILONS: Final = tuple(
     Fraction(text)
@@ -78,18 +76,14 @@ class Choice:
 
 @router.get("/budget")
 async def show(
-    request: Request,
-    pages: PagesPart,
+    visit: Person,
     services: Services,
-    visitor: Person,
     limit: int = 0,
     query_id: str = "",
     period_s: int | None = None,
     delta: str = "",
 ) -> Response:
-    overview = await overview_of(
-        services, operator=visitor.has(Scope.OPERATOR), delta=delta or None
-    )
+    overview = await overview_of(services, operator=visit.operator, delta=delta or None)
     async with services.database.reading() as transaction:
         known = await query_store.page(transaction, None, 500)
         running = {row.id for row in await query_store.scheduled(transaction)}
@@ -115,10 +109,8 @@ async def show(
             others,
             chosen,
         )
-    return pages.show(
-        request,
+    return visit.show(
         "budget.html",
-        visitor,
         overview=overview,
         outlook=whole,
         place=limit,
@@ -140,7 +132,7 @@ async def show(
         amount=amount,
         percent=percent,
         exact=format_exact,
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 

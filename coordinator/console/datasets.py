@@ -14,27 +14,22 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any, Final
 
-from fastapi import Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from algorithms.datasets.declaration import DatasetRequest
 from algorithms.datasets.kinds import KINDS
-from common.store.transactions import Database
-from common.web import idempotency
 from common.web.console import charts
-from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
-from common.web.console.sign_in import SessionsPart
+from common.web.console.browser_sessions import require_own_origin, require_secret
+from common.web.console.pages import console_router, see
 from common.web.idempotency import RequestKey
 from common.web.problems import status_of
 from coordinator.api.datasets import HandIn, shown
-from coordinator.console.ledger import Operator
-from coordinator.console.round_actions import NotTyped
+from coordinator.console.visits import NotTyped, Operator, Visit
 from coordinator.datasets import ledger
 from coordinator.datasets.upload import Checked
 from coordinator.jobs import views
 from coordinator.services import CoordinatorServices, Services
-from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
@@ -55,39 +50,26 @@ _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_
 
 
 @router.get("/datasets/{dataset_id}")
-async def one(
-    request: Request, dataset_id: str, pages: PagesPart, services: Services, visitor: Operator
-) -> Response:
+async def one(visit: Operator, dataset_id: str, services: Services) -> Response:
     values = await _values(services, dataset_id)
     spent = values["ledger"]
-    return pages.show(
-        request,
+    return visit.show(
         "dataset.html",
-        visitor,
         picture=burn_down(spent.budget, spent.events, services.clock.now()),
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
         **values,
     )
 
 
 @router.get("/datasets/{dataset_id}/delete")
-async def confirm(
-    request: Request, dataset_id: str, pages: PagesPart, services: Services, visitor: Operator
-) -> Response:
+async def confirm(visit: Operator, dataset_id: str, services: Services) -> Response:
     values = await _values(services, dataset_id)
-    return pages.show(request, "delete-dataset.html", visitor, error=None, **values)
+    return visit.show("delete-dataset.html", error=None, **values)
 
 
 @router.post("/datasets/{dataset_id}/delete")
-async def delete(
-    request: Request,
-    dataset_id: str,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def delete(visit: Operator, dataset_id: str, services: Services) -> Response:
+    form = await visit.form()
     values = await _values(services, dataset_id)
     error: DomainError | None = None
     if form.get("typed", "").strip() != values["dataset"].name.strip():
@@ -98,84 +80,61 @@ async def delete(
         except DomainError as refused:
             error = refused
     if error is not None:
-        return pages.show(
-            request, "delete-dataset.html", visitor, status=422, error=error, **values
-        )
-    await sessions.note(visitor, "deleted a dataset", dataset_id, "done")
+        return visit.show("delete-dataset.html", status=422, error=error, **values)
+    await visit.note("deleted a dataset", dataset_id)
     return see("/console/datasets?said=deleted")
 
 
 @router.get("/datasets")
-async def listing(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-    after: str | None = None,
-) -> Response:
-    return await _list(request, pages, services.database, services.settings, visitor, after)
+async def listing(visit: Operator, services: Services, after: str | None = None) -> Response:
+    return await _list(visit, services, after)
 
 
 @router.post("/datasets")
-async def hand_in(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    require_own_origin(request)  # before a byte of the body is read
+async def hand_in(visit: Operator, services: Services) -> Response:
+    require_own_origin(visit.request)  # before a byte of the body is read
     given: dict[str, Any] = {}
 
     def read(fields: dict[str, Any]) -> dict[str, Any]:
-        require_secret(visitor.csrf, fields.pop("csrf", None))
+        require_secret(visit.visitor.csrf, fields.pop("csrf", None))
         given.update(fields)
         return declared(fields)
 
     async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
         digest = hashlib.sha256(said.canonical() + checked.digest).digest()
-        token_id, key = visitor.principal.token_id, str(given.get("key", ""))
-        return idempotency.form_key(token_id, request.url.path, key, digest)
+        return visit.key(str(given.get("key", "")), digest)
 
     try:
         answer, _ = await HandIn(services.datasets, services.settings).take(
-            request, services.clock.now(), key_of, read
+            visit.request, services.clock.now(), key_of, read
         )
     except DomainError as error:
         return await _list(
-            request,
-            pages,
-            services.database,
-            services.settings,
-            visitor,
+            visit,
+            services,
             None,
             error=error,
             given=given,
         )
     dataset_id = json.loads(answer.body)["id"]
-    await sessions.note(visitor, "handed in a dataset", dataset_id, "done")
+    await visit.note("handed in a dataset", dataset_id)
     return see(f"/console/datasets/{dataset_id}?said=kept")
 
 
 async def _list(
-    request: Request,
-    pages: Pages,
-    database: Database,
-    settings: CoordinatorSettings,
-    visitor: Visitor,
+    visit: Visit,
+    services: CoordinatorServices,
     after: str | None,
     *,
     error: DomainError | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Response:
-    async with database.reading() as transaction:
+    async with services.database.reading() as transaction:
         found = await store.page(transaction, after, ROWS)
         rows = [await shown(transaction, row) for row in found]
         jobs = await job_store.count_by_dataset(transaction, [row.id for row in found])
-    return pages.show(
-        request,
+    return visit.show(
         "datasets.html",
-        visitor,
         status=200 if error is None else status_of(error),
         rows=rows,
         jobs=jobs,
@@ -183,12 +142,12 @@ async def _list(
         more=found[-1].id if len(found) == ROWS else None,
         kinds=KINDS,
         units=UNITS,
-        accepted=settings.stored_datasets,
+        accepted=services.settings.stored_datasets,
         share=share,
         given=given or {},
         key=secrets.token_urlsafe(16),
         error=error,
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 

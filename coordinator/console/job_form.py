@@ -12,21 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import Request, Response
+from fastapi import Response
 
 from algorithms import catalogue
 from common.store.transactions import Database
-from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
-from common.web.console.sign_in import SessionsPart
+from common.web.console.pages import console_router, see
 from common.web.wire import parse_json
 from coordinator.api.jobs import submit
-from coordinator.console.ledger import Operator
+from coordinator.console.visits import Operator, Visit
 from coordinator.errors import UnverifiedNotAcknowledged
 from coordinator.jobs import views
 from coordinator.models.job import JobRequest
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import datasets as dataset_store
 from tacit.errors import DomainError, FieldError, Invalid
 
@@ -52,49 +49,33 @@ class Field:
 
 @router.get("/jobs/new")
 async def empty(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-    algorithm: str = "",
-    dataset: str = "",
-    like: str = "",
+    visit: Operator, services: Services, algorithm: str = "", dataset: str = "", like: str = ""
 ) -> Response:
     given = {"algorithm": algorithm, "dataset": dataset}
     if like:
         given = await _like(services.database, like)
-    return await _form(request, pages, services.database, visitor, given)
+    return await _form(visit, services, given)
 
 
 @router.post("/jobs/new")
-async def go(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def go(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
     try:
         asked = await asyncio.to_thread(request_of, form)
         if form.get("go") == "start":
-            key = idempotency.form_key(
-                visitor.principal.token_id,
-                request.url.path,
+            key = visit.key(
                 form.get("key", ""),
                 asked.canonical(),
             )
             answer, _ = await submit(services, asked, key)
             job_id = json.loads(answer.body)["id"]
-            await sessions.note(visitor, "started a job", job_id, "done")
+            await visit.note("started a job", job_id)
             return see(f"/console/jobs/{job_id}?said=asked")
         prepared = await services.jobs.submission.prepare(asked)
     except DomainError as error:
-        return await _form(request, pages, services.database, visitor, form, error)
-    return pages.show(
-        request,
+        return await _form(visit, services, form, error)
+    return visit.show(
         "job-confirm.html",
-        visitor,
         asked=asked,
         given={name: value for name, value in form.items() if name not in ("csrf", "go")},
         charge=views.price_shown(prepared.price),
@@ -105,10 +86,8 @@ async def go(
 
 
 async def _form(
-    request: Request,
-    pages: Pages,
-    database: Database,
-    visitor: Visitor,
+    visit: Visit,
+    services: CoordinatorServices,
     given: Mapping[str, str],
     error: DomainError | None = None,
 ) -> Response:
@@ -116,13 +95,11 @@ async def _form(
     shown = None
     if name in catalogue.NAMES:
         shown = await asyncio.to_thread(catalogue.shown, name)
-    async with database.reading() as transaction:
+    async with services.database.reading() as transaction:
         kind = None if shown is None else shown["dataset_kind"]
         datasets = await dataset_store.page(transaction, None, _MOST_DATASETS, kind)
-    return pages.show(
-        request,
+    return visit.show(
         "job-form.html",
-        visitor,
         status=200 if error is None else 422,
         names=catalogue.NAMES,
         algorithm=shown,

@@ -13,25 +13,20 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Query as Parameter
-from fastapi import Request, Response
+from fastapi import Response
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
-from common.store.transactions import Database
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import HEADERS, PagesPart, console_router, own_form, see
-from common.web.console.sign_in import SessionsPart
+from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
-from common.web.tokens import Scope
 from coordinator.api import jobs as api
 from coordinator.api.job_schedules import listed
-from coordinator.console.budget import Person
-from coordinator.console.ledger import Operator
+from coordinator.console.visits import Operator, Person
 from coordinator.errors import UnknownPart, UnknownSchedule
 from coordinator.jobs import views
-from coordinator.jobs.results import Results, compared
+from coordinator.jobs.results import compared
 from coordinator.models.job import FINISHED, JobState
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import jobs as job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
@@ -54,24 +49,17 @@ SAID: Final = {
 
 @router.get("/jobs")
 async def listing(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    state: str = "",
-    before: str | None = None,
+    visit: Person, services: Services, state: str = "", before: str | None = None
 ) -> Response:
-    operator = visitor.has(Scope.OPERATOR)
+    operator = visit.operator
     states = tuple(each for each in JobState if each.value == state)
     which = Filter(states if operator else (JobState.SUCCEEDED,))
     async with services.database.reading() as transaction:
         found = await store.page(transaction, which, before, ROWS)
         schedules = await listed(transaction, None, ROWS) if operator else []
     now = services.clock.now()
-    return pages.show(
-        request,
+    return visit.show(
         "jobs.html",
-        visitor,
         rows=[views.timed(row, now) if operator else views.published(row) for row in found],
         states=[each.value for each in JobState] if operator else [],
         state=state,
@@ -79,83 +67,65 @@ async def listing(
         before=before,
         schedules=schedules,
         error=None,
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 
 @router.post("/job-schedules/{schedule_id}/stop")
-async def stop_schedule(
-    request: Request,
-    schedule_id: str,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    await own_form(request, visitor)
+async def stop_schedule(visit: Operator, schedule_id: str, services: Services) -> Response:
+    await visit.form()
     async with services.database.begin() as transaction:
         if await job_schedules.find_schedule(transaction, schedule_id) is None:
             raise UnknownSchedule
         await job_schedules.stop_schedule(transaction, schedule_id, services.clock.now())
-    await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
+    await visit.note("stopped a job schedule", schedule_id)
     return see("/console/jobs?said=stopped")
 
 
 @router.get("/jobs/compare")
-async def compare(
-    request: Request, pages: PagesPart, services: Services, visitor: Person, ids: Ids = None
-) -> Response:
+async def compare(visit: Person, services: Services, ids: Ids = None) -> Response:
     chosen = [each for group in ids or () for each in group.split(",")]
     found = await compared(
-        services.database, services.jobs.results, chosen, operator=visitor.has(Scope.OPERATOR)
+        services.database, services.jobs.results, chosen, operator=visit.operator
     )
-    return pages.show(request, "compare-jobs.html", visitor, found=found, text=text)
+    return visit.show("compare-jobs.html", found=found, text=text)
 
 
 @router.get("/jobs/{job_id}")
-async def one(
-    request: Request, job_id: str, pages: PagesPart, services: Services, visitor: Person
-) -> Response:
-    row = await views.find(services.database, job_id, operator=visitor.has(Scope.OPERATOR))
-    values = await _values(services.jobs.results, row, services.clock, visitor)
-    said = SAID.get(request.query_params.get("said", ""))
-    return pages.show(request, "job.html", visitor, said=said, **values)
+async def one(visit: Person, job_id: str, services: Services) -> Response:
+    row = await views.find(services.database, job_id, operator=visit.operator)
+    values = await _values(services, row, operator=visit.operator)
+    return visit.show("job.html", said=visit.said(SAID), **values)
 
 
 @router.get("/jobs/{job_id}/live")
-async def live(
-    request: Request,
-    job_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    wait_s: Wait = 0,
-) -> Response:
+async def live(visit: Person, job_id: str, services: Services, wait_s: Wait = 0) -> Response:
     async def values() -> dict[str, Any]:
-        row = await views.find(services.database, job_id, operator=visitor.has(Scope.OPERATOR))
-        return await _values(services.jobs.results, row, services.clock, visitor)
+        row = await views.find(services.database, job_id, operator=visit.operator)
+        return await _values(services, row, operator=visit.operator)
 
-    return await pages.live(
-        request, "job-live.html", visitor, values, wait_s, _LOOK_S, services.jobs.changes
+    return await visit.pages.live(
+        visit.request,
+        "job-live.html",
+        visit.visitor,
+        values,
+        wait_s,
+        _LOOK_S,
+        services.jobs.changes,
     )
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(
-    request: Request, job_id: str, services: Services, sessions: SessionsPart, visitor: Operator
-) -> Response:
-    await own_form(request, visitor)
+async def cancel(visit: Operator, job_id: str, services: Services) -> Response:
+    await visit.form()
     await api.cancel(services, job_id)
-    await sessions.note(visitor, "cancelled a job", job_id, "done")
+    await visit.note("cancelled a job", job_id)
     return see(f"/console/jobs/{job_id}?said=cancelled")
 
 
-async def succeeded(database: Database, visitor: Visitor, job_id: str) -> None:
-    await views.succeeded(database, job_id, operator=visitor.has(Scope.OPERATOR))
-
-
 @router.get("/jobs/{job_id}/plots/{name}")
-async def plot(job_id: str, name: str, services: Services, visitor: Person) -> Response:
-    await succeeded(services.database, visitor, job_id)
+async def plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
     if not name.endswith((".svg", ".png")):
         raise UnknownPart
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
@@ -164,8 +134,8 @@ async def plot(job_id: str, name: str, services: Services, visitor: Person) -> R
 
 
 @router.get("/jobs/{job_id}/files/{name}")
-async def file(job_id: str, name: str, services: Services, visitor: Person) -> Response:
-    await succeeded(services.database, visitor, job_id)
+async def file(visit: Person, job_id: str, name: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"files/{name}")
     return FileResponse(
         path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
@@ -173,8 +143,8 @@ async def file(job_id: str, name: str, services: Services, visitor: Person) -> R
 
 
 @router.get("/jobs/{job_id}/archive.zip")
-async def archive(job_id: str, services: Services, visitor: Person) -> Response:
-    await succeeded(services.database, visitor, job_id)
+async def archive(visit: Person, job_id: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.archive, job_id)
     return FileResponse(
         path,
@@ -186,8 +156,8 @@ async def archive(job_id: str, services: Services, visitor: Person) -> Response:
 
 
 @router.get("/jobs/{job_id}/evaluation.json")
-async def evaluation(job_id: str, services: Services, visitor: Operator) -> Response:
-    await succeeded(services.database, visitor, job_id)
+async def evaluation(visit: Operator, job_id: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
     body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
     headers = {
         **HEADERS,
@@ -196,11 +166,11 @@ async def evaluation(job_id: str, services: Services, visitor: Operator) -> Resp
     return Response(body, media_type="application/json", headers=headers)
 
 
-async def _values(results: Results, row: JobRow, clock: Any, visitor: Visitor) -> dict[str, Any]:
+async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool) -> dict[str, Any]:
     """What a job's page tells its reader."""
-    operator = visitor.has(Scope.OPERATOR)
+    results = services.jobs.results
     values: dict[str, Any] = {
-        "job": views.timed(row, clock.now()) if operator else views.published(row),
+        "job": views.timed(row, services.clock.now()) if operator else views.published(row),
         "finished": row.state in FINISHED,
         "operator": operator,
         "failure": failure(row.error) if operator else None,

@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from fastapi import Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from common.web.console import charts, formatting
-from common.web.console.pages import PagesPart, console_router
+from common.web.console.pages import console_router
 from common.web.paging import Page
-from common.web.tokens import Scope
 from coordinator.api.plans import outlook_of
 from coordinator.api.rounds import Begin, End
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
-from coordinator.console.budget import Person
-from coordinator.console.ledger import Operator
+from coordinator.console.visits import Operator, Person
 from coordinator.rounds import views
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
@@ -77,10 +75,8 @@ class Step:
 
 
 @router.get("")
-async def first(
-    request: Request, pages: PagesPart, services: Services, visitor: Person
-) -> Response:
-    operator = visitor.has(Scope.OPERATOR)
+async def first(visit: Person, services: Services) -> Response:
+    operator = visit.operator
     which = Filter(newest_first=True, heads=True)
     heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
     outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
@@ -90,11 +86,9 @@ async def first(
         any_query = bool(await query_store.page(transaction, None, 1))
     released = [head for head in heads if head.state is RoundState.RELEASED]
     curators = int(state.roster.members().sum())
-    steps = begin(aggregators, curators, any_query=any_query, heads=heads)
-    return pages.show(
-        request,
+    steps = begin(aggregators, curators, any_query=any_query, states=[head.state for head in heads])
+    return visit.show(
         "overview.html",
-        visitor,
         needs=[
             *needs(outlook, heads),
             *(await proposals(services) if operator else ()),
@@ -142,16 +136,16 @@ async def proposals(services: CoordinatorServices) -> list[Need]:
 
 
 def begin(
-    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[answers.RoundHead]
+    aggregators: int, curators: int, *, any_query: bool, states: Sequence[RoundState]
 ) -> tuple[Step, ...]:
     """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
     came about."""
-    released = any(head.state is RoundState.RELEASED for head in heads)
+    released = RoundState.RELEASED in states
     return (
         Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
         Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),
         Step("Ask a first query", any_query, "/console/queries/new", "tacit query create"),
-        Step("Open a first round", bool(heads), "/console/rounds/new", "tacit round open"),
+        Step("Open a first round", bool(states), "/console/rounds/new", "tacit round open"),
         Step("Let readings arrive", released, None, "tacit readings import FILE", READINGS),
     )
 
@@ -184,12 +178,7 @@ class Stop:
 
 @router.get("/flow")
 async def show(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-    begin: Begin = None,
-    end: End = None,
+    visit: Operator, services: Services, begin: Begin = None, end: End = None
 ) -> Response:
     async with services.database.reading() as transaction:
         rows = await registry.list_aggregators(transaction)
@@ -204,10 +193,8 @@ async def show(
     _, _, _, absent = await screened(services.database, services.ledger, _ALPHA)
     now, nothing = services.clock.now(), AggregatorFlow(id="", problem="not_asked")
     told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
-    return pages.show(
-        request,
+    return visit.show(
         "flow.html",
-        visitor,
         flow=flow,
         stops=stops(flow),
         absent=len(absent),

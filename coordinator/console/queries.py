@@ -8,18 +8,16 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from fastapi import Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from common.web.console import charts, formatting
 from common.web.console.charts import ladder, promise
-from common.web.console.pages import NoSuchPage, PagesPart, console_router, own_form, see
-from common.web.console.sign_in import SessionsPart
+from common.web.console.pages import NoSuchPage, console_router, see
 from common.web.paging import Page
-from common.web.tokens import Scope
 from coordinator import queries
 from coordinator.api import queries as api_queries
-from coordinator.console.budget import Person
+from coordinator.console.visits import Person
 from coordinator.rounds import views
 from coordinator.services import Services
 from coordinator.store import queries as store
@@ -41,13 +39,7 @@ SAID: Final = {
 
 
 @router.get("/queries")
-async def listing(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    after: str | None = None,
-) -> Response:
+async def listing(visit: Person, services: Services, after: str | None = None) -> Response:
     async with services.database.reading() as transaction:
         found = await store.page(transaction, after, ROWS)
         asked = await store.rounds_of(transaction, [row.id for row in found])
@@ -55,10 +47,8 @@ async def listing(
         {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
         for row in found
     ]
-    return pages.show(
-        request,
+    return visit.show(
         "queries.html",
-        visitor,
         rows=rows,
         more=found[-1].id if len(found) == ROWS else None,
         after=after,
@@ -66,9 +56,7 @@ async def listing(
 
 
 @router.get("/queries/{query_id}")
-async def one(
-    request: Request, query_id: str, pages: PagesPart, services: Services, visitor: Person
-) -> Response:
+async def one(visit: Person, query_id: str, services: Services) -> Response:
     async with services.database.reading() as transaction:
         row = await queries.find(transaction, query_id)
         asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
@@ -76,10 +64,8 @@ async def one(
     which = Filter(None, query_id, newest_first=True, heads=True)
     heads, _ = await views.heads(services.database, which, Page(ROWS, None))
     report = _report(row.preview)
-    return pages.show(
-        request,
+    return visit.show(
         "query.html",
-        visitor,
         row=row,
         told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
         asked=asked,
@@ -90,19 +76,17 @@ async def one(
         rungs=ladder(report.verified, None),
         promise=promise,
         one_machine=one_machine(queries.urls_for(row.query, aggregators)),
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 
 @router.post("/queries/{query_id}/stop")
-async def stop(
-    request: Request, query_id: str, services: Services, sessions: SessionsPart, visitor: Person
-) -> Response:
-    if not visitor.has(Scope.OPERATOR):
+async def stop(visit: Person, query_id: str, services: Services) -> Response:
+    if not visit.operator:
         raise NoSuchPage
-    await own_form(request, visitor)
+    await visit.form()
     await api_queries.stop(services, query_id)
-    await sessions.note(visitor, "ended a schedule", query_id, "done")
+    await visit.note("ended a schedule", query_id)
     return see(f"/console/queries/{query_id}?said=stopped")
 
 

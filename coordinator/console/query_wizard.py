@@ -14,22 +14,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from fastapi import Request, Response
+from fastapi import Response
 
-from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import Rung, ladder, promise
-from common.web.console.pages import Pages, PagesPart, console_router, own_form, see
-from common.web.console.sign_in import SessionsPart
-from common.web.tokens import Scope
+from common.web.console.pages import console_router, see
 from common.web.wire import parse_json
 from coordinator import queries
 from coordinator.api import queries as api_queries
 from coordinator.api.plans import outlook_of, preview_of
 from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
-from coordinator.console.budget import Choice, Person, what_if
+from coordinator.console.budget import Choice, what_if
 from coordinator.console.queries import spread
 from coordinator.console.round_actions import cost_of_each
+from coordinator.console.visits import Person, Visit
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry as group_store
@@ -318,10 +315,8 @@ class Price:
 
 
 async def shown(
+    visit: Visit,
     services: CoordinatorServices,
-    pages: Pages,
-    request: Request,
-    visitor: Visitor,
     fields: Mapping[str, str],
     step: int,
     found: Sequence[Fault] = (),
@@ -332,7 +327,7 @@ async def shown(
     later: Sequence[Fault] = found
     try:
         asked = query(fields)
-        price = await _price(services, asked, visitor)
+        price = await _price(services, asked, operator=visit.operator)
     except Invalid as error:
         later = faults(error)
     except DomainError as error:
@@ -346,10 +341,8 @@ async def shown(
     async with services.database.reading() as transaction:
         groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
     wrong = list(found) or (list(later) if step == _LAST else [])
-    return pages.show(
-        request,
+    return visit.show(
         "wizard.html",
-        visitor,
         status=422 if found else 200,
         step=step,
         steps=STEPS,
@@ -367,29 +360,25 @@ async def shown(
         units=list(UNITS),
         functions=FUNCTIONS,
         mechanisms=MECHANISMS,
-        origin=str(request.base_url).rstrip("/"),
+        origin=str(visit.request.base_url).rstrip("/"),
         key=secrets.token_urlsafe(16),
     )
 
 
 @router.get("/queries/new")
-async def begin(
-    request: Request, pages: PagesPart, services: Services, visitor: Person, like: str | None = None
-) -> Response:
+async def begin(visit: Person, services: Services, like: str | None = None) -> Response:
     async with services.database.reading() as transaction:
         if like is not None:
             given = fields_of((await queries.find(transaction, like)).query)
         else:
             given = await _defaults(transaction)
     fields = read({}, given)
-    return await shown(services, pages, request, visitor, fields, 1)
+    return await shown(visit, services, fields, 1)
 
 
 @router.post("/queries/new")
-async def go(
-    request: Request, pages: PagesPart, services: Services, sessions: SessionsPart, visitor: Person
-) -> Response:
-    form = await own_form(request, visitor)
+async def go(visit: Person, services: Services) -> Response:
+    form = await visit.form()
     fields = read(form, {})
     step = _step(form.get("step", "1"))
     wanted = form.get("go", "next")
@@ -399,22 +388,21 @@ async def go(
         asked = query(fields)
     except Invalid as error:
         found = faults(error)
-    if wanted == "make" and asked is not None and visitor.has(Scope.OPERATOR):
-        token_id, key = visitor.principal.token_id, form.get("key", "")
-        own = idempotency.form_key(token_id, request.url.path, key, asked.canonical())
+    if wanted == "make" and asked is not None and visit.operator:
+        key = visit.key(form.get("key", ""), asked.canonical())
         try:
-            made = await api_queries.create(services, asked, own)
+            made = await api_queries.create(services, asked, key)
         except DomainError as error:
             found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
         else:
             query_id = json.loads(made.answer.body)["id"]
-            await sessions.note(visitor, "made a query", query_id, "done")
+            await visit.note("made a query", query_id)
             return see(f"/console/queries/{query_id}?said=made")
     target = _target(wanted, step)
     stops = until(found, step if target > step else 0)
     if stops:
         target = min(each.step for each in stops)
-    return await shown(services, pages, request, visitor, fields, target, stops)
+    return await shown(visit, services, fields, target, stops)
 
 
 def _step(text: str) -> int:
@@ -441,7 +429,7 @@ async def _defaults(transaction: Any) -> dict[str, str]:
     return {"aggregators": str(paired), "collusion_aggregators": str(paired - 1)}
 
 
-async def _price(services: CoordinatorServices, asked: Query, visitor: Visitor) -> Price:
+async def _price(services: CoordinatorServices, asked: Query, *, operator: bool) -> Price:
     """What it would cost and give. Raises what `queries.preview` raises."""
     report = await queries.preview(services.database, asked, services.settings)
     async with services.database.reading() as transaction:
@@ -449,7 +437,7 @@ async def _price(services: CoordinatorServices, asked: Query, visitor: Visitor) 
     now = services.clock.now()
     window = asked.window or Window(start=now - timedelta(hours=1), end=now)
     plan = Plan(query=asked, window=window)
-    cost = await preview_of(services, plan, named=visitor.has(Scope.OPERATOR))
+    cost = await preview_of(services, plan, named=operator)
     lasts = None
     if asked.schedule is not None:
         async with services.database.reading() as transaction:

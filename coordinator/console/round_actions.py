@@ -10,20 +10,17 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import Depends, Request, Response
+from fastapi import Response
 
-from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, console_router, own_form, person, see
-from common.web.console.sign_in import SessionsPart
-from common.web.tokens import Scope
+from common.web.console.pages import console_router, see
 from common.web.wire import parse_json
 from coordinator import queries
 from coordinator.api import rounds as api
 from coordinator.api.plans import preview_of
 from coordinator.budget.plans import Plan
+from coordinator.console.visits import NotTyped, Operator
 from coordinator.errors import UnknownQuery
 from coordinator.rounds import views
 from coordinator.rounds.opening import OpenRequest
@@ -36,31 +33,15 @@ from tacit.query.terms import PrivacyUnit
 
 router = console_router()
 
-Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 _MOST_QUERIES: Final = 500
 
 
-class NotTyped(Invalid):
-    """What cannot be undone is asked for by its name."""
-
-    name = "not_typed"
-    title = "Type the name as it is shown"
-
-
 @router.get("/rounds/new")
-async def choose(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-    query_id: str | None = None,
-) -> Response:
+async def choose(visit: Operator, services: Services, query_id: str | None = None) -> Response:
     async with services.database.reading() as transaction:
         known = await query_store.page(transaction, None, _MOST_QUERIES)
-    return pages.show(
-        request,
+    return visit.show(
         "open-round.html",
-        visitor,
         queries=known,
         chosen=query_id,
         error=None,
@@ -69,23 +50,15 @@ async def choose(
 
 
 @router.post("/rounds/new")
-async def opening(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def opening(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
     try:
         asked = _asked(form)
         if form.get("step") == "open":
-            content = asked.canonical()
-            token_id = visitor.principal.token_id
-            key = idempotency.form_key(token_id, request.url.path, form.get("key", ""), content)
+            key = visit.key(form.get("key", ""), asked.canonical())
             done = await api.open_requested(services, asked, key)
             round_id = json.loads(done.answer.body)["id"]
-            await sessions.note(visitor, "opened a round", round_id, "done")
+            await visit.note("opened a round", round_id)
             return see(f"/console/rounds/{round_id}?said=opened")
         async with services.database.reading() as transaction:
             row = await queries.find(transaction, asked.query_id)
@@ -96,20 +69,16 @@ async def opening(
             raise
         async with services.database.reading() as transaction:
             known = await query_store.page(transaction, None, _MOST_QUERIES)
-        return pages.show(
-            request,
+        return visit.show(
             "open-round.html",
-            visitor,
             status=422,
             queries=known,
             chosen=form.get("query_id"),
             error=error,
             given=form,
         )
-    return pages.show(
-        request,
+    return visit.show(
         "open-round-confirm.html",
-        visitor,
         row=row,
         window=asked.window or row.query.window,
         given=form,
@@ -120,39 +89,28 @@ async def opening(
 
 
 @router.post("/rounds/{round_id}/close")
-async def close(
-    request: Request, round_id: str, services: Services, sessions: SessionsPart, visitor: Operator
-) -> Response:
-    await own_form(request, visitor)
+async def close(visit: Operator, round_id: str, services: Services) -> Response:
+    await visit.form()
     await api.close(services, round_id)
-    await sessions.note(visitor, "closed a round early", round_id, "done")
+    await visit.note("closed a round early", round_id)
     return see(f"/console/rounds/{round_id}?said=closing")
 
 
 @router.get("/rounds/{round_id}/abort")
-async def confirm(
-    request: Request, round_id: str, pages: PagesPart, services: Services, visitor: Operator
-) -> Response:
+async def confirm(visit: Operator, round_id: str, services: Services) -> Response:
     head = views.head(await views.find(services.database, round_id))
-    return pages.show(request, "abort-round.html", visitor, round=head, error=None)
+    return visit.show("abort-round.html", round=head, error=None)
 
 
 @router.post("/rounds/{round_id}/abort")
-async def abort(
-    request: Request,
-    round_id: str,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def abort(visit: Operator, round_id: str, services: Services) -> Response:
+    form = await visit.form()
     head = views.head(await views.find(services.database, round_id))
     if form.get("typed", "").strip() != head.query:
         wrong = NotTyped(pointer="/typed")
-        return pages.show(request, "abort-round.html", visitor, status=422, round=head, error=wrong)
+        return visit.show("abort-round.html", status=422, round=head, error=wrong)
     await api.abort(services, round_id)
-    await sessions.note(visitor, "ended a round without a sum", round_id, "done")
+    await visit.note("ended a round without a sum", round_id)
     return see(f"/console/rounds/{round_id}?said=aborted")
 
 

@@ -9,21 +9,20 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from fastapi import Depends, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 
 from common.store.transactions import Database
 from common.web.console import charts, formatting
-from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import Rung, ladder, promise
-from common.web.console.pages import HEADERS, PagesPart, console_router, person
+from common.web.console.pages import HEADERS, console_router
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.tokens import Scope
 from common.web.wire import etag_response
 from coordinator.budget.ledger import Ledger
+from coordinator.console.visits import Person
 from coordinator.rounds import views
 from coordinator.rounds.progress import Received
 from coordinator.services import Services
@@ -41,7 +40,6 @@ from tacit.wire import encode_binary
 
 router = console_router()
 
-Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
 
 ROWS: Final = 50
 _LOOK_S: Final = 1.0
@@ -77,10 +75,8 @@ class Step:
 
 @router.get("/rounds")
 async def listing(
-    request: Request,
-    pages: PagesPart,
+    visit: Person,
     services: Services,
-    visitor: Person,
     state: RoundState | Literal[""] = "",
     query_id: str = "",
     cursor: str | None = None,
@@ -91,10 +87,8 @@ async def listing(
     async with services.database.reading() as transaction:
         charges = (await services.ledger.current(transaction)).spending.rounds
     older = encode_cursor(rows[-1].id) if len(rows) == ROWS else None
-    return pages.show(
-        request,
+    return visit.show(
         "rounds.html",
-        visitor,
         rows=rows,
         credited={row.id for row in rows if (charge := charges.get(row.id)) and charge.credited},
         states=list(RoundState),
@@ -102,42 +96,31 @@ async def listing(
         query_id=query_id,
         older=older,
         newer=cursor is not None,
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 
 @router.get("/rounds/{round_id}")
-async def one(
-    request: Request, round_id: str, pages: PagesPart, services: Services, visitor: Person
-) -> Response:
-    held = await services.receiving_looks.look(round_id) if visitor.has(Scope.OPERATOR) else None
+async def one(visit: Person, round_id: str, services: Services) -> Response:
+    held = await services.receiving_looks.look(round_id) if visit.operator else None
     values = await _values(services.database, services.ledger, round_id, held)
-    said = SAID.get(request.query_params.get("said", ""))
-    return pages.show(request, "round.html", visitor, said=said, **values)
+    said = visit.said(SAID)
+    return visit.show("round.html", said=said, **values)
 
 
 @router.get("/rounds/{round_id}/live")
-async def live(
-    request: Request,
-    round_id: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-    wait_s: Wait = 0,
-) -> Response:
+async def live(visit: Person, round_id: str, services: Services, wait_s: Wait = 0) -> Response:
     known: tuple[Received, Response] | None = None
 
     async def look() -> tuple[Response, bool]:
         nonlocal known
-        held = (
-            await services.receiving_looks.look(round_id) if visitor.has(Scope.OPERATOR) else None
-        )
+        held = await services.receiving_looks.look(round_id) if visit.operator else None
         if held is not None and known is not None and known[0] == held:
             return known[1], True  # nothing to read for the others that wait
         values = await _values(services.database, services.ledger, round_id, held)
-        shown = pages.show(request, "round-live.html", visitor, **values)
+        shown = visit.show("round-live.html", **values)
         answer = etag_response(
-            request,
+            visit.request,
             bytes(shown.body),
             media_type="text/html; charset=utf-8",
             headers=dict(HEADERS),
