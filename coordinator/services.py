@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,15 @@ from common.web.auth import Authenticator, ensure_operator_token
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.datasets.datasets import Datasets
-from coordinator.jobs.wiring import Jobs, open_jobs
+from coordinator.jobs.attempts import Attempts
+from coordinator.jobs.dispatcher import Dispatcher
+from coordinator.jobs.federated.conductor import Federated
+from coordinator.jobs.federated.lifecycle import Desk
+from coordinator.jobs.federated.preparation import FederatedAsking
+from coordinator.jobs.results import Results
+from coordinator.jobs.schedules import JobScheduler
+from coordinator.jobs.submission import Submission
+from coordinator.jobs.workers.cluster import Cluster
 from coordinator.key_rotation import Resealing
 from coordinator.metrics import add_budget_metrics, add_work_metrics
 from coordinator.registry import members, own_identity
@@ -236,4 +244,44 @@ async def _open(
             jobs.federated,
             jobs.scheduler,
         ),
+    )
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What the routes of jobs need."""
+
+    submission: Submission
+    attempts: Attempts
+    dispatcher: Dispatcher
+    results: Results
+    changes: Changes
+    federated: Federated
+    scheduler: JobScheduler
+
+
+def open_jobs(
+    database: Database,
+    datasets: Datasets,
+    keys: StorageKeys,
+    settings: CoordinatorSettings,
+    clock: Clock,
+    conduct: Conduct,
+    woken: Callable[[str | None], None],
+) -> Jobs:
+    """All parts; dispatcher, federated jobs and schedules are not started yet. `woken` is called
+    when a round was opened or is to end."""
+    changes = Changes(database)
+    attempts = Attempts(database, datasets, keys, settings, clock, changes.notify)
+    results = Results(settings.data_dir / "jobs", keys)
+    submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
+    federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
+    return Jobs(
+        submission,
+        attempts,
+        Dispatcher(attempts, Cluster(settings), settings, changes.notify),
+        results,
+        changes,
+        federated,
+        JobScheduler(database, submission, clock, federated.wake),
     )

@@ -25,7 +25,7 @@ from coordinator.api.plans import outlook_of, preview_of
 from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
 from coordinator.console.budget import Choice, what_if
 from coordinator.console.queries import spread
-from coordinator.console.round_actions import cost_of_each
+from coordinator.console.rounds import cost_of_each
 from coordinator.console.visits import Person, Visit
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store

@@ -20,8 +20,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.console.datasets import declared
-from coordinator.console.job_form import PARAM, fields, request_of
-from coordinator.console.jobs import failure
+from coordinator.console.jobs import PARAM, failure, fields, request_of
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import JobRow
