@@ -60,7 +60,7 @@ def _count(ledger: Ledger, status: Status) -> float:
 
 
 class _Spent:
-    """The worst figures, computed once for every state of the ledger."""
+    """The worst figures, computed once for each state of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

@@ -196,7 +196,7 @@ async def preview(
     settings: CoordinatorSettings,
     epsilons: tuple[Fraction, ...] | None = None,
 ) -> Preview:
-    """What somebody who is about to ask should see: the report of a result, or what stands in the
+    """What an analyst should see before asking: the report of a result, or what prevents the
     way; with `epsilons` also what the query would be at each. Raises what `check_query` raises,
     NotEnoughAggregators where some are paired, but too few, and Invalid with the place of an
     epsilon. (A query itself may be made before its aggregators are paired.)"""

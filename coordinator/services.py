@@ -70,6 +70,19 @@ class Loop(Protocol):
 
 
 @dataclass(frozen=True)
+class Jobs:
+    """The parts of jobs."""
+
+    submission: Submission
+    attempts: Attempts
+    dispatcher: Dispatcher
+    results: Results
+    changes: Changes
+    federated: Federated
+    scheduler: JobScheduler
+
+
+@dataclass(frozen=True)
 class CoordinatorServices:
     """The parts of a coordinator. `transports` replaces the network to given addresses; `loops` are
     in the order in which they start."""
@@ -206,7 +219,7 @@ async def _open(
     storage_keys = await open_storage_keys(database, settings)
     datasets = Datasets(database, storage_keys, directory, clock, settings)
     await datasets.tidy()
-    jobs = open_jobs(database, datasets, storage_keys, settings, clock, conduct, conductor.wake)
+    jobs = _open_jobs(database, datasets, storage_keys, settings, clock, conduct, conductor.wake)
     seals = LedgerSeals(database, own, settings.deployment, clock)
     return CoordinatorServices(
         settings=settings,
@@ -247,20 +260,7 @@ async def _open(
     )
 
 
-@dataclass(frozen=True)
-class Jobs:
-    """What the routes of jobs need."""
-
-    submission: Submission
-    attempts: Attempts
-    dispatcher: Dispatcher
-    results: Results
-    changes: Changes
-    federated: Federated
-    scheduler: JobScheduler
-
-
-def open_jobs(
+def _open_jobs(
     database: Database,
     datasets: Datasets,
     keys: StorageKeys,
@@ -269,8 +269,7 @@ def open_jobs(
     conduct: Conduct,
     woken: Callable[[str | None], None],
 ) -> Jobs:
-    """All parts; dispatcher, federated jobs and schedules are not started yet. `woken` is called
-    when a round was opened or is to end."""
+    """The parts of jobs, not started yet; `woken` is called when a round opens or is to end."""
     changes = Changes(database)
     attempts = Attempts(database, datasets, keys, settings, clock, changes.notify)
     results = Results(settings.data_dir / "jobs", keys)

@@ -1,6 +1,6 @@
 """Routes of datasets: uploading, listing, the ledger of each, deleting.
 
-`HandIn` takes a dataset from the API or a page: received, checked and kept, or nothing is left.
+`HandIn` takes a dataset from the API or a page: it is received, checked and kept, or nothing is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | No
 
 @dataclass(frozen=True)
 class HandIn:
-    """How datasets come in; `transports` replaces the network to given addresses."""
+    """Takes uploaded datasets; `transports` replaces the network to given addresses."""
 
     datasets: Datasets
     settings: CoordinatorSettings
@@ -60,8 +60,8 @@ class HandIn:
         key_of: KeyOf,
         read: Callable[[Fields], Fields] = as_it_is,
     ) -> tuple[StoredAnswer, bool]:
-        """Keep the content of a request, once for a key; the answer, and whether it is of before.
-        `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks raise."""
+        """Keep the content of a request, once for a key; the answer, and whether it was
+        stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks raise."""
         if not self.settings.stored_datasets:
             raise DatasetsRefused
         datasets, kept = self.datasets, False

@@ -72,7 +72,7 @@ router = api_router()
 async def submit(
     services: CoordinatorServices, body: JobRequest, key: RequestKey | None
 ) -> tuple[StoredAnswer, bool]:
-    """Check, reserve and queue a job, once for a key; the answer, and whether it is of before.
+    """Check, reserve and queue a job, once for a key; the answer, and whether it was stored before.
 
     Raises what the checks raise, before anything is stored.
     """

@@ -39,7 +39,8 @@ router = api_router()
 
 
 async def create(services: CoordinatorServices, query: Query, key: RequestKey | None) -> Asked:
-    """Make a query; of the same content there is one. Raises what `queries.check_query` raises."""
+    """Make a query, or return the one of the same content. Raises what `queries.check_query`
+    raises."""
     database = services.database
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):

@@ -71,7 +71,7 @@ OPERATOR_ABORTS: Final = "an operator aborted the round"
 
 @dataclass(frozen=True)
 class Asked:
-    """The answer to a request for a round, and whether it is one given before."""
+    """The answer to a request for a round, and whether it was stored before."""
 
     answer: StoredAnswer
     replayed: bool
@@ -126,7 +126,7 @@ async def abort(services: CoordinatorServices, round_id: str) -> None:
 
 ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
-"""Rounds that are opened together are shown together."""
+"""How long an answer waits for more rounds that are opened together."""
 
 Begin = Annotated[
     Instant | None,
@@ -142,7 +142,7 @@ class SealList(WireModel):
 
 
 class RoundIds(WireModel):
-    """The rounds that are asked about."""
+    """The rounds to show."""
 
     rounds: Annotated[tuple[RoundId, ...], Field(min_length=1, max_length=1000)]
 

@@ -160,7 +160,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One limit. `spent`: now; `exhausted`: when the first round is refused, None if none is;
-    `ends`: the last instant looked at, or of a limit with periods the first after this period."""
+    `ends`: the last instant examined, or of a limit with periods the first after this period."""
 
     limit: Limit
     spent: Figure

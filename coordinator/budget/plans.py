@@ -255,7 +255,7 @@ class OutlookRequest(WireModel):
 
 
 class ScheduleOutlook(WireModel):
-    """A schedule that was looked at, and what each of its rounds costs a curator (scenario e)."""
+    """A schedule of the outlook, and what each of its rounds costs a curator (scenario e)."""
 
     query_id: str | None
     name: str

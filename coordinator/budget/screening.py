@@ -122,7 +122,7 @@ def shown(
 async def screened(
     database: Database, ledger: Ledger, alpha: float
 ) -> tuple[LedgerState, Seen, Sequence[Found], Sequence[Found]]:
-    """The state, what of it is looked at, and the proposals: far bounds, missed rounds."""
+    """The state, the part of it that is screened, and the proposals: far bounds, missed rounds."""
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
     seen = seen_in(state)

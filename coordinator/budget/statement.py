@@ -99,7 +99,7 @@ def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> Cl
             return Claimed(
                 bounds=[],
                 reason=f"{state.roster.undeclared} curators declare no epsilon; name a query of "
-                "mechanism local whose epsilon stands for theirs",
+                "mechanism local whose epsilon is used for theirs",
             )
         assert query.epsilon_i is not None
         below_zero = query.bounds[0] < 0

@@ -1,4 +1,4 @@
-"""Pages of the budget: how much is told about one curator, and how long the rest lasts.
+"""The page of the budget: how much was released about one curator, and how long the rest lasts.
 
 Spec: console, section 5.6.
 """
@@ -47,7 +47,7 @@ EPSILONS: Final = tuple(
     Fraction(text)
     for text in "0.01 0.02 0.05 0.075 0.1 0.2 0.35 0.5 0.75 1 1.5 2.5 4 8".split()  # noqa: SIM905
 )
-"""What a slider stops at."""
+"""The stops of the slider."""
 PERIODS: Final = {
     "a day": 86_400,
     "a week": 7 * 86_400,
@@ -137,7 +137,7 @@ async def show(
 
 
 def together(epsilon: str, delta: str) -> int:
-    """What a composed figure says in the guessing game: cases of 100."""
+    """A composed figure as the guessing game shows it: cases of 100."""
     return formatting.hundred(guess([(epsilon, delta)]))
 
 
@@ -148,7 +148,7 @@ async def what_if(
     others: Sequence[query_store.QueryRow],
     chosen: LimitOutlook | None,
 ) -> list[Choice]:
-    """The query at each stop of the slider; the schedules beside it stay as they are."""
+    """The query at each stop of the slider; the other schedules stay as they are."""
     try:
         preview = await queries.preview(services.database, query, services.settings, EPSILONS)
     except DomainError:
@@ -197,12 +197,12 @@ def _past(chosen: LimitOutlook) -> HistoryRequest:
 
 
 def unbounded_since(past: History | None) -> SpentPoint | None:
-    """The first point from which on nothing finite holds."""
+    """The first point from which on no finite bound holds."""
     return next((each for each in past.points if each.epsilon == "inf"), None) if past else None
 
 
 def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
-    """What was left, and what will be; None where nothing finite is left to draw."""
+    """What was left of a limit, and what will be; None where no finite figure is left to draw."""
     if past is None or chosen is None or unbounded_since(past) is not None:
         return None
     most = chosen.limit.epsilon

@@ -117,7 +117,7 @@ async def hand_in(visit: Operator, services: Services) -> Response:
             given=given,
         )
     dataset_id = json.loads(answer.body)["id"]
-    await visit.note("handed in a dataset", dataset_id)
+    await visit.note("uploaded a dataset", dataset_id)
     return see(f"/console/datasets/{dataset_id}?said=kept")
 
 
@@ -152,7 +152,7 @@ async def _list(
 
 
 def declared(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the fields of the page's form declare; empty ones are left out."""
+    """What the fields of the page's form declare; empty ones are omitted."""
     texts = {name: value.strip() for name, value in fields.items() if value.strip()}
     found: dict[str, Any] = {name: texts[name] for name in _TEXTS if name in texts}
     roles = {name: texts[name] for name in ("label", "curator") if name in texts}
@@ -171,7 +171,7 @@ def declared(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, Any]:
-    """What a dataset's page tells. Raises UnknownDataset."""
+    """What a dataset's page shows. Raises UnknownDataset."""
     now = services.clock.now()
     async with services.database.reading() as transaction:
         row = await services.datasets.find(transaction, dataset_id)

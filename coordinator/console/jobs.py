@@ -1,8 +1,8 @@
 """Pages of jobs: the form that starts one, the list, one job with its result, results compared.
 
 The form is made from the algorithm's schema, keeps its state in its own fields, and shows the price
-before the job starts. An analyst sees jobs that succeeded, without their times; the comparison with the true data is an
-operator's. Spec: console, section 5.8.
+before the job starts. An analyst sees jobs that succeeded, without their times; only an operator
+sees the comparison with the true data. Spec: console, section 5.8.
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ async def evaluation(visit: Operator, job_id: str, services: Services) -> Respon
 
 
 async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool) -> dict[str, Any]:
-    """What a job's page tells its reader."""
+    """What a job's page shows."""
     results = services.jobs.results
     values: dict[str, Any] = {
         "job": views.timed(row, services.clock.now()) if operator else views.published(row),

@@ -286,7 +286,7 @@ def _form(
 
 
 def _update(form: Mapping[str, str]) -> Update:
-    """The event that the form tells of. Raises Invalid with the field."""
+    """The event that the form records. Raises Invalid with the field."""
     told: dict[str, Any] = {"kind": form.get("kind", "")}
     if ids := form.get("curators", "").replace(",", " ").split():
         told["curators"] = ids

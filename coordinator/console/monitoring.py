@@ -1,7 +1,7 @@
 """Pages for watching a deployment: the first page, and the page of the flow of contributions.
 
-Is anything wrong, and what is the next step; do contributions arrive, and if not, where do they
-stop. Spec: console, sections 5.1 and 5.7.
+What is wrong, what the next step is, whether contributions arrive, and where they stop. Spec:
+console, sections 5.1 and 5.7.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ALPHA: Final = 0.001
 
 @dataclass(frozen=True)
 class Need:
-    """Something that wants an operator: what, and the page where it is seen."""
+    """Something that needs an operator: a sentence, and the page that shows it."""
 
     words: str
     path: str
@@ -106,7 +106,7 @@ async def first(visit: Person, services: Services) -> Response:
 
 
 def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
-    """Limits that are used up soon, and the newest round if no sum came of it."""
+    """Limits that are used up soon, and the newest round if it released no sum."""
     found = [
         Need(
             f"A limit of epsilon {format_exact(each.limit.epsilon)} is used up on",
@@ -125,7 +125,7 @@ def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Ne
 
 
 async def proposals(services: CoordinatorServices) -> list[Need]:
-    """How many curators the screening proposes to look at; it decides nothing."""
+    """How many curators the screening proposes for a check; it decides nothing."""
     _, _, far, absent = await screened(services.database, services.ledger, _ALPHA)
     count = len({each.number for each in (*far, *absent)})
     if not count:
@@ -138,8 +138,7 @@ async def proposals(services: CoordinatorServices) -> list[Need]:
 def begin(
     aggregators: int, curators: int, *, any_query: bool, states: Sequence[RoundState]
 ) -> tuple[Step, ...]:
-    """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
-    came about."""
+    """The five steps of a new deployment. Only a released sum shows that readings arrived."""
     released = RoundState.RELEASED in states
     return (
         Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
@@ -169,7 +168,7 @@ _TAKEN: Final = ("stored", "known")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where contributions stop: what, how many, and the reason's name in the documentation."""
+    """A place where contributions stop: what, how many, and the reason's documented name."""
 
     what: str
     count: int
@@ -226,7 +225,7 @@ def stops(flow: DeploymentFlow) -> list[Stop]:
 
 
 def taken(told: AggregatorFlow) -> tuple[int, int]:
-    """How many lone pieces and batches an aggregator tells that it took."""
+    """How many lone pieces and batches an aggregator reports as taken."""
     return told.lone.get("stored", 0), told.batch.get("stored", 0)
 
 

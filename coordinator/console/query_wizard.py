@@ -97,7 +97,7 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
         "stance": "sound",
     },
 )
-"""The fields of each step with their defaults; empty ones are left out of the query."""
+"""The fields of each step with their defaults; the query omits empty ones."""
 STEP_OF: Final = {name: step for step, names in enumerate(FIELDS, 1) for name in names}
 WHOLE: Final = frozenset(
     [
@@ -131,7 +131,7 @@ _ONLY_FOR: Final = {
     "part_length": ("validity", Validity.PROVED),
     "validity": ("validity", Validity.PROVED),
 }
-"""Fields that mean something under one choice alone; else they are left out of the query."""
+"""Fields that only one choice uses; otherwise the query omits them."""
 _PLACES: Final = {
     "/bounds": "upper",
     "/bounds/0": "lower",
@@ -153,7 +153,7 @@ _PLACES: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a field of the form; `step`: where it stands."""
+    """What is wrong with a field of the form; `step`: the one that has the field."""
 
     field: str
     step: int
@@ -244,7 +244,7 @@ def fields_of(asked: Query) -> dict[str, str]:
 
 
 def faults(error: Invalid) -> list[Fault]:
-    """Where the form has to be mended; what belongs to no field stands at the last step."""
+    """The fields to correct; an error of no field is shown at the last step."""
     places = [(each.pointer, each.message) for each in error.errors]
     return [_field_fault(*place) for place in places or [(error.pointer or "", error.detail)]]
 
@@ -265,7 +265,7 @@ def _value(name: str, text: str) -> str | int:
 
 
 def _utc(text: str) -> str:
-    """A field `datetime-local`, in UTC as its label says; seconds may be left out."""
+    """A field `datetime-local`, in UTC as its label says; seconds are optional."""
     if text.endswith("Z") or not text:
         return text
     return f"{text}Z" if text.count(":") == 2 else f"{text}:00Z"
@@ -286,12 +286,12 @@ FUNCTIONS: Final = {
 MECHANISMS: Final = {
     Mechanism.DISTRIBUTED: "together, the parties add as much noise as is needed (the least error)",
     Mechanism.TWO_LAYER: "curators and aggregators each add noise (the source's protocol)",
-    Mechanism.LOCAL: "each curator adds all the noise and trusts nobody (the largest error)",
+    Mechanism.LOCAL: "each curator adds all the noise and trusts no one (the largest error)",
 }
 
 
-# The wizard: five steps from a question in plain words to a query, with its price before it is
-# asked. Its state lies in the form alone.
+# The wizard: five steps from a question in plain words to a query, with its price before a round is
+# opened. The form itself holds the state.
 #
 # Spec: console, section 5.5.
 
@@ -416,7 +416,7 @@ def _target(wanted: str, step: int) -> int:
 
 
 def _fault(error: DomainError) -> Fault:
-    """Of a query that this deployment cannot ask: the field to blame, and why."""
+    """The field and the reason for which this deployment refuses a query."""
     detail = error.detail or error.title
     return faults(Invalid(detail, pointer=error.pointer or ""))[0]
 

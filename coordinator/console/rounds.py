@@ -150,7 +150,7 @@ def _asked(form: Mapping[str, str]) -> OpenRequest:
 
 
 def _utc(text: str) -> str:
-    """A field `datetime-local`, which is told to be in UTC."""
+    """A field `datetime-local`, whose label says UTC."""
     return f"{text}Z" if text and not text.endswith("Z") else text
 
 
@@ -167,7 +167,7 @@ SAID: Final = {
     "closing": "The round freezes now.",
     "aborted": "The round was ended without a sum.",
 }
-"""What a page says after a form, by a key: never words from an address."""
+"""What a page says after a form, by the key in its address."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ async def archive(round_id: str, services: Services, _: Person) -> Response:
 async def _values(
     database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
-    """What a round's page tells; `received`: to operators."""
+    """What a round's page shows; `received`: to operators."""
     head = views.head(await views.find(database, round_id))
     descriptor = json.loads(await views.document(database, round_id, "descriptor"))["statement"]
     values: dict[str, Any] = {

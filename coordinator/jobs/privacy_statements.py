@@ -96,7 +96,7 @@ def _nothing(report: PrivacyReport) -> VerifiedStatement:
         neighbouring=report.neighbouring,
         epsilon="inf",
         delta="1",
-        reason="whoever knows the seed repeats every draw",
+        reason="anyone who knows the seed can repeat every draw",
     )
 
 
@@ -116,7 +116,7 @@ WHO_REPORTS: Final = (
     "which curators have rows of the asked columns, or readings in the asked hours and window, and "
     "how many rows: it shows in the reports that they send"
 )
-NOT_PROTECTED: Final = "which curators take part in a round, and whether a round met its quorum"
+NOT_PROTECTED: Final = "which curators participate in a round, and whether a round met its quorum"
 
 
 FEWER: Final = (

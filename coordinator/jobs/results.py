@@ -122,7 +122,7 @@ class Results:
             return True
 
     def reseal(self, job_id: str) -> bool:
-        """Seal an evaluation anew; whether there was need to. Raises StorageKeyWrong. Blocks."""
+        """Seal an evaluation again; False if it was current. Raises StorageKeyWrong. Blocks."""
         try:
             path = self.directory / job_id / _SEALED
             return reseal_value_file(path, self.keys, _purpose(job_id))

@@ -101,7 +101,7 @@ def price_shown(price: Price) -> JobPrice:
 
 
 def remaining_s(row: JobRow, now: datetime) -> int | None:
-    """Whole seconds that a job still takes if it goes on as it did so far; None where that says
+    """Whole seconds that a job still takes at its pace so far; None where that says
     nothing: it does not run, has hardly begun, or began again."""
     told = row.state is JobState.RUNNING and row.attempts <= 1 and row.progress >= _TOLD_FROM
     if not told or row.started is None:

@@ -298,7 +298,7 @@ async def _check_free(transaction: Transaction, request: Enrolment) -> None:
 # A party replaces its identity: the registry follows the links that it shows.
 #
 # Spec: keys, section 5.2. A fork shows that a key was stolen: the party's tokens end, so that
-# neither of the two goes on, until the operators of all services grant it another identity.
+# neither of the two continues, until the operators of all services grant it another identity.
 
 _logger = get_logger("tacit.coordinator.parties")
 

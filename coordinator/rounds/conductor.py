@@ -56,7 +56,7 @@ ASK_LATE_S = 2.0
 SLOWEST_POLL_S = 5.0
 HOLD_S = 1.0
 TOGETHER = 4
-"""Open rounds that cost as much to ask about as one that has a request of its own."""
+"""This many open rounds cost as much to poll as one with its own request."""
 FEW = CONNECTIONS // 2
 PACE_S = 0.005
 MOST_PACE_S = 0.5

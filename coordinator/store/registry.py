@@ -161,7 +161,7 @@ async def set_pin(
 # --- enrolment -----------------------------------------------------------------------------------
 
 
-# Asked for every report of a party: made once, and so compiled once.
+# Run for each report of a party: built once, and so compiled once.
 _PARTY = select(parties).where(parties.c.id == bindparam("party_id"))
 
 
@@ -466,7 +466,7 @@ async def expect_seal_keys(
     transaction: Transaction, keys: Iterable[tuple[bytes, str]], until: datetime
 ) -> None:
     """Hashes of seal keys and their aggregators, which curators may ask for until then. The caller
-    holds the ledger's lock, so nobody else adds the same."""
+    holds the ledger's lock, so no other transaction adds the same."""
     for key_hash, aggregator in keys:
         done = await transaction.execute(_KEEP, {"of_hash": key_hash, "until": until})
         if done.rowcount or await seal_key(transaction, key_hash) is not None:

@@ -1,4 +1,4 @@
-"""Rows of a round besides its own: member sets of frozen rounds, refusals, and what expiry leaves.
+"""Rows about a round: member sets of frozen rounds, refusals, and what expiry leaves.
 
 A refusal is a row for each party and never changes. Expiry drops the content of old rounds; the row
 of a round stays permanently, with its id, its query and place in a schedule, its final state, when
@@ -138,14 +138,14 @@ async def _refusal_counts(
 # parties' refusals. The ledger, which has what it cost, is no part of this.
 #
 # Texts of a query's rounds are packed against those of its sample (`coordinator.store.rounds`). So
-# an expired sample keeps its descriptor and its report, which nobody is shown any more, until the
+# an expired sample keeps its descriptor and its report, which is not shown any more, until the
 # last round that is packed against them has expired as well.
 
 _MOVE: Final = text(
     "UPDATE round SET rowid = (SELECT max(rowid) + 1 FROM round) WHERE id = :round_id"
 )
 _GONE: Final = ""
-"""What stands in place of a text that went."""
+"""Replaces a text that was dropped."""
 
 
 async def expire(

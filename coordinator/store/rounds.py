@@ -46,7 +46,7 @@ ACTIVE = (
 @dataclass(frozen=True)
 class RoundHead:
     """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
-    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists tell of
+    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists show of
     a result (JSON), `expired` when its content was dropped (`coordinator.store.round_details`)."""
 
     id: str

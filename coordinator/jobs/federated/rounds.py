@@ -116,7 +116,7 @@ def first_state(matter: Matter) -> Any:
 
 
 def next_sums(matter: Matter, state: Any) -> Sequence[RecordSum]:
-    """What is asked next, in rounds that are open at once; none at the end."""
+    """The next queries, whose rounds are open at the same time; none at the end."""
     rounds = matter.rounds
     if rounds.next_sums is not None:
         return rounds.next_sums(state)
