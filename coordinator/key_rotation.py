@@ -29,8 +29,8 @@ _log = get_logger("tacit.resealing")
 
 
 class Resealing(Repeating):
-    """Advances a rotation, in the process that leads: it seals what is of an older generation again,
-    then ends the rotation."""
+    """Advances a rotation, in the process that leads: it seals again what an older key sealed, then
+    ends the rotation."""
 
     def __init__(
         self, database: Database, keys: StorageKeys, datasets: Datasets, results: Results

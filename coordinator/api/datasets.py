@@ -61,7 +61,8 @@ class HandIn:
         read: Callable[[Fields], Fields] = as_it_is,
     ) -> tuple[StoredAnswer, bool]:
         """Keep the content of a request, once for a key; the answer, and whether it was
-        stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks raise."""
+        stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks
+        raise."""
         if not self.settings.stored_datasets:
             raise DatasetsRefused
         datasets, kept = self.datasets, False

@@ -82,6 +82,7 @@ GrantId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 @router.post(
     "/v1/aggregators",
+    response_model_exclude_unset=True,
     tags=["registry"],
     status_code=201,
     summary="Pair an aggregator",
@@ -146,6 +147,7 @@ async def follow_aggregator_identity(
 
 @router.post(
     "/v1/aggregators/{aggregator}/confirmation",
+    response_model_exclude_unset=True,
     tags=["registry"],
     summary="Confirm an aggregator's new identity, compared out of band",
     openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),

@@ -449,7 +449,12 @@ async def said(it: House, nasty: str) -> None:
     )
     async with part_of(it.app, Database).begin() as transaction:
         await job_store.add(transaction, row)
-        running = replace(row, id=str(uuid7()), state=JobState.RUNNING, federation="{}")
+        running = replace(
+            row,
+            id=str(uuid7()),
+            state=JobState.RUNNING,
+            federation=json.dumps(examples.JOB_SCHEDULE["federation"]),
+        )
         await job_store.add(transaction, replace(running, started=row.created, progress=0.5))
     browser = await signed_in_at(it)
     for path in (
