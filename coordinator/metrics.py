@@ -80,11 +80,6 @@ class _Spent:
         return self._found[unit]
 
 
-# Coarse public metrics of rounds and jobs: what an operator watches without seeing data.
-#
-# Read from the store at each scrape, so that every replica reports the same. Counts and times only;
-# no label names a query, a round, a curator or a job.
-
 JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 
 

@@ -57,9 +57,8 @@ def period_window(schedule: Schedule, number: int) -> Window:
     return Window(start=start, end=start + period)
 
 
-# What if epsilon were another one: the same query at several, each with its error and guarantee.
-#
-# Spec: console, section 7 (10). Nothing is spent, and no reading is touched.
+# The same query at several epsilons, each with its error and guarantee. Nothing is spent. Spec:
+# console, section 7 (10).
 
 MOST_STOPS: Final = 32
 

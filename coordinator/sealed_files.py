@@ -159,11 +159,8 @@ def open_sealed(path: Path, keys: StorageKeys, purpose: str) -> io.BufferedReade
     return io.BufferedReader(SealedReader(path, keys, purpose), CHUNK_BYTES)
 
 
-# Sealing files again with the current key: a kill at any instant leaves a file as it was, or done.
-#
-# Spec: keys, section 5.4. The new file is written beside the old one, read back, and renamed over
-# it. Who reads the old one keeps reading it. Two processes may work on one file: each has a draft
-# of its own, and either result is right.
+# Two processes may seal one file again at the same time: each has its own draft, and either result is
+# right. A reader of the old file keeps reading it.
 
 SUFFIX: Final = ".reseal"
 

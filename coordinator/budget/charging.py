@@ -201,11 +201,8 @@ async def blocked(transaction: Transaction, found: Sequence[Shortage]) -> list[l
     return result
 
 
-# Compares the debits that parties report for a round with this ledger's charges.
-#
-# Spec: budget, section 5.
-#
-# The curators' own ledgers are the authority; a difference is shown, never settled here.
+# The curators' own ledgers are the authority: a difference is shown, never settled here. Spec:
+# budget, section 5.
 
 NAMED_DIFFERENCES = 100
 

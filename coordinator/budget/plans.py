@@ -165,8 +165,6 @@ def _shown(cost: Cost) -> jobs.Amount:
     return jobs.Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
 
-# The course of a budget as the API shows it: the past, and what schedules will make of it.
-
 HISTORY_SENTENCE: Final = (
     "At each instant the largest sum of any one curator over the rounds opened by then, each "
     "charged as it stands now; basic composition, as limits count."

@@ -149,11 +149,6 @@ def begin(
     )
 
 
-# The page of the flow of contributions: do they arrive, and if not, where do they stop.
-#
-# Spec: console, section 5.7.
-
-
 SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
 _DRAWN: Final = 60
 GROUNDS: Final = {

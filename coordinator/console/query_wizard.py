@@ -290,10 +290,8 @@ MECHANISMS: Final = {
 }
 
 
-# The wizard: five steps from a question in plain words to a query, with its price before a round is
-# opened. The form itself holds the state.
-#
-# Spec: console, section 5.5.
+# Five steps from a question in plain words to a query, with its price before a round is opened. The
+# form itself holds the state. Spec: console, section 5.5.
 
 _LAST: Final = len(STEPS)
 _MOST_GROUPS: Final = 500

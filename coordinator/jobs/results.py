@@ -197,10 +197,7 @@ def _to_disk(directory: Path) -> None:
             os.close(descriptor)
 
 
-# Results of two to four jobs side by side: what was asked, what is guaranteed, what came out.
-#
-# Everything is of the published parts; times of jobs depend on the data and are not compared.
-# Spec: console, sections 5.8 and 7.
+# Only published parts are compared: times of jobs depend on the data. Spec: console, sections 5.8, 7.
 
 FEWEST: Final = 2
 MOST: Final = 4

@@ -180,8 +180,6 @@ def _pin(row: AggregatorRow) -> Pin:
     return Pin(fingerprint=fingerprint(row.identity_key))
 
 
-# Health of the aggregators: whether each answers, and the identity it shows, checked on request.
-
 KEPT: Final = timedelta(seconds=10)
 """How long one check serves all callers."""
 
@@ -236,11 +234,9 @@ class HealthLooks:
         )
 
 
-# The mirror of the aggregators' seal keys: for curators that cannot reach an aggregator now, and
-# for aggregators that seal to each other, which never call one another.
-#
-# Only keys that an open round named are served, and only bytes whose hash is the one that the
-# aggregator signed; who fetches one compares it again. Spec: keys, section 2.1.
+# For curators that cannot reach an aggregator now, and for aggregators, which never call one another.
+# Only keys that an open round named are served, and only bytes with the hash that the aggregator
+# signed; the recipient compares it again. Spec: keys, section 2.1.
 
 
 @dataclass(frozen=True)

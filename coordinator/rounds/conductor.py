@@ -346,10 +346,6 @@ class Conductor:
         return asyncio.get_running_loop().time()
 
 
-# The first step of a round: its descriptor to every aggregator, and what they share before any
-# curator is shown it.
-
-
 async def announce(conduct: Conduct, row: RoundRow) -> bool:
     """Show the descriptor to every aggregator and relay their noise contributions; whether all
     have heard (or refuse).

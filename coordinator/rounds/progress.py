@@ -108,12 +108,9 @@ async def _delivered_by_number(
     return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
 
 
-# Refusals of a round: a party can refuse for its own curators only.
-#
-# A round is complete when each of its curators has delivered or is refused; the coordinator then
-# does not wait for the deadline. A party's refusal counts only for the curators that it hosts: the
-# coordinator no longer awaits those, and still awaits every other one by number, not by count. So a
-# party that refuses and delivers all the same ends no round early.
+# A party's refusal counts only for the curators that it hosts: the coordinator no longer awaits those,
+# and still awaits every other one by number, not by count. So a party that refuses and delivers all
+# the same ends no round early.
 
 
 async def take_refusals(
@@ -161,10 +158,6 @@ class Refusing:
             inside |= own[: inside.size]  # a party may have enrolled after the round was opened
             self._last = row.id
 
-
-# How far an open round is: whom it awaits, and how many every aggregator says it holds.
-#
-# Spec: console, sections 5.3 and 7.
 
 LOOK_KEPT: Final = timedelta(seconds=1)
 _HELD: Final = 64
@@ -248,10 +241,6 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     least = min(counts) if counts and len(counts) == len(held) else None
     return found.model_copy(update={"aggregators": held, "least": least})
 
-
-# Do contributions arrive, and if not, where do they stop: counts from all sides, no contribution.
-#
-# Spec: console, sections 5.7 and 7.
 
 DAY: Final = timedelta(days=1)
 SENTENCE: Final = (

@@ -452,10 +452,8 @@ def figures(query: Query, report: PrivacyReport, result: Mapping[str, Any]) -> d
     return {"result": numbers, "interval": interval, "guess": promised}
 
 
-# Asks the aggregators of a quorum to seal a released transcript, for who reads it years later.
-#
-# Spec: keys, section 4. By setting (`TACIT_LASTING_SEALS`); it comes after the release, and an
-# aggregator that gives none holds nothing up.
+# Seals come after the release, by setting (`TACIT_LASTING_SEALS`); an aggregator that gives none
+# delays nothing. Spec: keys, section 4.
 
 _seal_log = get_logger("tacit.coordinator.seals")
 

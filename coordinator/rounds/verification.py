@@ -126,12 +126,8 @@ def _refused_curator(number: int, reasons: list[str], **name: str | None) -> Ref
     return RefusedCurator(number=number, reasons=reasons, detail=REFUSED_BY_PROOF, **name)
 
 
-# frozen -> verified: the aggregators verify the contributions of a proved round.
-#
-# The coordinator passes on what it can neither read nor make: signed sets, sealed verifier shares,
-# signed verdicts. It checks all signatures, and computes the manifest as every aggregator does. All
-# of it can be repeated: after a restart the same request gets the same answer. Spec: validity,
-# section 10.
+# The coordinator checks all signatures, and computes the manifest as every aggregator does. Each step
+# can be repeated: after a restart the same request gets the same answer. Spec: validity, section 10.
 
 log = get_logger("tacit.rounds")
 _VERDICTS = TypeAdapter(list[Signed[Verdict]])

@@ -33,7 +33,7 @@ BLOCK: Final = 10_000
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
-# Asked in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _ALL: Final = select(aggregators).order_by(aggregators.c.id)
 _PRESENT: Final = _ALL.where(aggregators.c.removed.is_(None))
 _ROSTER: Final = select(roster)
@@ -161,7 +161,7 @@ async def set_pin(
 # --- enrolment -----------------------------------------------------------------------------------
 
 
-# Run for each report of a party: built once, and so compiled once.
+# Built once, so that it is compiled once.
 _PARTY = select(parties).where(parties.c.id == bindparam("party_id"))
 
 
@@ -353,7 +353,7 @@ async def come_back(transaction: Transaction, party: str) -> bool:
 # Groups of curators, as compressed bitmaps over roster numbers, and the curators behind them.
 
 _CHUNK = 10_000
-# Asked at every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _NAMED = select(groups).where(groups.c.name == bindparam("name"))
 _LEFT = select(parties.c.first, parties.c.curators).where(
     parties.c.first < bindparam("end"), parties.c.left <= bindparam("since")
@@ -450,7 +450,7 @@ class SealKeyRow:
     content: bytes | None
 
 
-# Asked in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _KEEP = (
     update(seal_keys)
     .where(seal_keys.c.hash == bindparam("of_hash"), seal_keys.c.kept_until < bindparam("until"))

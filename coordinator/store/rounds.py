@@ -100,7 +100,7 @@ _samples: dict[str, bytes] = {}
 
 _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
 _ROW = (*(rounds.c[name] for name in RoundRow.__dataclass_fields__), rounds.c.sample)
-# Asked many times in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
 _HEADS_OF = select(*_HEAD).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
 _ROWS_OF = select(*_ROW).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
