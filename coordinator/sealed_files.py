@@ -159,8 +159,8 @@ def open_sealed(path: Path, keys: StorageKeys, purpose: str) -> io.BufferedReade
     return io.BufferedReader(SealedReader(path, keys, purpose), CHUNK_BYTES)
 
 
-# Two processes may seal one file again at the same time: each has its own draft, and either result is
-# right. A reader of the old file keeps reading it.
+# Two processes may seal one file again at the same time: each has its own draft, and either result
+# is right. A reader of the old file keeps reading it.
 
 SUFFIX: Final = ".reseal"
 

@@ -120,8 +120,8 @@ def _shown(cost: Cost) -> Amount:
     return Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
 
-# A period has one job: it is stored in the transaction that advances its schedule, which expects the
-# period that it read.
+# A period has one job: it is stored in the transaction that advances its schedule, which expects
+# the period that it read.
 
 log = get_logger("tacit.job_schedule")
 

@@ -234,9 +234,9 @@ class HealthLooks:
         )
 
 
-# For curators that cannot reach an aggregator now, and for aggregators, which never call one another.
-# Only keys that an open round named are served, and only bytes with the hash that the aggregator
-# signed; the recipient compares it again. Spec: keys, section 2.1.
+# For curators that cannot reach an aggregator now, and for aggregators, which never call one
+# another. Only keys that an open round named are served, and only bytes with the hash that the
+# aggregator signed; the recipient compares it again. Spec: keys, section 2.1.
 
 
 @dataclass(frozen=True)

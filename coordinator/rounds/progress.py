@@ -108,9 +108,9 @@ async def _delivered_by_number(
     return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
 
 
-# A party's refusal counts only for the curators that it hosts: the coordinator no longer awaits those,
-# and still awaits every other one by number, not by count. So a party that refuses and delivers all
-# the same ends no round early.
+# A party's refusal counts only for the curators that it hosts: the coordinator no longer awaits
+# those, and still awaits every other one by number, not by count. So a party that refuses and
+# delivers all the same ends no round early.
 
 
 async def take_refusals(

@@ -126,8 +126,9 @@ def _refused_curator(number: int, reasons: list[str], **name: str | None) -> Ref
     return RefusedCurator(number=number, reasons=reasons, detail=REFUSED_BY_PROOF, **name)
 
 
-# The coordinator checks all signatures, and computes the manifest as every aggregator does. Each step
-# can be repeated: after a restart the same request gets the same answer. Spec: validity, section 10.
+# The coordinator checks all signatures, and computes the manifest as every aggregator does. Each
+# step can be repeated: after a restart the same request gets the same answer. Spec: validity,
+# section 10.
 
 log = get_logger("tacit.rounds")
 _VERDICTS = TypeAdapter(list[Signed[Verdict]])

@@ -129,8 +129,8 @@ async def _refusal_counts(
     return {ground: int(count) for ground, count in zip(RefusalGround, row, strict=True) if count}
 
 
-# The sets against differencing, the acknowledgements and the steps of jobs still have the round that
-# they name. Dropped: descriptor, signed sets, verdicts, manifest, commitments, result, report,
+# The sets against differencing, the acknowledgements and the steps of jobs still have the round
+# that they name. Dropped: descriptor, signed sets, verdicts, manifest, commitments, result, report,
 # transcript and its parties' refusals; not the ledger, which has the cost.
 #
 # Texts of a query's rounds are packed against those of its sample (`coordinator.store.rounds`). So

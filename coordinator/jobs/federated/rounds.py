@@ -142,9 +142,9 @@ def absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str
 
 
 # Only the steps and their rounds are stored; the state of the algorithm is a function of the job's
-# row and of the sums that were opened, and is recomputed from them when it is not in memory. In a job
-# that is debited once, a step whose round never froze, because too few aggregators signed, is tried
-# again, `MOST_ATTEMPTS` times in total; every other abort is final (spec: federated-counting,
+# row and of the sums that were opened, and is recomputed from them when it is not in memory. In a
+# job that is debited once, a step whose round never froze, because too few aggregators signed, is
+# tried again, `MOST_ATTEMPTS` times in total; every other abort is final (spec: federated-counting,
 # section 7; jobs, "Federated jobs"; kmeans, section 6).
 
 CANCELLED: Final = "the job was cancelled"
