@@ -75,7 +75,7 @@ class Choice:
 
 
 @router.get("/budget")
-async def show(
+async def show_budget(
     visit: Person,
     services: Services,
     limit: int = 0,

@@ -50,7 +50,7 @@ _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_
 
 
 @router.get("/datasets/{dataset_id}")
-async def one(visit: Operator, dataset_id: str, services: Services) -> Response:
+async def show_dataset(visit: Operator, dataset_id: str, services: Services) -> Response:
     values = await _values(services, dataset_id)
     spent = values["ledger"]
     return visit.show(
@@ -62,13 +62,13 @@ async def one(visit: Operator, dataset_id: str, services: Services) -> Response:
 
 
 @router.get("/datasets/{dataset_id}/delete")
-async def confirm(visit: Operator, dataset_id: str, services: Services) -> Response:
+async def confirm_deletion(visit: Operator, dataset_id: str, services: Services) -> Response:
     values = await _values(services, dataset_id)
     return visit.show("delete-dataset.html", error=None, **values)
 
 
 @router.post("/datasets/{dataset_id}/delete")
-async def delete(visit: Operator, dataset_id: str, services: Services) -> Response:
+async def delete_dataset(visit: Operator, dataset_id: str, services: Services) -> Response:
     form = await visit.form()
     values = await _values(services, dataset_id)
     error: DomainError | None = None
@@ -86,12 +86,12 @@ async def delete(visit: Operator, dataset_id: str, services: Services) -> Respon
 
 
 @router.get("/datasets")
-async def listing(visit: Operator, services: Services, after: str | None = None) -> Response:
+async def list_datasets(visit: Operator, services: Services, after: str | None = None) -> Response:
     return await _list(visit, services, after)
 
 
 @router.post("/datasets")
-async def hand_in(visit: Operator, services: Services) -> Response:
+async def upload_dataset(visit: Operator, services: Services) -> Response:
     require_own_origin(visit.request)  # before a byte of the body is read
     given: dict[str, Any] = {}
 

@@ -62,7 +62,7 @@ class Field:
 
 
 @router.get("/jobs/new")
-async def empty(
+async def show_job_form(
     visit: Operator, services: Services, algorithm: str = "", dataset: str = "", like: str = ""
 ) -> Response:
     given = {"algorithm": algorithm, "dataset": dataset}
@@ -72,7 +72,7 @@ async def empty(
 
 
 @router.post("/jobs/new")
-async def go(visit: Operator, services: Services) -> Response:
+async def start_job(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
         asked = await asyncio.to_thread(request_of, form)
@@ -256,7 +256,7 @@ SAID: Final = {
 
 
 @router.get("/jobs")
-async def listing(
+async def list_jobs(
     visit: Person, services: Services, state: str = "", before: str | None = None
 ) -> Response:
     operator = visit.operator
@@ -291,7 +291,7 @@ async def stop_schedule(visit: Operator, schedule_id: str, services: Services) -
 
 
 @router.get("/jobs/compare")
-async def compare(visit: Person, services: Services, ids: Ids = None) -> Response:
+async def compare_jobs(visit: Person, services: Services, ids: Ids = None) -> Response:
     chosen = [each for group in ids or () for each in group.split(",")]
     found = await compared(
         services.database, services.jobs.results, chosen, operator=visit.operator
@@ -300,14 +300,14 @@ async def compare(visit: Person, services: Services, ids: Ids = None) -> Respons
 
 
 @router.get("/jobs/{job_id}")
-async def one(visit: Person, job_id: str, services: Services) -> Response:
+async def show_job(visit: Person, job_id: str, services: Services) -> Response:
     row = await views.find(services.database, job_id, operator=visit.operator)
     values = await _values(services, row, operator=visit.operator)
     return visit.show("job.html", said=visit.said(SAID), **values)
 
 
 @router.get("/jobs/{job_id}/live")
-async def live(visit: Person, job_id: str, services: Services, wait_s: Wait = 0) -> Response:
+async def follow_job(visit: Person, job_id: str, services: Services, wait_s: Wait = 0) -> Response:
     async def values() -> dict[str, Any]:
         row = await views.find(services.database, job_id, operator=visit.operator)
         return await _values(services, row, operator=visit.operator)
@@ -324,7 +324,7 @@ async def live(visit: Person, job_id: str, services: Services, wait_s: Wait = 0)
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(visit: Operator, job_id: str, services: Services) -> Response:
+async def cancel_job(visit: Operator, job_id: str, services: Services) -> Response:
     await visit.form()
     await api.cancel(services, job_id)
     await visit.note("cancelled a job", job_id)
@@ -332,7 +332,7 @@ async def cancel(visit: Operator, job_id: str, services: Services) -> Response:
 
 
 @router.get("/jobs/{job_id}/plots/{name}")
-async def plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
+async def show_plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
     await views.succeeded(services.database, job_id, operator=visit.operator)
     if not name.endswith((".svg", ".png")):
         raise UnknownPart
@@ -342,7 +342,7 @@ async def plot(visit: Person, job_id: str, name: str, services: Services) -> Res
 
 
 @router.get("/jobs/{job_id}/files/{name}")
-async def file(visit: Person, job_id: str, name: str, services: Services) -> Response:
+async def show_file(visit: Person, job_id: str, name: str, services: Services) -> Response:
     await views.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.path, job_id, f"files/{name}")
     return FileResponse(
@@ -351,7 +351,7 @@ async def file(visit: Person, job_id: str, name: str, services: Services) -> Res
 
 
 @router.get("/jobs/{job_id}/archive.zip")
-async def archive(visit: Person, job_id: str, services: Services) -> Response:
+async def download_archive(visit: Person, job_id: str, services: Services) -> Response:
     await views.succeeded(services.database, job_id, operator=visit.operator)
     path = await asyncio.to_thread(services.jobs.results.archive, job_id)
     return FileResponse(
@@ -364,7 +364,7 @@ async def archive(visit: Person, job_id: str, services: Services) -> Response:
 
 
 @router.get("/jobs/{job_id}/evaluation.json")
-async def evaluation(visit: Operator, job_id: str, services: Services) -> Response:
+async def download_evaluation(visit: Operator, job_id: str, services: Services) -> Response:
     await views.succeeded(services.database, job_id, operator=visit.operator)
     body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
     headers = {

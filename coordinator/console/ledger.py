@@ -28,12 +28,13 @@ from coordinator.console.budget import PERIODS, SAID, together
 from coordinator.console.visits import Operator, Visit
 from coordinator.errors import UnknownCurator
 from coordinator.models.budget_ledger import Event
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import LedgerVerification
 from tacit.errors import DomainError
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import format_exact
@@ -56,9 +57,29 @@ KINDS: Final = {
 
 
 @router.get("/budget/ledger")
-async def listing(
+async def list_events(
     visit: Operator, services: Services, upto: int | None = None, curator: str | None = None
 ) -> Response:
+    return await _page(visit, services, upto=upto, curator=curator)
+
+
+@router.post("/budget/ledger")
+async def verify_ledger(visit: Operator, services: Services) -> Response:
+    await visit.form()
+    verified = await verification_of(services)
+    await visit.note("verified the ledger", "ledger", "whole" if verified.verified else "broken")
+    return await _page(visit, services, verified=verified)
+
+
+async def _page(
+    visit: Visit,
+    services: CoordinatorServices,
+    *,
+    upto: int | None = None,
+    curator: str | None = None,
+    verified: LedgerVerification | None = None,
+) -> Response:
+    """The newest rows up to `upto`, or the oldest about one curator."""
     async with services.database.reading() as transaction:
         newest, _ = await store.head(transaction)
         last = newest if upto is None else min(max(upto, 0), newest)
@@ -71,42 +92,23 @@ async def listing(
         taken_back = _credits(await services.ledger.current(transaction), events)
     return visit.show(
         "ledger.html",
-        **_rows(events, after, newer=last < newest),
+        events=events[::-1],
+        older=after or None,
+        newer=last < newest,
         credits=taken_back,
         curator=curator,
-        verified=None,
+        verified=verified,
         said=visit.said(SAID),
     )
 
 
-@router.post("/budget/ledger")
-async def verify(visit: Operator, services: Services) -> Response:
-    await visit.form()
-    verified = await verification_of(services)
-    outcome = "whole" if verified.verified else "broken"
-    await visit.note("verified the ledger", "ledger", outcome)
-    async with services.database.reading() as transaction:
-        newest, _ = await store.head(transaction)
-        after = max(0, newest - ROWS)
-        events = await store.after(transaction, after, ROWS)
-        taken_back = _credits(await services.ledger.current(transaction), events)
-    return visit.show(
-        "ledger.html",
-        **_rows(events, after, newer=False),
-        credits=taken_back,
-        curator=None,
-        verified=verified,
-        said=None,
-    )
-
-
 @router.get("/budget/curators")
-async def find(_: Operator, curator: str = "") -> Response:
+async def find_curator(_: Operator, curator: str = "") -> Response:
     return see(f"/console/budget/curators/{quote(curator, safe='')}")
 
 
 @router.get("/budget/curators/{curator}")
-async def one(visit: Operator, curator: str, services: Services) -> Response:
+async def show_curator(visit: Operator, curator: str, services: Services) -> Response:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _named(transaction, curator)
@@ -120,10 +122,6 @@ async def one(visit: Operator, curator: str, services: Services) -> Response:
         together=together,
         exact=format_exact,
     )
-
-
-def _rows(events: list[Event], after: int, *, newer: bool) -> dict[str, Any]:
-    return {"events": events[::-1], "older": after or None, "newer": newer}
 
 
 def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
@@ -151,7 +149,7 @@ async def _named(transaction: Transaction, curator: str) -> CuratorRow:
 
 
 @router.get("/budget/limits")
-async def look(visit: Operator, services: Services) -> Response:
+async def show_limits(visit: Operator, services: Services) -> Response:
     async with services.database.reading() as transaction:
         limits = (await services.ledger.current(transaction)).limits.deployment
     lines = [*map(_line, limits), *_free()]
@@ -159,7 +157,7 @@ async def look(visit: Operator, services: Services) -> Response:
 
 
 @router.post("/budget/limits")
-async def change(visit: Operator, services: Services) -> Response:
+async def change_deployment_limits(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     lines = _lines(form)
     try:
@@ -239,13 +237,13 @@ def _whole(text: str) -> int | str:
 
 
 @router.get("/budget/events")
-async def form_of(visit: Operator) -> Response:
+async def show_event_form(visit: Operator) -> Response:
     given = {"curators": visit.request.query_params.get("curators", "")}
     return _form(visit, given, secrets.token_urlsafe(16))
 
 
 @router.post("/budget/events")
-async def record(visit: Operator, services: Services) -> Response:
+async def record_event(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
         update = _update(form)

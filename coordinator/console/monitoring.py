@@ -75,7 +75,7 @@ class Step:
 
 
 @router.get("")
-async def first(visit: Person, services: Services) -> Response:
+async def show_overview(visit: Person, services: Services) -> Response:
     operator = visit.operator
     which = Filter(newest_first=True, heads=True)
     heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
@@ -171,7 +171,7 @@ class Stop:
 
 
 @router.get("/flow")
-async def show(
+async def show_flow(
     visit: Operator, services: Services, begin: Begin = None, end: End = None
 ) -> Response:
     async with services.database.reading() as transaction:

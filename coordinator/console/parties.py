@@ -92,7 +92,7 @@ async def _page(
 
 
 @router.get("/parties")
-async def listing(
+async def list_parties(
     visit: Operator, services: Services, prefix: Prefix = "", after: str | None = None
 ) -> Response:
     return await _page(
@@ -104,7 +104,7 @@ async def listing(
 
 
 @router.post("/parties/aggregators")
-async def pair(visit: Operator, services: Services) -> Response:
+async def pair_aggregator(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
         row = await members.pair(
@@ -129,7 +129,7 @@ async def confirm_unpairing(visit: Operator, aggregator: str, services: Services
 
 
 @router.post("/parties/aggregators/{aggregator}/unpair")
-async def unpair(visit: Operator, aggregator: str, services: Services) -> Response:
+async def unpair_aggregator(visit: Operator, aggregator: str, services: Services) -> Response:
     form = await visit.form()
     row = await _aggregator(services.database, aggregator)
     if form.get("typed", "").strip() != row.id:
@@ -147,7 +147,7 @@ async def confirm_leaving(visit: Operator, party: str, services: Services) -> Re
 
 
 @router.post("/parties/{party}/leave")
-async def leave(visit: Operator, party: str, services: Services) -> Response:
+async def end_membership(visit: Operator, party: str, services: Services) -> Response:
     form = await visit.form()
     row = await _party(services.database, party)
     if form.get("typed", "").strip() != row.id:
@@ -159,7 +159,7 @@ async def leave(visit: Operator, party: str, services: Services) -> Response:
 
 
 @router.post("/parties/{party}/return")
-async def come_back(visit: Operator, party: str, services: Services) -> Response:
+async def return_party(visit: Operator, party: str, services: Services) -> Response:
     await visit.form()
     token = await members.come_back(services.database, services.registry, party)
     await visit.note("took a party back", party)
@@ -172,7 +172,7 @@ async def come_back(visit: Operator, party: str, services: Services) -> Response
 
 
 @router.post("/parties/invitations")
-async def invite(visit: Operator, services: Services) -> Response:
+async def invite_party(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
         asked = invitation_of(form)
@@ -196,7 +196,7 @@ async def invite(visit: Operator, services: Services) -> Response:
 
 
 @router.post("/parties/invitations/{grant_id}/withdraw")
-async def withdraw(visit: Operator, grant_id: str, services: Services) -> Response:
+async def withdraw_invitation(visit: Operator, grant_id: str, services: Services) -> Response:
     await visit.form()
     async with services.database.begin() as transaction:
         await grants.withdraw_grant(transaction, tables.grants, grant_id)

@@ -39,7 +39,7 @@ SAID: Final = {
 
 
 @router.get("/queries")
-async def listing(visit: Person, services: Services, after: str | None = None) -> Response:
+async def list_queries(visit: Person, services: Services, after: str | None = None) -> Response:
     async with services.database.reading() as transaction:
         found = await store.page(transaction, after, ROWS)
         asked = await store.rounds_of(transaction, [row.id for row in found])
@@ -56,7 +56,7 @@ async def listing(visit: Person, services: Services, after: str | None = None) -
 
 
 @router.get("/queries/{query_id}")
-async def one(visit: Person, query_id: str, services: Services) -> Response:
+async def show_query(visit: Person, query_id: str, services: Services) -> Response:
     async with services.database.reading() as transaction:
         row = await queries.find(transaction, query_id)
         asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
@@ -81,7 +81,7 @@ async def one(visit: Person, query_id: str, services: Services) -> Response:
 
 
 @router.post("/queries/{query_id}/stop")
-async def stop(visit: Person, query_id: str, services: Services) -> Response:
+async def stop_schedule(visit: Person, query_id: str, services: Services) -> Response:
     if not visit.operator:
         raise NoSuchPage
     await visit.form()

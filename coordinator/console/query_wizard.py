@@ -364,7 +364,7 @@ async def shown(
 
 
 @router.get("/queries/new")
-async def begin(visit: Person, services: Services, like: str | None = None) -> Response:
+async def begin_query(visit: Person, services: Services, like: str | None = None) -> Response:
     async with services.database.reading() as transaction:
         if like is not None:
             given = fields_of((await queries.find(transaction, like)).query)
@@ -375,7 +375,7 @@ async def begin(visit: Person, services: Services, like: str | None = None) -> R
 
 
 @router.post("/queries/new")
-async def go(visit: Person, services: Services) -> Response:
+async def continue_query(visit: Person, services: Services) -> Response:
     form = await visit.form()
     fields = read(form, {})
     step = _step(form.get("step", "1"))

@@ -59,7 +59,9 @@ _MOST_QUERIES: Final = 500
 
 
 @router.get("/rounds/new")
-async def choose(visit: Operator, services: Services, query_id: str | None = None) -> Response:
+async def choose_query(
+    visit: Operator, services: Services, query_id: str | None = None
+) -> Response:
     async with services.database.reading() as transaction:
         known = await query_store.page(transaction, None, _MOST_QUERIES)
     return visit.show(
@@ -72,7 +74,7 @@ async def choose(visit: Operator, services: Services, query_id: str | None = Non
 
 
 @router.post("/rounds/new")
-async def opening(visit: Operator, services: Services) -> Response:
+async def open_round(visit: Operator, services: Services) -> Response:
     form = await visit.form()
     try:
         asked = _asked(form)
@@ -111,7 +113,7 @@ async def opening(visit: Operator, services: Services) -> Response:
 
 
 @router.post("/rounds/{round_id}/close")
-async def close(visit: Operator, round_id: str, services: Services) -> Response:
+async def close_round(visit: Operator, round_id: str, services: Services) -> Response:
     await visit.form()
     await api.close(services, round_id)
     await visit.note("closed a round early", round_id)
@@ -119,13 +121,13 @@ async def close(visit: Operator, round_id: str, services: Services) -> Response:
 
 
 @router.get("/rounds/{round_id}/abort")
-async def confirm(visit: Operator, round_id: str, services: Services) -> Response:
+async def confirm_abort(visit: Operator, round_id: str, services: Services) -> Response:
     head = views.head(await views.find(services.database, round_id))
     return visit.show("abort-round.html", round=head, error=None)
 
 
 @router.post("/rounds/{round_id}/abort")
-async def abort(visit: Operator, round_id: str, services: Services) -> Response:
+async def abort_round(visit: Operator, round_id: str, services: Services) -> Response:
     form = await visit.form()
     head = views.head(await views.find(services.database, round_id))
     if form.get("typed", "").strip() != head.query:
@@ -193,7 +195,7 @@ class Step:
 
 
 @router.get("/rounds")
-async def listing(
+async def list_rounds(
     visit: Person,
     services: Services,
     state: RoundState | Literal[""] = "",
@@ -220,7 +222,7 @@ async def listing(
 
 
 @router.get("/rounds/{round_id}")
-async def one(visit: Person, round_id: str, services: Services) -> Response:
+async def show_round(visit: Person, round_id: str, services: Services) -> Response:
     held = await services.receiving_looks.look(round_id) if visit.operator else None
     values = await _values(services.database, services.ledger, round_id, held)
     said = visit.said(SAID)
@@ -228,7 +230,9 @@ async def one(visit: Person, round_id: str, services: Services) -> Response:
 
 
 @router.get("/rounds/{round_id}/live")
-async def live(visit: Person, round_id: str, services: Services, wait_s: Wait = 0) -> Response:
+async def follow_round(
+    visit: Person, round_id: str, services: Services, wait_s: Wait = 0
+) -> Response:
     known: tuple[Received, Response] | None = None
 
     async def look() -> tuple[Response, bool]:
@@ -252,7 +256,9 @@ async def live(visit: Person, round_id: str, services: Services, wait_s: Wait = 
 
 
 @router.get("/rounds/{round_id}/evidence.json")
-async def evidence(request: Request, round_id: str, services: Services, _: Person) -> Response:
+async def download_evidence(
+    request: Request, round_id: str, services: Services, _: Person
+) -> Response:
     """What a browser needs to check the round; the page's script has no token for the API."""
     found = await views.result(services.database, round_id)
     transcript = await views.document(services.database, round_id, "transcript")
@@ -268,7 +274,7 @@ async def evidence(request: Request, round_id: str, services: Services, _: Perso
 
 
 @router.get("/rounds/{round_id}/archive.zip")
-async def archive(round_id: str, services: Services, _: Person) -> Response:
+async def download_archive(round_id: str, services: Services, _: Person) -> Response:
     found = await views.result(services.database, round_id)
     report = await views.document(services.database, round_id, "report")
     contents = {
