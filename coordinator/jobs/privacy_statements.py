@@ -102,7 +102,9 @@ def _nothing(report: PrivacyReport) -> VerifiedStatement:
 
 # Every curator's own ledger is charged, round by round; the coordinator's ledger of rounds covers
 # the job, which has no separate one. Lines of one scenario add up (basic composition, which holds
-# when a later sum depends on an earlier result). Spec: jobs, "Privacy report"; budget, section 5.
+# when a later sum depends on an earlier result).
+#
+# Spec: jobs, "Privacy report"; budget, section 5.
 
 FEDERATED_TRUST: Final = (
     "The coordinator holds no raw data: it sees noisy sums only, and curators bound what they add "
