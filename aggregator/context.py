@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from prometheus_client import Counter, Gauge
 from pydantic import BaseModel
 
 from aggregator.errors import (
@@ -22,10 +23,11 @@ from aggregator.errors import (
     SealKeyUnavailable,
     UnknownRound,
 )
-from aggregator.sealing.seal_keys import SealKeyring, SealSecret
+from aggregator.seal_keys import SealKeyring, SealSecret
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
+from common.runtime.telemetry import ServiceMetrics
 from common.store.erasure import Erasure
 from common.store.group_commit import InTurn, Together, in_turn
 from common.store.own_identities import OwnIdentities
@@ -117,6 +119,8 @@ class Aggregator:
     """Of proved rounds, by id, in memory only (`aggregator.pieces.peer_seals`)."""
     promises: OrderedDict[tuple[bytes, tuple[str, ...]], None] = field(default_factory=OrderedDict)
     """Queries, by their hash, with operators, whose guarantee was found to hold."""
+    large_enrolments: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """They are read one at a time."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -245,3 +249,27 @@ def refuse_aborted(row: store.RoundRow) -> None:
 def wire_json(model: BaseModel) -> str:
     """A model as it is stored and answered."""
     return model.model_dump_json(exclude_none=True)
+
+
+class Meters:
+    """Pieces as they are answered, and rounds as they are stored."""
+
+    def __init__(self, metrics: ServiceMetrics) -> None:
+        self.accepted: Counter = metrics.counter(
+            "pieces_accepted", "Pieces and batches answered 200 or 201.", ("form", "status")
+        )
+        self.refused: Counter = metrics.counter(
+            "pieces_refused", "Pieces and batches refused, by problem.", ("form", "reason")
+        )
+        self.rounds: Gauge = metrics.gauge("rounds", "Rounds in the store, by state.", ("state",))
+        self.expired: Counter = metrics.counter(
+            "rounds_expired", "Rounds that this process deleted after their retention."
+        )
+        self.commits: Counter = metrics.counter("commits", "Transactions of the writer.")
+
+    async def count_rounds(self, database: Database) -> None:
+        """Bring the gauge of rounds up to date."""
+        async with database.reading() as transaction:
+            found = await store.count_states(transaction)
+        for state in RoundState:
+            self.rounds.labels(state.value).set(found.get(state.value, 0))

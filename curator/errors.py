@@ -172,11 +172,6 @@ class RestoredRecently(RoundRefused):
     title = "This curator was restored from a backup and participates in nothing for a while"
 
 
-class DescriptorChanged(RoundRefused):
-    name = "descriptor_changed"
-    title = "Another descriptor was shown for this round before"
-
-
 class WindowContributed(RoundRefused):
     name = "window_contributed"
     title = "This window was contributed under the same query before"

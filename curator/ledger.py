@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,12 @@ from tacit.accounting.charges import job_costs, unit_cost
 from tacit.accounting.composition import covering_within
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import curator as answers
+from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, UnitStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.wire import format_exact
+from tacit.wire import format_exact, format_instant
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -370,47 +372,51 @@ def presence_bits(bitmap: bytes, length: int) -> Bits:
 
 
 def statement_of(
-    debits: Sequence[Debit], position: int, now: datetime, period_s: int, limits: Limits
-) -> dict[str, Any]:
-    """One unit's part of a curator's ledger statement (section `budget` of its API)."""
+    debits: Sequence[Debit],
+    position: int,
+    now: datetime,
+    period_s: int,
+    limits: Limits,
+    shown: list[answers.Debit],
+) -> UnitStatement:
+    """One unit's part of a curator's ledger statement; `shown`: its newest debits."""
     start, end = period_of(now, period_s)
     current = [item for item in debits if start <= item.made < end]
     period = sum_debits(current, position, 1, verified_only=True)
     lifetime = sum_debits(debits, position, 1, verified_only=False)
     mine = [item for item in debits if item.over(position, 1)[0]]
-    return {
-        "limits": limits.model_dump(mode="json", exclude_none=True),
-        "period": {
-            "start": start.isoformat().replace("+00:00", "Z"),
-            "seconds": period_s,
-            **_figures(period),
-        },
-        "lifetime": _figures(lifetime),
-        "rounds": len(mine),
-        "unverified_rounds": sum(not item.charge.verified for item in mine),
-    }
+    return UnitStatement(
+        limits=AgreedLimits.model_validate(limits.model_dump(mode="json", exclude_none=True)),
+        period=PeriodCharge(
+            start=format_instant(start), seconds=period_s, **format_charge(_charge_of(period))
+        ),
+        lifetime=ChargedAmount(**format_charge(_charge_of(lifetime))),
+        rounds=len(mine),
+        unverified_rounds=sum(not item.charge.verified for item in mine),
+        debits=shown,
+    )
 
 
-def worst_instant(debits: Sequence[Debit], position: int) -> dict[str, str]:
+def worst_instant(debits: Sequence[Debit], position: int) -> ChargedAmount:
     """The record unit's figure: the largest sum over all instants that any round covers."""
     mine = [item for item in debits if item.over(position, 1)[0]]
-    if not mine:
-        return _figures(Totals.zero(1))
-    whole = Window(
-        start=min(item.window.start for item in mine),
-        end=max(item.window.end for item in mine) + timedelta(microseconds=1),
-    )
-    return _figures(largest_over_instants(mine, whole, position, 1, verified_only=False))
+    worst = Totals.zero(1)
+    if mine:
+        whole = Window(
+            start=min(item.window.start for item in mine),
+            end=max(item.window.end for item in mine) + timedelta(microseconds=1),
+        )
+        worst = largest_over_instants(mine, whole, position, 1, verified_only=False)
+    return ChargedAmount(**format_charge(_charge_of(worst)))
 
 
-def _figures(totals: Totals) -> dict[str, str]:
-    return format_charge(Charge(*(int(column[0]) for column in totals.columns())))
+def _charge_of(totals: Totals) -> Charge:
+    """The totals of one curator."""
+    return Charge(*(int(column[0]) for column in totals.columns()))
 
 
-# Long integer arrays that are mostly constant, as runs: the compact form of per-curator totals.
-#
-# A host's curators nearly always have equal totals, so a million of them take a few bytes. Format:
-# uint32 count of runs, then per run an int64 value, then per run a uint32 length (little-endian).
+# Run lengths: uint32 count of runs, then an int64 value per run, then a uint32 length per run
+# (little-endian).
 
 
 def pack_run_lengths(values: Ints) -> bytes:

@@ -6,10 +6,12 @@ It imports no domain: a route names the parts of the service that it uses by the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import Depends, Response
 from fastapi import Path as PathParameter
+from pydantic import BaseModel
 
 from common.store.transactions import Database
 from common.web.auth import Principal, require
@@ -28,3 +30,9 @@ DatabasePart = Annotated[Database, Depends(part(Database))]
 def answer(value: WireModel) -> Response:
     """A model as JSON, without the fields that have no value."""
     return json_response(value.model_dump_json(exclude_none=True))
+
+
+def answer_of(value: BaseModel, headers: Mapping[str, str] | None = None) -> Response:
+    """A model as JSON, with the fields that were set."""
+    body = value.model_dump_json(by_alias=True, exclude_unset=True)
+    return json_response(body, headers=headers)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Annotated, Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator, RoundContext, stored_round
@@ -28,14 +28,14 @@ from aggregator.errors import (
     TooManySealKeys,
     UnknownSealKey,
 )
-from aggregator.sealing.seal_keys import SealSecret
+from aggregator.seal_keys import SealSecret
 from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
 from common.store.database import exclusive
 from common.web.dependencies import part
 from common.web.openapi import gives, gives_octets, takes, takes_octets
-from common.web.wire import content_type, etag_response, json_response, read_body
+from common.web.wire import content_type, encode, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
 from tacit.crypto import sealing
 from tacit.crypto.sealing import Direction, SealBroken, SealPublicKey, open_octets, seal_octets
@@ -164,10 +164,7 @@ def incoming_key(
         raise SealBroken(str(error)) from None
 
 
-# The verify key of a proved round: fixed before the first contribution, and never stored.
-#
-# It is made again from this aggregator's verification secret and the others' sealed shares, which
-# are stored as they came. Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 _KEPT: Final = 256
 
@@ -269,10 +266,7 @@ def sealed_shares(
     return tuple(shares)
 
 
-# Routes of seal keys: this aggregator's own, and those that it needs of others.
-#
-# A signed key is short and stands in descriptors. The key itself is fetched once, by its hash.
-# Spec: keys, section 2.1.
+# --- routes of seal keys -------------------------------------------------------------------------
 
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 OCTETS: Final = "application/octet-stream"
@@ -285,71 +279,70 @@ class RoundKeyRequest(WireModel):
     round: RoundId
 
 
-def add_seal_keys(app: FastAPI) -> None:
-    """Add them to the app."""
+router = APIRouter(tags=["identity"])
 
-    @app.get(
-        "/v1/seal-keys/current",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="The signed seal key of now",
-    )
-    async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
-        return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.post(
-        "/v1/seal-keys",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="A signed seal key for one round",
-        openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
-    )
-    async def create_round_seal_key(
-        request: Request, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        asked = await read_body(request, RoundKeyRequest)
-        return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+@router.get(
+    "/v1/seal-keys/current",
+    **gives(Signed[SealKeyStatement]),
+    summary="The signed seal key of now",
+)
+async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
+    return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}",
-        tags=["identity"],
-        summary="A public seal key, 1,216 bytes, by its hash",
-        **gives_octets(),
-    )
-    async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
-        async with aggregator.database.reading() as transaction:
-            raw = await store.public_key(transaction, _hash(key_hash))
-        if raw is None:
-            raise UnknownSealKey
-        return Response(raw, media_type=OCTETS, headers=_FOREVER)
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}/signature",
-        tags=["identity"],
-        summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
-        responses={200: {"model": Signed[SealKeyStatement]}},
-    )
-    async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
-        signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
-        if signed is None:
-            raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
-        return json_response(_json(signed))
+@router.post(
+    "/v1/seal-keys",
+    **gives(Signed[SealKeyStatement]),
+    summary="A signed seal key for one round",
+    openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
+)
+async def create_round_seal_key(
+    request: Request, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    asked = await read_body(request, RoundKeyRequest)
+    return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
 
-    @app.put(
-        "/v1/seal-keys/{key_hash}",
-        **gives(KeptSealKey, 200, 201),
-        tags=["identity"],
-        summary="Hand over the public seal key of another aggregator of a round",
-        openapi_extra=takes_octets(),
-    )
-    async def put_peer_seal_key(
-        request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        if content_type(request) != OCTETS:
-            raise UnsupportedForm(extra={"supported": [OCTETS]})
-        body = await request.body()
-        new = await add_public_key(aggregator, _hash(key_hash), body)
-        return json_response(b"{}", 201 if new else 200)
+
+@router.get(
+    "/v1/seal-keys/{key_hash}",
+    summary="A public seal key, 1,216 bytes, by its hash",
+    **gives_octets(),
+)
+async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
+    async with aggregator.database.reading() as transaction:
+        raw = await store.public_key(transaction, _hash(key_hash))
+    if raw is None:
+        raise UnknownSealKey
+    return Response(raw, media_type=OCTETS, headers=_FOREVER)
+
+
+@router.get(
+    "/v1/seal-keys/{key_hash}/signature",
+    summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
+    responses={200: {"model": Signed[SealKeyStatement]}},
+)
+async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+    signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
+    if signed is None:
+        raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
+    return json_response(_json(signed))
+
+
+@router.put(
+    "/v1/seal-keys/{key_hash}",
+    **gives(KeptSealKey, 200, 201),
+    summary="Hand over the public seal key of another aggregator of a round",
+    openapi_extra=takes_octets(),
+)
+async def put_peer_seal_key(
+    request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    body = await request.body()
+    new = await add_public_key(aggregator, _hash(key_hash), body)
+    return json_response(encode(KeptSealKey()), 201 if new else 200)
 
 
 def _hash(text: str) -> bytes:

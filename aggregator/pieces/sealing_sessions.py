@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from aggregator.context import Aggregator, RoundContext
 from aggregator.errors import (
@@ -26,7 +26,7 @@ from aggregator.errors import (
 )
 from aggregator.pieces.unsealing import session_name
 from aggregator.roster.identities import by_any_key
-from aggregator.sealing.seal_keys import HeldSession, SealSecret
+from aggregator.seal_keys import HeldSession, SealSecret
 from aggregator.store import admission, roster
 from aggregator.store import seal_keys as key_store
 from aggregator.store import seal_keys as store
@@ -201,35 +201,31 @@ def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
         raise SealKeyGone from None
 
 
-# The route by which a party announces a session apart from pieces, as a host does before its
-# batches. Spec: keys, section 2.3.
-
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 
 
-def add_sessions(app: FastAPI) -> None:
-    """Add it to the app."""
+router = APIRouter()
 
-    @app.put(
-        "/v1/parties/{party}/sessions/{session}",
-        **gives(AnnouncedSession, 200, 201, also=[CBOR]),
-        tags=["pieces"],
-        summary="Announce a session under a seal key",
-        openapi_extra=takes(Signed[Session]),
-    )
-    async def announce_session(
-        request: Request, party: str, session: str, aggregator: AggregatorPart, caller: Curator
-    ) -> Response:
-        if caller.subject != party:
-            raise NotYourParty
-        body = await read_body(request, Signed[Session])
-        if encode_binary(body.statement.session) != session:
-            raise SessionRefusedHere(
-                "another session than the path's", pointer="/statement/session"
-            )
-        async with aggregator.database.reading() as transaction:
-            sender = await roster.active_party(transaction, party)
-        if sender is None:
-            raise UnknownParty
-        new = await announce(aggregator, sender, body)
-        return answer(request, {"party": party, "session": session}, status=201 if new else 200)
+
+@router.put(
+    "/v1/parties/{party}/sessions/{session}",
+    **gives(AnnouncedSession, 200, 201, also=[CBOR]),
+    tags=["pieces"],
+    summary="Announce a session under a seal key",
+    openapi_extra=takes(Signed[Session]),
+)
+async def announce_session(
+    request: Request, party: str, session: str, aggregator: AggregatorPart, caller: Curator
+) -> Response:
+    if caller.subject != party:
+        raise NotYourParty
+    body = await read_body(request, Signed[Session])
+    if encode_binary(body.statement.session) != session:
+        raise SessionRefusedHere("another session than the path's", pointer="/statement/session")
+    async with aggregator.database.reading() as transaction:
+        sender = await roster.active_party(transaction, party)
+    if sender is None:
+        raise UnknownParty
+    new = await announce(aggregator, sender, body)
+    announced = AnnouncedSession(party=party, session=session)
+    return answer(request, announced, status=201 if new else 200)

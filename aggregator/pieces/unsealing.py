@@ -24,7 +24,7 @@ from aggregator.errors import (
     WrongLength,
     WrongRound,
 )
-from aggregator.sealing.seal_keys import WRAPPED_BYTES, HeldSession
+from aggregator.seal_keys import WRAPPED_BYTES, HeldSession
 from aggregator.store.roster import Party
 from tacit import sets
 from tacit.crypto.sealing import (

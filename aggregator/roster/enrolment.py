@@ -52,7 +52,7 @@ from tacit.protocol.enrolment import (
 )
 from tacit.protocol.identities import Pin
 from tacit.query.terms import Identifier
-from tacit.wire import WireModel, encode_binary
+from tacit.wire import WireModel
 
 ROSTER = "aggregator roster"
 _END_OF_NUMBERS = 2**32
@@ -368,18 +368,11 @@ def _unpack(compressed: bytes) -> list[str]:
     return zlib.decompress(compressed).decode().split("\n")
 
 
-def public_party(item: dict[str, object]) -> dict[str, object]:
-    """A row of the roster for its operator."""
-    identity_key = item["identity_key"]
-    assert isinstance(identity_key, bytes)
-    return {**item, "identity_key": encode_binary(identity_key)}
-
-
-# From a token to its party on the roster, in one batched look-up.
+# --- from a token to its party -------------------------------------------------------------------
 #
-# A million lone curators send one piece a round each, so most tokens are used once: the look-ups
-# that arrive while one is in progress share the next query. Results are cached for a few seconds,
-# which is how long a revocation by another process may go unnoticed.
+# A million lone curators send one piece a round each, so most tokens are used once: look-ups that
+# arrive during a query share the next one. The cache lasts a few seconds, for which a revocation by
+# another process may go unnoticed.
 
 _MOST = 500
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Parameter
 from pydantic import Field
 
@@ -203,65 +203,60 @@ def _answer(row: PeerRow) -> PeerAnswer:
     )
 
 
-# Routes of the pinned peers, for the operator of this aggregator alone.
-
 AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 
-def add_peers(app: FastAPI) -> None:
-    """Add them to the app."""
+router = APIRouter(tags=["identity"])
 
-    @app.put(
-        "/v1/peers",
-        **gives(PeerAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Pin another aggregator",
-        openapi_extra=takes(PeerRequest, examples.PEER),
-    )
-    async def pin_peer(
-        request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
-    ) -> Response:
-        body = await read_body(request, PeerRequest)
-        return answer(request, await pin(aggregator, body, replacing=replace))
 
-    @app.get(
-        "/v1/peers",
-        **gives(ListOfPeers, also=[CBOR]),
-        tags=["identity"],
-        summary="The pinned aggregators, by id",
-    )
-    async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
-        found = await listed(aggregator)
-        return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+@router.put(
+    "/v1/peers",
+    **gives(PeerAnswer, also=[CBOR]),
+    summary="Pin another aggregator",
+    openapi_extra=takes(PeerRequest, examples.PEER),
+)
+async def pin_peer(
+    request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
+) -> Response:
+    body = await read_body(request, PeerRequest)
+    return answer(request, await pin(aggregator, body, replacing=replace))
 
-    @app.put(
-        "/v1/peers/{peer}/identity",
-        tags=["identity"],
-        status_code=204,
-        summary="Pass on the chain of another aggregator's identities",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_peer_identity(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
-    ) -> None:
-        await follow(aggregator, peer, await read_body(request, IdentityChain))
 
-    @app.post(
-        "/v1/peers/{peer}/confirmation",
-        **gives(PeerAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Confirm another aggregator's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_peer(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Operator
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(request, await confirm(aggregator, peer, body.fingerprint))
+@router.get(
+    "/v1/peers",
+    **gives(ListOfPeers, also=[CBOR]),
+    summary="The pinned aggregators, by id",
+)
+async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    return answer(request, ListOfPeers(peers=tuple(await listed(aggregator))))
 
-    @app.delete(
-        "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
-    )
-    async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
-        await remove(aggregator, peer)
+
+@router.put(
+    "/v1/peers/{peer}/identity",
+    status_code=204,
+    summary="Pass on the chain of another aggregator's identities",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_peer_identity(
+    request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
+) -> None:
+    await follow(aggregator, peer, await read_body(request, IdentityChain))
+
+
+@router.post(
+    "/v1/peers/{peer}/confirmation",
+    **gives(PeerAnswer, also=[CBOR]),
+    summary="Confirm another aggregator's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_peer(
+    request: Request, peer: str, aggregator: AggregatorPart, _: Operator
+) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(request, await confirm(aggregator, peer, body.fingerprint))
+
+
+@router.delete("/v1/peers/{peer}", status_code=204, summary="Unpin an aggregator")
+async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
+    await remove(aggregator, peer)

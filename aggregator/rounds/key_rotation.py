@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, FastAPI, Request, Response
 
@@ -110,13 +110,12 @@ async def _abort_rounds(aggregator: Aggregator, intake: Intake, numbers: Sequenc
             _logger.warning("round_not_aborted", round=round_id, **describe(error))
 
 
-# The identity is replaced by command, and the one before ends. Spec: keys, section 5.2.
+# --- identities (spec: keys, section 5.2) --------------------------------------------------------
 #
-# The new identity is durable in one transaction, before anybody sees it. New rounds name it as soon
-# as the coordinator looks; rounds that name the old one end with it. The old private key is
-# destroyed when no live round names it, at the latest when its overlap is over; what names it then
-# is aborted, never with "never frozen". All that follows from what is stored, so a sweep does again
-# what a crash left.
+# The new identity is durable before anyone sees it. New rounds name it; rounds that name the old
+# one end with it. The old private key is destroyed when no live round names it, at the latest when
+# its overlap is over; rounds that still name it are aborted, never with "never frozen". A sweep
+# repeats what a crash left undone.
 
 IDENTITY_REASON: Final = "identity_superseded"
 _identity_ends_logger = get_logger("tacit.aggregator.identity")
@@ -265,14 +264,13 @@ def add_key_rotation(app: FastAPI) -> None:
 
     @app.post(
         "/v1/seal-keys/rotation",
-        **gives(RotatedSealKey),
         tags=["identity"],
         summary="Make a new seal key now; the old one opens no new round, or dies at once",
         openapi_extra=takes(RotationRequest, examples.ROTATION),
     )
     async def rotate_seal_key(
         request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
-    ) -> dict[str, Any]:
+    ) -> RotatedSealKey:
         asked = await read_body(request, RotationRequest)
         done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
-        return {"number": done.number, "retired": done.retired, "destroyed": done.destroyed}
+        return RotatedSealKey(number=done.number, retired=done.retired, destroyed=done.destroyed)

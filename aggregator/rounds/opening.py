@@ -33,7 +33,7 @@ from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys, seal
 from aggregator.pieces.unsealing import check_words
 from aggregator.roster.peers import check_peers
 from aggregator.rounds.partial_sum import opened_contribution
-from aggregator.sealing.seal_keys import SealSecret
+from aggregator.seal_keys import SealSecret
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store import rounds as store
@@ -363,9 +363,7 @@ def _checked_contribution(
     return row
 
 
-# A proved round gets its verify key: once, before the first contribution.
-#
-# Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 
 async def fix_key(

@@ -148,14 +148,6 @@ def _decided(
     return outcomes
 
 
-# The contributions of a frozen proved round are verified, and decided on.
-#
-#     frozen -> (candidates fixed -> shares out, shares in) -> verified
-#
-# The candidates are fixed before the first of them is evaluated, once for a round: this aggregator
-# shows one point of each contribution, ever. What it computes is a function of stored rows, so that
-# a process that was killed goes on with the same verifier shares. Spec: validity, section 10.
-
 HOLD_S: Final = 5.0
 """How long a request waits for a verification."""
 

@@ -347,10 +347,10 @@ def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:
     yield from numbers[place_of[numbers] >= 0].tolist()
 
 
-# Verifier shares are exchanged in sealed chunks, relayed by a coordinator that cannot read them.
+# --- chunks, relayed by a coordinator that cannot read them --------------------------------------
 #
-# An own chunk is stored as it travels; another aggregator's is kept as it came, and only the hash
-# that its aggregator signed decides on it. Spec: validity, section 10, step 2.
+# An own chunk is stored as it is sent; another aggregator's as received, and only the hash that its
+# aggregator signed decides on it. Spec: validity, section 10, step 2.
 
 _NAMED: Final = 100
 

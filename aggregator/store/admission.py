@@ -93,9 +93,6 @@ async def end_scope(
     await transaction.execute(update(tokens).where(*valid, longer).values(expires=end))
 
 
-# Other aggregators, as this aggregator's operator pinned them.
-
-
 @dataclass(frozen=True)
 class PeerRow:
     """`pin`: what is accepted of it; `shown`: the chain of identities that was handed over last,

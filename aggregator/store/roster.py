@@ -191,12 +191,12 @@ async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
 
 async def list_parties(
     transaction: Transaction, after: int | None, limit: int
-) -> list[dict[str, Any]]:
+) -> Sequence[Row[Any]]:
     """A page of the roster, in the order of enrolment."""
     query = select(parties).order_by(parties.c.key).limit(limit)
     if after is not None:
         query = query.where(parties.c.key > after)
-    return [dict(row._mapping) for row in await transaction.execute(query)]
+    return (await transaction.execute(query)).all()
 
 
 _SENDERS = (

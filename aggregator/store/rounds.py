@@ -299,10 +299,8 @@ async def held_contributions(transaction: Transaction, key: int) -> dict[int, Co
     }
 
 
-# The sets of curators whose sums this aggregator helped to open: one row per family of a round.
-#
-# A row outlives its round, its pieces and their hashes, and has no reference to it: it is needed
-# permanently, because a later round over the same time may be opened at any time.
+# The sets of curators whose sums this aggregator helped to open: one row per family of a round. A
+# row outlives its round: a later round over the same time may be opened at any time.
 
 REVEALED: Final = ReleasedSets(revealed_sets, revealed_sets.c.round)
 

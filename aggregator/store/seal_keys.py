@@ -1,7 +1,7 @@
 """Seal keys of this aggregator and public ones of others, and the sessions under them.
 
 What is secret of a key is stored under its wrapping key only, which is in a file
-(`aggregator.sealing.wrapping_keys`). Spec: keys, sections 2.3 and 2.4.
+(`aggregator.seal_keys`). Spec: keys, sections 2.3 and 2.4.
 """
 
 from __future__ import annotations
@@ -292,9 +292,7 @@ def _row(row: Row[Any]) -> SealKeyRow:
     return SealKeyRow(*values)
 
 
-# Sessions under this aggregator's seal keys: the key of each, under the seal key's wrapping key.
-#
-# Spec: keys, section 2.3.
+# Sessions under seal keys: the key of each, wrapped. Spec: keys, section 2.3.
 
 _CHUNK = 500
 _ONE = select(sessions.c.wrapped).where(

@@ -9,7 +9,7 @@ The log and the metrics know the route's template, never the path as sent, its q
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -170,12 +170,12 @@ def route_template(scope: Scope) -> str:
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def add_direct(app: FastAPI, routes: dict[str, Answer]) -> None:
+def add_direct(app: FastAPI, routes: Mapping[str, Answer]) -> None:
     """Answer POSTs to these paths (templates) directly. The router knows the routes, too."""
     app.router.routes[:0] = answer_directly(app, routes)
 
 
-def answer_directly(app: FastAPI, routes: dict[str, Answer]) -> list[Route]:
+def answer_directly(app: FastAPI, routes: Mapping[str, Answer]) -> list[Route]:
     """The same for paths whose POSTs the router answers likewise, and describes."""
     made = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
     app.user_middleware.append(Middleware(Direct, routes=made))

@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
-import httpx
 from pydantic import ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
+from common.web.client import ServiceResponse
 from common.web.problems import ProblemReceived, raise_for_problem
 from common.web.tokens import Scope, hash_token, new_token
 from coordinator.errors import AggregatorUnreachable
@@ -31,7 +31,6 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.aggregator_messages import (
     MOST_STEPS,
     Step,
-    StepAnswer,
     StepAnswers,
     StepName,
     Steps,
@@ -58,17 +57,7 @@ PATHS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StepDone:
-    """What is needed of the answer to a step that succeeded: a hundredth of the work of a
-    response."""
-
-    status_code: int
-    content: bytes
-
-
-Answer: TypeAlias = httpx.Response | StepDone
-Post = Callable[[str, str], Awaitable[httpx.Response]]
+Post = Callable[[str, str], Awaitable[ServiceResponse]]
 """Sends JSON to a path. Raises AggregatorUnreachable."""
 
 
@@ -83,7 +72,7 @@ def path_of(step: Step) -> str:
 class _Waiting:
     step: Step
     post: Post
-    answer: asyncio.Future[Answer] = field(
+    answer: asyncio.Future[ServiceResponse] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
@@ -99,7 +88,7 @@ class StepQueue:
         self._senders: set[asyncio.Task[None]] = set()
         self._awaited: asyncio.Task[None] | None = None
 
-    async def ask(self, step: Step, post: Post) -> Answer:
+    async def ask(self, step: Step, post: Post) -> ServiceResponse:
         """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
         waiting = _Waiting(step, post)
         self._waiting.append(waiting)
@@ -173,29 +162,24 @@ class StepQueue:
         await asyncio.gather(*senders, return_exceptions=True)
 
 
-async def _answers(lot: Sequence[_Waiting]) -> Sequence[Answer]:
+async def _answers(lot: Sequence[_Waiting]) -> Sequence[ServiceResponse]:
     post = lot[0].post
     if len(lot) == 1:
         return [await post(path_of(lot[0].step), lot[0].step.body)]
     together = Steps(steps=tuple(waiting.step for waiting in lot))
     answer = await post("/v1/rounds/steps", together.model_dump_json())
-    if answer.status_code != 200:
+    if answer.status != 200:
         return [answer] * len(lot)
     try:
-        found = StepAnswers.model_validate_json(answer.content).answers
+        found = StepAnswers.model_validate_json(answer.body).answers
     except ValidationError:
         found = ()
     if len(found) != len(lot):
         raise AggregatorUnreachable("an aggregator gives answers of another form")
-    return [_answer(item) for item in found]
+    return [ServiceResponse(item.status, {}, item.body.encode()) for item in found]
 
 
-def _answer(item: StepAnswer) -> Answer:
-    content = item.body.encode()
-    if item.status < 400:
-        return StepDone(item.status, content)
-    return httpx.Response(item.status, content=content)
-
+# The keys that an aggregator showed last, so that not every round asks for them again.
 
 KEY_KEPT: Final = timedelta(minutes=1)
 """How long a key that was shown serves for further rounds."""
@@ -242,13 +226,15 @@ class ShownKeys:
         self.handed.clear()
 
 
-# A request that an aggregator refuses with `token_expired` is sent again with a renewed token. A
-# token that the aggregator's operator revoked is not renewed. Spec: keys, section 5.2.
+# An aggregator that ended all tokens is given another one for this coordinator, by its identity.
+#
+# Spec: keys, section 5.2. It is noticed where the aggregator refuses a request (`token_expired`),
+# which is then sent again. A token that the aggregator's operator revoked is a matter for people.
 
 PATH: Final = "/v1/coordinator/token"
 PAUSE: Final = timedelta(seconds=30)
 """How long no request is sent after a refusal."""
-Send = Callable[[str], Awaitable[httpx.Response]]
+Send = Callable[[str], Awaitable[ServiceResponse]]
 """Posts JSON to `PATH` of the aggregator. Raises AggregatorUnreachable."""
 _logger = get_logger("tacit.coordinator.renewals")
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from common.store.transactions import Database
 from common.web.auth import Principal
 from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import Pages, PagesPart, own_form, person, see
+from common.web.console.pages import Pages, PagesPart, console_router, own_form, person, see
 from common.web.console.sign_in import SessionsPart
 from common.web.tokens import Scope
 from common.web.wire import parse_json
@@ -64,85 +64,88 @@ class Subject:
     operators: Policy
 
 
-def add_policy(router: APIRouter) -> None:
-    """Add the pages."""
+router = console_router()
 
-    @router.get("/policy")
-    async def default(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        visitor: Operator,
-    ) -> Response:
-        subject = _default(await policies.current())
-        return await _show(request, pages, database, visitor, subject, _fields(subject.base))
 
-    @router.post("/policy")
-    async def change_default(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        subject = _default(await policies.current())
-        try:
-            asked = _policy(subject.base, form)
-            if form.get("step") == "save":
-                await policies.put(asked)
-                await sessions.note(visitor, "changed the policy", "", "done")
-                return see(f"{subject.path}?said=policy")
-        except DomainError as error:
-            return await _show(request, pages, database, visitor, subject, form, error=error)
-        found = await policy_trial.try_on(database, (asked,), clock.now(), None)
-        return await _show(request, pages, database, visitor, subject, form, tried=found)
+@router.get("/policy")
+async def show_policy(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    visitor: Operator,
+) -> Response:
+    subject = _default(await policies.current())
+    return await _show(request, pages, database, visitor, subject, _fields(subject.base))
 
-    @router.get("/curators/{curator_id}/policy")
-    async def own(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        visitor: Person,
-    ) -> Response:
-        subject = await _subject(database, policies, curator_id, visitor.principal)
-        return await _show(request, pages, database, visitor, subject, _fields(subject.base))
 
-    @router.post("/curators/{curator_id}/policy")
-    async def change_own(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        caller = visitor.principal
-        subject = await _subject(database, policies, curator_id, caller)
-        assert subject.of is not None
-        name, default = subject.of[0].id, await policies.current()
-        dropped = form.get("step") == "drop"
-        try:
-            asked = None if dropped else _policy(subject.base, form)
-            if dropped or form.get("step") == "save":
-                async with database.begin() as transaction:
-                    await set_own(transaction, name, caller, default, asked)
-                await sessions.note(visitor, "changed a curator's policy", name, "done")
-                return see(f"{subject.path}?said={'dropped' if dropped else 'policy'}")
-        except DomainError as error:
-            return await _show(request, pages, database, visitor, subject, form, error=error)
-        assert asked is not None
-        both = beside(asked, subject.of[0], caller, default)
-        found = await policy_trial.try_on(database, both, clock.now(), subject.of)
-        return await _show(request, pages, database, visitor, subject, form, tried=found)
+@router.post("/policy")
+async def change_policy(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    subject = _default(await policies.current())
+    try:
+        asked = _policy(subject.base, form)
+        if form.get("step") == "save":
+            await policies.put(asked)
+            await sessions.note(visitor, "changed the policy", "", "done")
+            return see(f"{subject.path}?said=policy")
+    except DomainError as error:
+        return await _show(request, pages, database, visitor, subject, form, error=error)
+    found = await policy_trial.try_on(database, (asked,), clock.now(), None)
+    return await _show(request, pages, database, visitor, subject, form, tried=found)
+
+
+@router.get("/curators/{curator_id}/policy")
+async def show_curator_policy(
+    request: Request,
+    curator_id: str,
+    pages: PagesPart,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    visitor: Person,
+) -> Response:
+    subject = await _subject(database, policies, curator_id, visitor.principal)
+    return await _show(request, pages, database, visitor, subject, _fields(subject.base))
+
+
+@router.post("/curators/{curator_id}/policy")
+async def change_curator_policy(
+    request: Request,
+    curator_id: str,
+    pages: PagesPart,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    form = await own_form(request, visitor)
+    caller = visitor.principal
+    subject = await _subject(database, policies, curator_id, caller)
+    assert subject.of is not None
+    name, default = subject.of[0].id, await policies.current()
+    dropped = form.get("step") == "drop"
+    try:
+        asked = None if dropped else _policy(subject.base, form)
+        if dropped or form.get("step") == "save":
+            async with database.begin() as transaction:
+                await set_own(transaction, name, caller, default, asked)
+            await sessions.note(visitor, "changed a curator's policy", name, "done")
+            return see(f"{subject.path}?said={'dropped' if dropped else 'policy'}")
+    except DomainError as error:
+        return await _show(request, pages, database, visitor, subject, form, error=error)
+    assert asked is not None
+    both = beside(asked, subject.of[0], caller, default)
+    found = await policy_trial.try_on(database, both, clock.now(), subject.of)
+    return await _show(request, pages, database, visitor, subject, form, tried=found)
 
 
 def _default(policy: Policy) -> Subject:
@@ -250,9 +253,7 @@ def _texts(policy: Policy) -> tuple[str, str]:
     return period["epsilon"], period["delta"] or "0"
 
 
-# Stop and start again, on pages that say what that means before it is done.
-#
-# Spec: console, section 6.6.
+# --- stop and start again ------------------------------------------------------------------------
 
 
 class NotTyped(Invalid):
@@ -262,96 +263,98 @@ class NotTyped(Invalid):
     title = "Type it as it is shown"
 
 
-def add_stop(router: APIRouter) -> None:
-    """Add the forms of stopping."""
+@router.get("/stop")
+async def confirm_stop_all(
+    request: Request, pages: PagesPart, database: DatabasePart, visitor: Operator
+) -> Response:
+    async with database.reading() as transaction:
+        total = await store.hosted_curators(transaction)
+    return pages.show(request, "stop.html", visitor, curator=None, typed=str(total), error=None)
 
-    @router.get("/stop")
-    async def confirm_all(
-        request: Request, pages: PagesPart, database: DatabasePart, visitor: Operator
-    ) -> Response:
-        async with database.reading() as transaction:
-            total = await store.hosted_curators(transaction)
-        return pages.show(request, "stop.html", visitor, curator=None, typed=str(total), error=None)
 
-    @router.post("/stop")
-    async def stop_all(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        async with database.reading() as transaction:
-            total = str(await store.hosted_curators(transaction))
-        if form.get("typed", "").strip() != total:
-            wrong = NotTyped(pointer="/typed")
-            return pages.show(
-                request, "stop.html", visitor, status=422, curator=None, typed=total, error=wrong
-            )
-        async with database.begin() as transaction:
-            await stopping.set_process(transaction, Stop(stopped=True), clock.now())
-        await sessions.note(visitor, "stopped all curators", "", "done")
-        return see("/console?said=stopped")
+@router.post("/stop")
+async def stop_all(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    form = await own_form(request, visitor)
+    async with database.reading() as transaction:
+        total = str(await store.hosted_curators(transaction))
+    if form.get("typed", "").strip() != total:
+        wrong = NotTyped(pointer="/typed")
+        return pages.show(
+            request, "stop.html", visitor, status=422, curator=None, typed=total, error=wrong
+        )
+    async with database.begin() as transaction:
+        await stopping.set_process(transaction, Stop(stopped=True), clock.now())
+    await sessions.note(visitor, "stopped all curators", "", "done")
+    return see("/console?said=stopped")
 
-    @router.post("/start")
-    async def start_all(
-        request: Request,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        async with database.begin() as transaction:
-            await stopping.set_process(transaction, Stop(stopped=False), clock.now())
-        await sessions.note(visitor, "started all curators again", "", "done")
-        return see("/console?said=started")
 
-    @router.get("/curators/{curator_id}/stop")
-    async def confirm(
-        request: Request, curator_id: str, pages: PagesPart, database: DatabasePart, visitor: Person
-    ) -> Response:
-        name = await typed_name(database, curator_id, visitor.principal)
-        return pages.show(request, "stop.html", visitor, curator=name, typed=name, error=None)
+@router.post("/start")
+async def start_all(
+    request: Request,
+    database: DatabasePart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Operator,
+) -> Response:
+    await own_form(request, visitor)
+    async with database.begin() as transaction:
+        await stopping.set_process(transaction, Stop(stopped=False), clock.now())
+    await sessions.note(visitor, "started all curators again", "", "done")
+    return see("/console?said=started")
 
-    @router.post("/curators/{curator_id}/stop")
-    async def stop(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        name = await typed_name(database, curator_id, visitor.principal)
-        if form.get("typed", "").strip() != name:
-            wrong = NotTyped(pointer="/typed")
-            return pages.show(
-                request, "stop.html", visitor, status=422, curator=name, typed=name, error=wrong
-            )
-        async with database.begin() as transaction:
-            caller, asked = visitor.principal, Stop(stopped=True)
-            await stopping.set_curator(transaction, name, caller, asked, clock.now())
-        await sessions.note(visitor, "stopped a curator", name, "done")
-        return see(f"/console/curators/{name}?said=stopped")
 
-    @router.post("/curators/{curator_id}/start")
-    async def start(
-        request: Request,
-        curator_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        await own_form(request, visitor)
-        name = await typed_name(database, curator_id, visitor.principal)
-        async with database.begin() as transaction:
-            caller, asked = visitor.principal, Stop(stopped=False)
-            await stopping.set_curator(transaction, name, caller, asked, clock.now())
-        await sessions.note(visitor, "started a curator again", name, "done")
-        return see(f"/console/curators/{name}?said=started")
+@router.get("/curators/{curator_id}/stop")
+async def confirm_stop(
+    request: Request, curator_id: str, pages: PagesPart, database: DatabasePart, visitor: Person
+) -> Response:
+    name = await typed_name(database, curator_id, visitor.principal)
+    return pages.show(request, "stop.html", visitor, curator=name, typed=name, error=None)
+
+
+@router.post("/curators/{curator_id}/stop")
+async def stop_curator(
+    request: Request,
+    curator_id: str,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    form = await own_form(request, visitor)
+    name = await typed_name(database, curator_id, visitor.principal)
+    if form.get("typed", "").strip() != name:
+        wrong = NotTyped(pointer="/typed")
+        return pages.show(
+            request, "stop.html", visitor, status=422, curator=name, typed=name, error=wrong
+        )
+    async with database.begin() as transaction:
+        caller, asked = visitor.principal, Stop(stopped=True)
+        await stopping.set_curator(transaction, name, caller, asked, clock.now())
+    await sessions.note(visitor, "stopped a curator", name, "done")
+    return see(f"/console/curators/{name}?said=stopped")
+
+
+@router.post("/curators/{curator_id}/start")
+async def start_curator(
+    request: Request,
+    curator_id: str,
+    database: DatabasePart,
+    clock: ClockPart,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    await own_form(request, visitor)
+    name = await typed_name(database, curator_id, visitor.principal)
+    async with database.begin() as transaction:
+        caller, asked = visitor.principal, Stop(stopped=False)
+        await stopping.set_curator(transaction, name, caller, asked, clock.now())
+    await sessions.note(visitor, "started a curator again", name, "done")
+    return see(f"/console/curators/{name}?said=started")

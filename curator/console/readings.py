@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Final, get_args
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from markupsafe import Markup
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -25,7 +25,7 @@ from common.runtime.clock import from_epoch_microseconds
 from common.store.transactions import Database, Transaction
 from common.web.console import charts
 from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import HEADERS, Pages, PagesPart, person
+from common.web.console.pages import HEADERS, Pages, PagesPart, console_router, person
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.limits import Wait
@@ -44,6 +44,7 @@ from curator.store import readings as store
 from curator.store.parties import CuratorRow, PartyRow
 from curator.store.tables import devices, newest_readings, registers
 from curator.web import DatabasePart
+from tacit.answers.curator import AskedFor, GivenContribution
 from tacit.errors import DomainError
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact, format_instant
@@ -58,37 +59,38 @@ STORED: Final = ("accepted", "duplicate", "conflict")
 """Outcomes that are no rejection."""
 
 
-def add_readings(router: APIRouter) -> None:
-    """Add the page."""
+router = console_router()
 
-    @router.get("/readings")
-    async def readings(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        end: Annotated[datetime | None, Query(alias="to")] = None,
-    ) -> Response:
-        values = await _values(database, visitor, clock.now(), span, end)
-        return pages.show(request, "readings.html", visitor, address=_address(request), **values)
 
-    @router.get("/readings/live")
-    async def live(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        wait_s: Wait = 0,
-    ) -> Response:
-        async def values() -> dict[str, Any]:
-            found = await _values(database, visitor, clock.now(), span, None)
-            return {"address": _address(request), **found}
+@router.get("/readings")
+async def show_readings(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    visitor: Person,
+    span: str = "24 h",
+    end: Annotated[datetime | None, Query(alias="to")] = None,
+) -> Response:
+    values = await _values(database, visitor, clock.now(), span, end)
+    return pages.show(request, "readings.html", visitor, address=_address(request), **values)
 
-        return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
+
+@router.get("/readings/live")
+async def show_readings_live(
+    request: Request,
+    pages: PagesPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    visitor: Person,
+    span: str = "24 h",
+    wait_s: Wait = 0,
+) -> Response:
+    async def values() -> dict[str, Any]:
+        found = await _values(database, visitor, clock.now(), span, None)
+        return {"address": _address(request), **found}
+
+    return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
 
 
 def _address(request: Request) -> str:
@@ -153,10 +155,7 @@ async def _picture(
     return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), found
 
 
-# A curator's own readings, for its owner alone: time, register, value, and the answers that used
-# them.
-#
-# Spec: console, section 6.3.
+# --- a curator's own readings, for its owner alone -----------------------------------------------
 
 Owner = Annotated[Visitor, Depends(person(Scope.CURATOR))]
 """No operator: of them no page shows a value."""
@@ -186,27 +185,24 @@ class OwnReading:
     uses: tuple[Use, ...]
 
 
-def add_own_readings(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/curators/{curator_id}/readings")
-    async def own_readings(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Owner,
-        register: str | None = None,
-        cursor: str | None = None,
-    ) -> Response:
-        before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
-        async with database.reading() as transaction:
-            row, party = await found(transaction, curator_id, visitor.principal)
-            values = await _page(transaction, row, party, register, before)
-            counts = await statement.reading_counts(transaction, row, party)
-        return pages.show(
-            request, "own-readings.html", visitor, row=row, counts=counts, most=ANSWERS, **values
-        )
+@router.get("/curators/{curator_id}/readings")
+async def show_own_readings(
+    request: Request,
+    curator_id: str,
+    pages: PagesPart,
+    database: DatabasePart,
+    visitor: Owner,
+    register: str | None = None,
+    cursor: str | None = None,
+) -> Response:
+    before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
+    async with database.reading() as transaction:
+        row, party = await found(transaction, curator_id, visitor.principal)
+        values = await _page(transaction, row, party, register, before)
+        counts = await statement.reading_counts(transaction, row, party)
+    return pages.show(
+        request, "own-readings.html", visitor, row=row, counts=counts, most=ANSWERS, **values
+    )
 
 
 async def _page(
@@ -250,7 +246,7 @@ async def _page(
         INSTANTS,
     )
     answers, _ = await statement.contributions(transaction, row, party, None, ANSWERS)
-    given = [each for each in answers if each["contributed"] and each["asked"]["register"] == shown]
+    given = [each for each in answers if each.contributed and each.asked.register_name == shown]
     values["readings"] = [_shown(each, names, first.base, given) for each in stored]
     values["older"] = None if following is None else encode_cursor(following)
     return values
@@ -260,14 +256,14 @@ def _shown(
     stored: store.Stored,
     names: Mapping[int, str],
     base: str,
-    given: Sequence[Mapping[str, Any]],
+    given: Sequence[GivenContribution],
 ) -> OwnReading:
     time = from_epoch_microseconds(stored.time)
     value = Fraction(stored.quantity, NANO)
     uses = [
-        Use(each["round"], each["query_name"], _beyond(value, each["asked"]))
-        for each in given
-        if _instant(each["window"]["start"]) <= time < _instant(each["window"]["end"])
+        Use(answer.round, answer.query_name, _beyond(value, answer.asked))
+        for answer in given
+        if _instant(answer.window.start) <= time < _instant(answer.window.end)
     ]
     text = format_exact(value) if stored.places is None else f"{stored.places} values"
     return OwnReading(time, names.get(stored.device, ""), text, base, tuple(uses))
@@ -277,18 +273,15 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _beyond(value: Fraction, asked: Mapping[str, Any]) -> bool:
+def _beyond(value: Fraction, asked: AskedFor) -> bool:
     """Whether a query's bounds cut this value, in the base unit."""
-    unit = UNITS.get(asked["unit"])
+    unit = UNITS.get(asked.unit)
     factor = Fraction(1) if unit is None else unit.factor
-    low, high = (Fraction(bound) * factor for bound in asked["bounds"])
+    low, high = (Fraction(bound) * factor for bound in asked.bounds)
     return not low <= value <= high
 
 
-# Importing a file of readings on a page: what its columns mean, how far it is, what was wrong.
-#
-# Spec: console, section 6.4. The file goes through this process into the store and nowhere else; a
-# browser shows its first rows by itself.
+# --- importing a file ----------------------------------------------------------------------------
 
 Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 Running = Annotated[Imports, Depends(part(Imports))]
@@ -317,46 +310,45 @@ class Field:
         return self.name.endswith("_column")
 
 
-def add_imports(router: APIRouter) -> None:
-    """Add the form, what it does, and how far it is meanwhile."""
+@router.get("/readings/import")
+async def show_import_form(request: Request, pages: PagesPart, visitor: Person) -> Response:
+    return _form(request, pages, visitor, {"curator": visitor.principal.subject or ""})
 
-    @router.get("/readings/import")
-    async def empty(request: Request, pages: PagesPart, visitor: Person) -> Response:
-        return _form(request, pages, visitor, {"curator": visitor.principal.subject or ""})
 
-    @router.post("/readings/import")
-    async def take(
-        request: Request,
-        pages: PagesPart,
-        intake: Annotated[Intake, Depends(part(Intake))],
-        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
-        imports: Running,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        require_own_origin(request)  # before a byte of the body is read
-        given: dict[str, str] = {}
-        try:
-            given, chunks = await form_with_file(request)
-            require_secret(visitor.csrf, given.pop("csrf", None))
-            options, caller = options_of(given), visitor.principal
-            importer = Importer(intake, settings, imports)
-            progress = await importer.take(chunks, options, caller, xml=False)
-        except DomainError as error:
-            return _form(request, pages, visitor, given, error)
-        await sessions.note(visitor, "imported readings", "", "done")
-        outcome = progress.document()
-        return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
+@router.post("/readings/import")
+async def import_file(
+    request: Request,
+    pages: PagesPart,
+    intake: Annotated[Intake, Depends(part(Intake))],
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    imports: Running,
+    sessions: SessionsPart,
+    visitor: Person,
+) -> Response:
+    require_own_origin(request)  # before a byte of the body is read
+    given: dict[str, str] = {}
+    try:
+        given, chunks = await form_with_file(request)
+        require_secret(visitor.csrf, given.pop("csrf", None))
+        options, caller = options_of(given), visitor.principal
+        importer = Importer(intake, settings, imports)
+        progress = await importer.take(chunks, options, caller, xml=False)
+    except DomainError as error:
+        return _form(request, pages, visitor, given, error)
+    await sessions.note(visitor, "imported readings", "", "done")
+    outcome = progress.answer()
+    return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
 
-    @router.get("/readings/imports/{import_id}/progress")
-    async def progress(import_id: str, imports: Running, _: Operator) -> Response:
-        """A line for the page that sends the file; empty before it has begun."""
-        try:
-            outcome = imports.find(import_id).document()
-        except DomainError:
-            return PlainTextResponse("", headers=dict(HEADERS))
-        line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
-        return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
+
+@router.get("/readings/imports/{import_id}/progress")
+async def show_progress(import_id: str, imports: Running, _: Operator) -> Response:
+    """A line for the page that sends the file; empty before it has begun."""
+    try:
+        outcome = imports.find(import_id).answer()
+    except DomainError:
+        return PlainTextResponse("", headers=dict(HEADERS))
+    line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
+    return PlainTextResponse(line.format(**outcome.model_dump()), headers=dict(HEADERS))
 
 
 def _form(

@@ -120,11 +120,10 @@ class ColumnMap(Declared):
         return LocalTimes(zone_named(self.timezone), self.ambiguous, ends=self.stamp == "end")
 
 
-# Columns of text into exact integers, many at once.
-#
-# A plain decimal of few digits is read through a double and scaled: with magnitude below 2^50 and
-# no more decimals than the scale has, the product is off by less than a quarter, so rounding gives
-# the exact integer. Everything else takes the exact, slower way, cell by cell.
+# Columns of text into exact integers, many at once. A plain decimal of few digits is read through a
+# double and scaled: with magnitude below 2^50 and no more decimals than the scale has, the product
+# is off by less than a quarter, so rounding gives the exact integer. Everything else is parsed
+# exactly, cell by cell.
 
 Ints = NDArray[np.int64]
 _PLAIN: Final = b"0123456789.-"
@@ -199,9 +198,6 @@ def _fast_times(cells: Sequence[bytes]) -> Ints | None:
         return texts.astype("datetime64[us]").astype(np.int64)
     except ValueError:
         return None
-
-
-# A column of time stamps as moments, as described by a column map.
 
 
 @dataclass(frozen=True)

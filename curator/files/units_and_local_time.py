@@ -128,9 +128,6 @@ class LocalTimes:
         return int(second)
 
 
-# Register, unit and kind of readings as a column map or an MQTT mapping declares them.
-
-
 def _unit(unit: str) -> str:
     return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
 

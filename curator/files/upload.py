@@ -19,6 +19,7 @@ from common.web.auth import Principal
 from common.web.wire import content_type
 from curator.errors import BadImport, UnknownImport
 from curator.intake.intake import Intake, Status
+from tacit.answers.curator import ImportedReadings, UnreadPlace
 from tacit.compression import GZIP_MAGIC, XZ_MAGIC, Decompressor, MalformedContent
 
 MAX_LINE: Final = 16 * 1024 * 1024
@@ -79,8 +80,6 @@ async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterat
         if not skipped and rest:
             yield rest
 
-
-# The bytes of an uploaded file, as they arrive: a plain body, or one part of a multipart body.
 
 FORM: Final = "multipart/form-data"
 FIELDS_BYTES: Final = 64 * 1024
@@ -216,8 +215,6 @@ class _Parts:
         self._inside, self._current = False, None
 
 
-# What imports have done so far, and where they found something wrong.
-
 KEPT_IMPORTS: Final = 100
 
 
@@ -229,7 +226,7 @@ class Progress:
         self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
         self.rejected_at_intake = 0
         """Rejections that the intake counted itself."""
-        self.errors: list[dict[str, Any]] = []
+        self.errors: list[UnreadPlace] = []
         self.unknown: Counter[str] = Counter()
         self._max_errors = max_errors
 
@@ -245,24 +242,23 @@ class Progress:
         """Report a place (of XML its element); all are counted, the first ones listed."""
         self.rejected += count
         if len(self.errors) < self._max_errors:
-            place = {"line": line, "column": column}
             named = {} if element is None else {"element": element}
-            self.errors.append({**place, **named, "detail": detail})
+            self.errors.append(UnreadPlace(line=line, column=column, detail=detail, **named))
 
-    def document(self) -> dict[str, Any]:
-        """As it is answered."""
-        return {
-            "id": self.id,
-            "state": self.state,
-            "lines": self.lines,
-            "accepted": self.accepted,
-            "duplicates": self.duplicates,
-            "conflicts": self.conflicts,
-            "rejected": self.rejected,
-            "unknown_curators": [name for name, _ in self.unknown.most_common(100)],
-            "unknown_curators_count": len(self.unknown),
-            "errors": self.errors,
-        }
+    def answer(self) -> ImportedReadings:
+        """The progress as the API answers it."""
+        return ImportedReadings(
+            id=self.id,
+            state=self.state,
+            lines=self.lines,
+            accepted=self.accepted,
+            duplicates=self.duplicates,
+            conflicts=self.conflicts,
+            rejected=self.rejected,
+            unknown_curators=[name for name, _ in self.unknown.most_common(100)],
+            unknown_curators_count=len(self.unknown),
+            errors=self.errors,
+        )
 
 
 class Imports:
@@ -288,8 +284,6 @@ class Imports:
             raise UnknownImport
         return found
 
-
-# Counters in a file: each total goes through the intake of single readings, many together.
 
 TOGETHER: Final = 5000
 

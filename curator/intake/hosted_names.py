@@ -126,10 +126,6 @@ def _hashes(secret: str, names: Sequence[str]) -> Words:
     return np.fromiter(map(hash, map(secret.__add__, names)), np.int64, len(names)).view(np.uint64)
 
 
-# The names of the hosted curators and their devices, in memory in addition to the store.
-#
-# A device with the same name as its curator, as most have, stores no name here: four bytes.
-
 Device = tuple[int, str]
 """Key of the curator and the device's name."""
 

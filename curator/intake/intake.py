@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -385,18 +385,29 @@ def _tallies(found: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
     return keys, counts
 
 
-# Counters (`total_increasing`): what is summed is the difference to the reading before.
+async def together(
+    intake: Intake, requests: Sequence[tuple[Sequence[Any], Principal]]
+) -> list[list[Answer]]:
+    """The items of several requests in one transaction; the answers of each, counted from 0."""
+    answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
+    found, begin = [], 0
+    for raws, _ in requests:
+        own = answers[begin : begin + len(raws)]
+        found.append([replace(answer, index=answer.index - begin) for answer in own])
+        begin += len(raws)
+    return found
+
+
+# Counters (`total_increasing`): what is summed is the difference to the reading before,
 #
 #     delta = total(next) - total(t), booked at t, where its interval begins
 #
-# so that a half-open window holds the intervals that begin in it.
-#
-# - The newest reading of a counter gives no delta yet: the next reading is not known.
-# - A smaller total is a **rollover** if the item declares the counter's size (`rollover`) and the
-#   delta across the end is below half of it; otherwise the meter was **replaced** (or reset): the
-#   new one counts from zero, so the delta is the new total. What the old meter counted between its
-#   last reading and its removal is lost.
-# - A late reading splits the interval that contains it: the delta before it is computed again. A
+# - The newest reading of a counter gives no delta yet.
+# - A smaller total is a rollover if the item declares the counter's size (`rollover`) and the delta
+#   across the end is below half of it; otherwise the meter was replaced or reset: the new one
+#   counts from zero, so the delta is the new total. What the old meter counted after its last
+#   reading is lost.
+# - A late reading splits the interval that contains it: the delta before it is computed again; a
 #   contribution that was made before is not changed.
 
 ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
@@ -482,10 +493,8 @@ async def take_totals(
     return found
 
 
-# Readings that arrive, or are corrected, after their window was contributed to a round.
-#
-# Earlier sums stay as released: the change is in none of them, and gives no budget back. It is
-# counted, and visible only to the curator's owner, because it depends on data.
+# Readings that arrive or are corrected after a round used their window: released sums stay, and no
+# budget returns. They are counted, visible only to the curator's owner: the count depends on data.
 
 
 @lru_cache(maxsize=256)

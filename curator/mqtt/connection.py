@@ -100,16 +100,13 @@ class BrokerClient(aiomqtt.Client):
         self._loop.call_soon(self._readable)
 
 
-# The connection to the broker: a persistent session, explicit acknowledgements, reconnection.
-#
-# The order of steps is what keeps every reading:
+# The order of steps keeps every reading:
 #
 #     receive -> store (commit) -> publish dead letters -> acknowledge
 #
-# The broker keeps what was not acknowledged and sends it again to the same session, so a curator
-# that stops at any arrow loses nothing; what was stored already is then a duplicate. The broker
-# sends no more than `receive_maximum` messages beyond those that are acknowledged; one that sends
-# more is not read until there is capacity.
+# The broker keeps what is not acknowledged and sends it again to the same session, so a curator
+# that stops at any arrow loses nothing; what was stored already is then a duplicate. A broker that
+# sends more than `receive_maximum` unacknowledged messages is not read until there is capacity.
 
 STOP_S: Final = 10.0
 MOST_DOUBLINGS: Final = 16
@@ -297,9 +294,6 @@ def _tls(settings: CuratorSettings) -> ssl.SSLContext | None:
     if not settings.mqtt_tls:
         return None
     return trust(settings.mqtt_tls_authority, settings.mqtt_tls_certificate, settings.mqtt_tls_key)
-
-
-# The settings as a connection: mappings and device table read, everything wired.
 
 
 def connection(

@@ -24,8 +24,7 @@ from common.web.tokens import Scope
 from common.web.wire import JSON, NDJSON
 from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
-from curator.intake.batching import together
-from curator.intake.intake import Answer, Intake, Status
+from curator.intake.intake import Answer, Intake, Status, together
 from curator.intake.reading import items_of, load_json
 from curator.mqtt.mapping import RECEIVED, ReadingRule, Route, TopicRule
 from tacit.errors import DomainError, Invalid
@@ -194,11 +193,6 @@ def _error(answer: Answer) -> dict[str, Any]:
         "pointer": answer.pointer,
     }
 
-
-# Messages of many devices into the store, in one transaction, by the intake that HTTP uses.
-#
-# Returns after the commit: only then may the messages be acknowledged to the broker. Counted are
-# messages, by their outcome and the name of the problem; never readings, and never a device.
 
 DEVICE: Final = frozenset({Scope.DEVICE})
 REFUSED: Final = frozenset({Status.REJECTED, Status.CONFLICT})

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -172,8 +172,6 @@ def _listed(row: CuratorRow, found: Standing, newest_us: int | None) -> Listed:
     )
 
 
-# The routes of a process' curators and of the flow of their readings.
-
 PoliciesPart = Annotated[Policies, Depends(part(Policies))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 Prefix = Annotated[str, Query(max_length=128, description="How the name begins.")]
@@ -210,114 +208,119 @@ def _answer(value: WireModel, headers: dict[str, str] | None = None) -> Response
     return Response(value.model_dump_json(), media_type=JSON, headers=headers)
 
 
-def add_curators(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = APIRouter()
 
-    @app.get(
-        "/v1/curators",
-        tags=["owner"],
-        summary="The curators of this process: budget left, newest reading, stops",
-        response_model=ListOfCurators,
-    )
-    async def list_curators(
-        request: Request,
-        page: PageQuery,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        clock: ClockPart,
-        _: Operator,
-        prefix: Prefix = "",
-        only: Only = None,
-    ) -> Response:
-        after = page.after_number()
-        asked = Asked(prefix, only, -1 if after is None else after, page.limit)
-        default = await policies.current()
-        async with database.reading() as transaction:
-            found = await standing(transaction, default, clock.now())
-            items, total, following = await page_of_curators(transaction, found, asked)
-        headers = None if following is None else next_link(request, following)
-        return _answer(ListOfCurators(curators=tuple(items), total=total), headers)
 
-    @app.get(
-        "/v1/summary",
-        tags=["owner"],
-        summary="How many curators this process has, and how many need a look",
-    )
-    async def get_summary(
-        database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
-    ) -> Summary:
-        default = await policies.current()
-        async with database.reading() as transaction:
-            return (await standing(transaction, default, clock.now())).summary
+@router.get(
+    "/v1/curators",
+    tags=["owner"],
+    summary="The curators of this process: budget left, newest reading, stops",
+    response_model=ListOfCurators,
+)
+async def list_curators(
+    request: Request,
+    page: PageQuery,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    clock: ClockPart,
+    _: Operator,
+    prefix: Prefix = "",
+    only: Only = None,
+) -> Response:
+    after = page.after_number()
+    asked = Asked(prefix, only, -1 if after is None else after, page.limit)
+    default = await policies.current()
+    async with database.reading() as transaction:
+        found = await standing(transaction, default, clock.now())
+        items, total, following = await page_of_curators(transaction, found, asked)
+    headers = None if following is None else next_link(request, following)
+    return _answer(ListOfCurators(curators=tuple(items), total=total), headers)
 
-    @app.get(
-        "/v1/intake",
-        tags=["readings"],
-        summary="Readings that came in, by hour and outcome",
-    )
-    async def get_intake(
-        database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
-    ) -> IntakeFlow:
-        span = readings_received.span_of(begin, end, clock.now(), readings_received.HOUR)
-        async with database.reading() as transaction:
-            return await readings_received.intake(transaction, *span)
 
-    @app.get(
-        "/v1/devices",
-        tags=["readings"],
-        summary="Devices that sent nothing for a while, the longest silent first",
-        response_model=ListOfDevices,
-    )
-    async def list_devices(
-        request: Request,
-        page: PageQuery,
-        database: DatabasePart,
-        clock: ClockPart,
-        caller: Owner,
-        silent_s: SilentS = 86_400,
-    ) -> Response:
-        before = clock.now() - timedelta(seconds=silent_s)
-        after = page.after_place()
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key = None if of is None else of[0].key
-            found, following = await readings_received.silent(
-                transaction, before, key, after, page.limit
-            )
-        headers = None if following is None else next_link(request, *following)
-        return _answer(ListOfDevices(devices=tuple(found)), headers)
+@router.get(
+    "/v1/summary",
+    tags=["owner"],
+    summary="How many curators this process has, and how many need a look",
+)
+async def get_summary(
+    database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
+) -> Summary:
+    default = await policies.current()
+    async with database.reading() as transaction:
+        return (await standing(transaction, default, clock.now())).summary
 
-    @app.get(
-        "/v1/registers",
-        tags=["readings"],
-        summary="Registers that have readings, their units, and the queries that ask for them",
-    )
-    async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key, party = (None, None) if of is None else (of[0].key, of[1].id)
-            found = await readings_received.registers(transaction, key, party)
-        return ListOfRegisters(registers=tuple(found))
 
-    @app.get(
-        "/v1/completeness",
-        tags=["readings"],
-        summary="How many devices have a reading of a register in each period",
-    )
-    async def get_completeness(
-        database: DatabasePart,
-        clock: ClockPart,
-        caller: Owner,
-        register: RegisterName,
-        period_s: PeriodS = 3_600,
-        begin: Begin = None,
-        end: End = None,
-    ) -> ReadingsCompleteness:
-        span = readings_received.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key = None if of is None else of[0].key
-            return await readings_received.completeness(transaction, register, period_s, span, key)
+@router.get(
+    "/v1/intake",
+    tags=["readings"],
+    summary="Readings that came in, by hour and outcome",
+)
+async def get_intake(
+    database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
+) -> IntakeFlow:
+    span = readings_received.span_of(begin, end, clock.now(), readings_received.HOUR)
+    async with database.reading() as transaction:
+        return await readings_received.intake(transaction, *span)
+
+
+@router.get(
+    "/v1/devices",
+    tags=["readings"],
+    summary="Devices that sent nothing for a while, the longest silent first",
+    response_model=ListOfDevices,
+)
+async def list_devices(
+    request: Request,
+    page: PageQuery,
+    database: DatabasePart,
+    clock: ClockPart,
+    caller: Owner,
+    silent_s: SilentS = 86_400,
+) -> Response:
+    before = clock.now() - timedelta(seconds=silent_s)
+    after = page.after_place()
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key = None if of is None else of[0].key
+        found, following = await readings_received.silent(
+            transaction, before, key, after, page.limit
+        )
+    headers = None if following is None else next_link(request, *following)
+    return _answer(ListOfDevices(devices=tuple(found)), headers)
+
+
+@router.get(
+    "/v1/registers",
+    tags=["readings"],
+    summary="Registers that have readings, their units, and the queries that ask for them",
+)
+async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key, party = (None, None) if of is None else (of[0].key, of[1].id)
+        found = await readings_received.registers(transaction, key, party)
+    return ListOfRegisters(registers=tuple(found))
+
+
+@router.get(
+    "/v1/completeness",
+    tags=["readings"],
+    summary="How many devices have a reading of a register in each period",
+)
+async def get_completeness(
+    database: DatabasePart,
+    clock: ClockPart,
+    caller: Owner,
+    register: RegisterName,
+    period_s: PeriodS = 3_600,
+    begin: Begin = None,
+    end: End = None,
+) -> ReadingsCompleteness:
+    span = readings_received.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key = None if of is None else of[0].key
+        return await readings_received.completeness(transaction, register, period_s, span, key)
 
 
 async def own(transaction: Transaction, caller: Principal) -> tuple[CuratorRow, PartyRow] | None:

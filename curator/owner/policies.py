@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
@@ -84,12 +84,6 @@ async def _stored(database: Database) -> Policy | None:
     return None if text is None else Policy.model_validate_json(text)
 
 
-# An owner's policy is no wider than what its operator agrees to for it.
-#
-# Both are asked in every round, so a wider one would not be followed; it is refused to tell the
-# owner so. Spec: console, section 6.5.
-
-
 class WiderThanTheOperators(Invalid):
     """What an owner agrees to and its operator does not."""
 
@@ -153,8 +147,6 @@ def _fewer(owner: int | str, operator: int | str) -> bool:
     return operator == "all" or int(owner) < int(operator)
 
 
-# The routes of policies: the default one, and a curator's own.
-
 Defaults = Annotated[Policies, Depends(part(Policies))]
 ClockPart = Annotated[Clock, Depends(part(Clock))]
 Of = Annotated[
@@ -163,112 +155,110 @@ Of = Annotated[
 ]
 
 
-def add_policy(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = APIRouter(tags=["policy"])
 
-    @app.get(
-        "/v1/policy", **gives(Policy), tags=["policy"], summary="The default policy of this process"
-    )
-    async def get_policy(_: Operator, policies: Defaults) -> Response:
-        return answer(await policies.current())
 
-    @app.put(
-        "/v1/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="Set the default policy; it holds from the next contribution on",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_policy(request: Request, _: Operator, policies: Defaults) -> Response:
-        body = await read_body(request, Policy)
-        await policies.put(body)
-        return answer(body)
+@router.get("/v1/policy", **gives(Policy), summary="The default policy of this process")
+async def get_policy(_: Operator, policies: Defaults) -> Response:
+    return answer(await policies.current())
 
-    @app.post(
-        "/v1/policy/preview",
-        tags=["policy"],
-        summary="Which rounds of the last 30 days a policy would have answered",
-        openapi_extra=takes(Policy, examples.POLICY),
-        response_model=Tried,
-    )
-    async def preview_policy(
-        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
-    ) -> Response:
-        body = await read_body(request, Policy)
-        return answer(await policy_trial.try_on(database, (body,), clock.now(), None))
 
-    @app.get(
-        "/v1/curators/{curator_id}/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="A curator's policy",
-    )
-    async def get_own_policy(
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-        of: Of = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-        operators, *owners = agreed(await policies.current(), row.policy, row.owner_policy)
-        by_owner = _by_owner(caller) if of is None else of == "owner"
-        return answer(owners[0] if owners and by_owner else operators)
+@router.put(
+    "/v1/policy",
+    **gives(Policy),
+    summary="Set the default policy; it holds from the next contribution on",
+    openapi_extra=takes(Policy, examples.POLICY),
+)
+async def put_policy(request: Request, _: Operator, policies: Defaults) -> Response:
+    body = await read_body(request, Policy)
+    await policies.put(body)
+    return answer(body)
 
-    @app.put(
-        "/v1/curators/{curator_id}/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_own_policy(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-    ) -> Response:
-        body = await read_body(request, Policy)
-        default = await policies.current()
-        async with database.begin() as transaction:
-            await set_own(transaction, curator_id, caller, default, body)
-        return answer(body)
 
-    @app.delete(
-        "/v1/curators/{curator_id}/policy",
-        tags=["policy"],
-        status_code=204,
-        summary="Delete your override of a curator's policy",
-    )
-    async def drop_own_policy(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults
-    ) -> None:
-        default = await policies.current()
-        async with database.begin() as transaction:
-            await set_own(transaction, curator_id, caller, default, None)
+@router.post(
+    "/v1/policy/preview",
+    summary="Which rounds of the last 30 days a policy would have answered",
+    openapi_extra=takes(Policy, examples.POLICY),
+    response_model=Tried,
+)
+async def preview_policy(
+    request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+) -> Response:
+    body = await read_body(request, Policy)
+    return answer(await policy_trial.try_on(database, (body,), clock.now(), None))
 
-    @app.post(
-        "/v1/curators/{curator_id}/policy/preview",
-        tags=["policy"],
-        summary="Which rounds of the last 30 days a curator would have answered with a policy",
-        openapi_extra=takes(Policy, examples.POLICY),
-        response_model=Tried,
-    )
-    async def preview_own_policy(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-        clock: ClockPart,
-    ) -> Response:
-        body = await read_body(request, Policy)
-        async with database.reading() as transaction:
-            of = await statement.find(transaction, curator_id, caller)
-        both = beside(body, of[0], caller, await policies.current())
-        return answer(await policy_trial.try_on(database, both, clock.now(), of))
+
+@router.get(
+    "/v1/curators/{curator_id}/policy",
+    **gives(Policy),
+    summary="A curator's policy",
+)
+async def get_own_policy(
+    curator_id: CuratorId,
+    caller: Owner,
+    database: DatabasePart,
+    policies: Defaults,
+    of: Of = None,
+) -> Response:
+    async with database.reading() as transaction:
+        row, _ = await statement.find(transaction, curator_id, caller)
+    operators, *owners = agreed(await policies.current(), row.policy, row.owner_policy)
+    by_owner = _by_owner(caller) if of is None else of == "owner"
+    return answer(owners[0] if owners and by_owner else operators)
+
+
+@router.put(
+    "/v1/curators/{curator_id}/policy",
+    **gives(Policy),
+    summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
+    openapi_extra=takes(Policy, examples.POLICY),
+)
+async def put_own_policy(
+    request: Request,
+    curator_id: CuratorId,
+    caller: Owner,
+    database: DatabasePart,
+    policies: Defaults,
+) -> Response:
+    body = await read_body(request, Policy)
+    default = await policies.current()
+    async with database.begin() as transaction:
+        await set_own(transaction, curator_id, caller, default, body)
+    return answer(body)
+
+
+@router.delete(
+    "/v1/curators/{curator_id}/policy",
+    status_code=204,
+    summary="Delete your override of a curator's policy",
+)
+async def drop_own_policy(
+    curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults
+) -> None:
+    default = await policies.current()
+    async with database.begin() as transaction:
+        await set_own(transaction, curator_id, caller, default, None)
+
+
+@router.post(
+    "/v1/curators/{curator_id}/policy/preview",
+    summary="Which rounds of the last 30 days a curator would have answered with a policy",
+    openapi_extra=takes(Policy, examples.POLICY),
+    response_model=Tried,
+)
+async def preview_own_policy(
+    request: Request,
+    curator_id: CuratorId,
+    caller: Owner,
+    database: DatabasePart,
+    policies: Defaults,
+    clock: ClockPart,
+) -> Response:
+    body = await read_body(request, Policy)
+    async with database.reading() as transaction:
+        of = await statement.find(transaction, curator_id, caller)
+    both = beside(body, of[0], caller, await policies.current())
+    return answer(await policy_trial.try_on(database, both, clock.now(), of))
 
 
 def _by_owner(caller: Principal) -> bool:

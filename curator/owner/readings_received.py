@@ -181,9 +181,9 @@ async def registers(
     for text in await history.newest_queries(transaction, QUERIES, party):
         query = Signed[RoundDescriptor].model_validate_json(text).statement.query
         of = statement.asked(query)
-        if of["register"] is not None and of["unit"] in UNITS:
-            named = RegisterQuery(name=query.name, unit=of["unit"], fits=True)
-            asked.setdefault(of["register"], []).append(named)
+        if of.register_name is not None and of.unit in UNITS:
+            named = RegisterQuery(name=query.name, unit=of.unit, fits=True)
+            asked.setdefault(of.register_name, []).append(named)
     return [
         Register(
             name=row.name,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
 
 from sqlalchemy import Row
 
@@ -29,10 +29,31 @@ from curator.store import reports as report_store
 from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
 from tacit.accounting.scenarios import Scenario, assumption
+from tacit.answers import curator as answers
+from tacit.answers.base import Answer
+from tacit.answers.curator import (
+    AskedFor,
+    DeclaredCharge,
+    GivenContribution,
+    NamedAggregator,
+    OwnBudget,
+    ReadingCounts,
+    ReadingsUsed,
+    RecordStatement,
+    RefusalReason,
+    RefusedProof,
+    StatedCharge,
+    UnitCharges,
+    Units,
+    UnitStatement,
+    WholeContribution,
+)
+from tacit.answers.rounds import Span
 from tacit.crypto.signing import Signed
 from tacit.protocol.federation import Descriptor, column_name
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import REFUSED_BY_PROOF
+from tacit.query.fields import Window
 from tacit.query.functions import reading_dimension, reads_vectors
 from tacit.query.query import Query
 from tacit.query.terms import Layer, Mechanism, PrivacyUnit
@@ -41,6 +62,7 @@ from tacit.report.queries import verified_statements
 from tacit.units import DIMENSIONS, UNITS
 from tacit.wire import Instant, WireModel, encode_binary, format_exact, format_instant
 
+Whole = TypeVar("Whole", bound=Answer)
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
 NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
@@ -62,29 +84,28 @@ async def find(
 
 async def budget(
     transaction: Transaction, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
-) -> dict[str, Any]:
+) -> OwnBudget:
     """The ledger statement: per unit, per period and lifetime, columns (e) and (d), the rows."""
     policies = agreed(default, row.policy, row.owner_policy)
     public = [name for name in policies[0].public_columns if name in policies[-1].public_columns]
     position = row.key - party.first_key
-    units: dict[str, Any] = {}
+    units: dict[str, UnitStatement] = {}
     for unit in PrivacyUnit:
         debits = await accounts.list_debits(transaction, party.id, unit)
         limits = policies[0].limits(unit).meet(policies[-1].limits(unit))
-        found = statement_of(debits, position, now, policies[0].period_s, limits)
-        if unit is PrivacyUnit.RECORD:
-            found["worst_instant"] = worst_instant(debits, position)
         shown = [item for item in debits if item.over(position, 1)[0]][-SHOWN:]
         paid = [item.contribution for item in shown if item.contribution is not None]
         texts = await history.descriptors(transaction, paid)
-        found["debits"] = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
-        units[unit.value] = found
-    return {
-        "curator": row.id,
-        "party": party.id,
-        "public_columns": public,
-        "units": units,
-    }
+        rows = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
+        stated = statement_of(debits, position, now, policies[0].period_s, limits, rows)
+        units[unit.value] = stated
+        if unit is PrivacyUnit.RECORD:
+            units[unit.value] = extended(
+                RecordStatement, stated, worst_instant=worst_instant(debits, position)
+            )
+    return OwnBudget(
+        curator=row.id, party=party.id, public_columns=public, units=Units.model_validate(units)
+    )
 
 
 async def debits(
@@ -94,7 +115,7 @@ async def debits(
     unit: PrivacyUnit,
     before: int | None,
     limit: int,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[answers.Debit], int | None]:
     """A page of a curator's debits in one unit, newest first, and where the next page starts."""
     position = row.key - party.first_key
     found = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
@@ -147,23 +168,30 @@ async def reports(
     return items, found[-1][0].job if len(found) == limit else None
 
 
-def _debit(item: Debit, text: str | None) -> dict[str, Any]:
+def _debit(item: Debit, text: str | None) -> answers.Debit:
     descriptor = None if text is None else _descriptor(text)
-    return {
-        "round": None if descriptor is None else descriptor.round,
-        "assumes": NOTHING if descriptor is None else _assumption(descriptor),
-        "made": format_instant(item.made),
-        "window": item.window.model_dump(mode="json"),
-        **_charge(item.charge),
-        "credited": item.credited,
-    }
+    return answers.Debit(
+        round=None if descriptor is None else descriptor.round,
+        assumes=NOTHING if descriptor is None else _assumption(descriptor),
+        made=format_instant(item.made),
+        window=_span(item.window),
+        status=_status(item.charge),
+        credited=item.credited,
+        **format_charge(item.charge),
+    )
 
 
-def _charge(charge: Charge) -> dict[str, str]:
-    return {
-        "status": "verified" if charge.verified else "unverified",
-        **format_charge(charge),
-    }
+def _status(charge: Charge) -> Literal["verified", "unverified"]:
+    return "verified" if charge.verified else "unverified"
+
+
+def _span(window: Window) -> Span:
+    return Span.model_validate(window.model_dump(mode="json"))
+
+
+def extended(kind: type[Whole], answer: Answer, **more: object) -> Whole:
+    """An answer with the fields that a derived model has more."""
+    return kind(**{name: getattr(answer, name) for name in answer.model_fields_set}, **more)
 
 
 def _descriptor(text: str) -> RoundDescriptor:
@@ -178,39 +206,44 @@ def _assumption(descriptor: RoundDescriptor) -> str:
 
 async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> dict[str, Any]:
+) -> WholeContribution:
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
     answer, signed = await answered(transaction, row, party, round_id)
     descriptor = signed.statement
-    lines = verified(descriptor.query, descriptor.operators)
-    return answer | {
-        "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
-        "aggregators": [
-            {
-                "id": entry.id,
-                "operator": entry.operator,
-                "url": entry.url,
-                "fingerprint": entry.fingerprint.hex(),
-            }
+    return extended(
+        WholeContribution,
+        answer,
+        verified=[
+            VerifiedStatement.model_validate_json(line.model_dump_json(exclude_none=True))
+            for line in verified(descriptor.query, descriptor.operators)
+        ],
+        aggregators=[
+            NamedAggregator(
+                id=entry.id,
+                operator=entry.operator,
+                url=entry.url,
+                fingerprint=entry.fingerprint.hex(),
+            )
             for entry in descriptor.aggregators
         ],
-    }
+    )
 
 
 async def answered(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> tuple[dict[str, Any], Signed[RoundDescriptor]]:
-    """One answer as the history tells it, and the round as it was asked. Raises UnknownAnswer."""
-    found = await history.of_round(transaction, party.id, round_id)
-    if found is None:
+) -> tuple[GivenContribution, Signed[RoundDescriptor]]:
+    """One answer as the history has it, and the round's signed descriptor. Raises
+    UnknownAnswer."""
+    stored = await history.of_round(transaction, party.id, round_id)
+    if stored is None:
         raise UnknownAnswer
-    [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
-    return answer, Signed[RoundDescriptor].model_validate_json(found.descriptor)
+    [answer] = (await contributions(transaction, row, party, stored.id + 1, 1))[0]
+    return answer, Signed[RoundDescriptor].model_validate_json(stored.descriptor)
 
 
 async def contributions(
     transaction: Transaction, row: CuratorRow, party: PartyRow, after: int | None, limit: int
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[GivenContribution], int | None]:
     """The curator's history, newest first, and where the next page starts."""
     found = await history.history(transaction, party.id, after, limit)
     ids = [item.id for item in found]
@@ -218,70 +251,86 @@ async def contributions(
     debits, refusals = await history.spans_over(transaction, ids, position)
     states = await outbox.delivery_states(transaction, ids)
     problems = await outbox.problems_of(transaction, ids)
-    items = [
-        _contribution(item, position, debits.get(item.id), refusals.get(item.id, []))
-        | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
-        for item in found
-    ]
-    for item, answer in zip(found, items, strict=True):
-        if answer.get("readings", {}).get("used") == 0:
-            because = await unusable(transaction, _descriptor(item.descriptor), row.key)
-            answer["readings"]["note"] = f"contributed nothing usable, because {because}"
+    items = []
+    for item in found:
+        charged = await _charged(transaction, item, row.key, position, debits.get(item.id))
+        delivery = {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
+        items.append(_contribution(item, position, refusals.get(item.id, []), charged | delivery))
     return items, ids[-1] if len(ids) == limit else None
 
 
-def _contribution(
-    item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
+async def _charged(
+    transaction: Transaction, item: Row[Any], curator: int, position: int, debit: Row[Any] | None
 ) -> dict[str, Any]:
+    """What a curator's answer to a round cost, and which readings it used; empty if it gave none.
+    `curator`: its key; `position`: its place among its party's."""
+    if debit is None or not presence_bits(debit.presence, debit.length)[position - debit.offset]:
+        return {}
     descriptor = _descriptor(item.descriptor)
     query = descriptor.query
-    taken = (
-        debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
-    )
+    charges = {unit: accounts.charge_in(debit, unit) for unit in PrivacyUnit}
+    declared = charges[query.privacy_unit]
+    used, clamped = _usage(debit, position)
+    note = {}
+    if used == 0:
+        because = await unusable(transaction, descriptor, curator)
+        note["note"] = f"contributed nothing usable, because {because}"
+    fields: dict[str, Any] = {
+        "declared": DeclaredCharge(
+            assumes=_assumption(descriptor),
+            status=_status(declared),
+            guess=promised(query, descriptor.operators).guess,
+            **format_charge(declared),
+        ),
+        "charged": UnitCharges(
+            **{
+                unit.value: StatedCharge(status=_status(charge), **format_charge(charge))
+                for unit, charge in charges.items()
+            }
+        ),
+        "readings": ReadingsUsed(used=used, clamped=clamped, **note),
+    }
+    if debit.refused is not None:
+        reasons = debit.refused.split(", ")
+        fields["refused_by_proof"] = RefusedProof(reasons=reasons, detail=REFUSED_BY_PROOF)
+    return fields
+
+
+def _contribution(
+    item: Row[Any], position: int, refusals: list[Row[Any]], more: dict[str, Any]
+) -> GivenContribution:
+    descriptor = _descriptor(item.descriptor)
+    query = descriptor.query
     grounds = [
-        {"name": r.name, "detail": r.detail, "figures": json.loads(r.figures)}
+        RefusalReason(name=r.name, detail=r.detail, figures=json.loads(r.figures))
         for r in refusals
         if presence_bits(r.members, r.length)[position - r.offset]
     ]
     # Of an expired round the grounds are gone: who is not in what was delivered has refused.
     refused = grounds or (item.expired is not None and item.state == State.DELIVERED)
-    answer: dict[str, Any] = {
-        "round": item.round,
-        "query": descriptor.query_id,
-        "query_name": query.name,
-        "query_hash": encode_binary(query.digest()),
-        "descriptor_hash": encode_binary(descriptor.digest()),
-        "function": query.function.value,
-        "mechanism": query.mechanism.value,
-        "stance": query.stance.value,
-        "privacy_unit": query.privacy_unit.value,
-        "asked": asked(query),
-        "window": descriptor.window.model_dump(mode="json"),
-        "state": "refused" if refused and not taken else item.state,
-        "send_at": format_instant(item.send_at),
-        "finished": None if item.finished is None else format_instant(item.finished),
-        "outcome": item.outcome,
-        "expired": None if item.expired is None else format_instant(item.expired),
-        "contributed": bool(taken),
-        "refused_because": grounds,
-        "credited": item.credited is not None,
-    }
-    if taken and debit is not None:
-        used, clamped = _usage(debit, position)
-        charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
-        answer["declared"] = {
-            "assumes": _assumption(descriptor),
-            **charged[query.privacy_unit],
-            "guess": promised(query, descriptor.operators).guess,
-        }
-        answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
-        answer["readings"] = {"used": used, "clamped": clamped}
-        if debit.refused is not None:
-            answer["refused_by_proof"] = {
-                "reasons": debit.refused.split(", "),
-                "detail": REFUSED_BY_PROOF,
-            }
-    return answer
+    contributed = "charged" in more
+    return GivenContribution(
+        round=item.round,
+        query=descriptor.query_id,
+        query_name=query.name,
+        query_hash=encode_binary(query.digest()),
+        descriptor_hash=encode_binary(descriptor.digest()),
+        function=query.function.value,
+        mechanism=query.mechanism.value,
+        stance=query.stance.value,
+        privacy_unit=query.privacy_unit.value,
+        asked=asked(query),
+        window=_span(descriptor.window),
+        state="refused" if refused and not contributed else item.state,
+        send_at=format_instant(item.send_at),
+        finished=None if item.finished is None else format_instant(item.finished),
+        outcome=item.outcome,
+        expired=None if item.expired is None else format_instant(item.expired),
+        contributed=contributed,
+        refused_because=grounds,
+        credited=item.credited is not None,
+        **more,
+    )
 
 
 def _usage(row: Row[Any], position: int) -> tuple[int, int]:
@@ -296,26 +345,23 @@ def _usage(row: Row[Any], position: int) -> tuple[int, int]:
 
 async def reading_counts(
     transaction: Transaction, row: CuratorRow, party: PartyRow
-) -> dict[str, Any]:
+) -> ReadingCounts:
     """The outcomes of the curator's readings."""
     position = row.key - party.first_key
     usage = [
         _usage(span, position)
         for span in await history.usage_spans(transaction, party.id, position)
     ]
-    return {
-        "curator": row.id,
-        "accepted": row.accepted,
-        "duplicates": row.duplicates,
-        "conflicts": row.conflicts,
-        "rejected": row.rejected,
-        "refreshed_after_contribution": row.refreshed,
-        "contributed": sum(used for used, _ in usage),
-        "clamped": sum(clamped for _, clamped in usage),
-    }
-
-
-# What an answer was asked, in words that its owner knows, and how well it is hidden.
+    return ReadingCounts(
+        curator=row.id,
+        accepted=row.accepted,
+        duplicates=row.duplicates,
+        conflicts=row.conflicts,
+        rejected=row.rejected,
+        refreshed_after_contribution=row.refreshed,
+        contributed=sum(used for used, _ in usage),
+        clamped=sum(clamped for _, clamped in usage),
+    )
 
 
 @lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
@@ -345,20 +391,18 @@ def _noise_by(query: Query) -> str:
     return "both"
 
 
-def asked(query: Query) -> dict[str, Any]:
+def asked(query: Query) -> AskedFor:
     """What of the readings is asked for; `bounds`: to which each is cut."""
-    return {
-        "register": query.register_name,
-        "unit": query.unit,
-        "bounds": [format_exact(bound) for bound in query.bounds],
-        "min_participants": query.min_participants,
-        "noise_by": _noise_by(query),
-    }
+    return AskedFor(
+        register=query.register_name,
+        unit=query.unit,
+        bounds=[format_exact(bound) for bound in query.bounds],
+        min_participants=query.min_participants,
+        noise_by=_noise_by(query),
+    )
 
 
-# Why a contribution counted no reading of a curator: compares the store with the request.
-#
-# The reason depends on data, so it is visible only to the curator's owner.
+# Why a contribution counted no reading. It depends on data, so only the curator's owner sees it.
 
 
 async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curator: int) -> str:

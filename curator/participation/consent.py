@@ -272,13 +272,12 @@ def _record_totals(
     )
 
 
-# Reports refusals to a coordinator: which curators refuse a round, on which of a few grounds.
+# --- refusals are reported to a coordinator ------------------------------------------------------
 #
-# Without it a round would wait for its deadline, for no visible reason. A refusal is decided before
-# any reading is read (`consent`), at the contribution's random moment, and reveals no more than
-# anyone can infer from the descriptor and the policy: every ground that depends on a curator's own
-# ledger or past (budget, a window contributed before, a restore) is reported as `own`. The grounds
-# themselves, with their figures, are visible only to the curator's owner.
+# A refusal is decided before any reading is read, at the contribution's random moment. The report
+# contains no more than anyone can infer from the descriptor and the policy: every ground that
+# depends on a curator's ledger or history (budget, a window contributed before, a restore) is
+# reported as `own`; only the curator's owner sees the grounds with their figures.
 
 GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
     {

@@ -96,10 +96,7 @@ class Discovery:
                 await asyncio.sleep(retry_s)
 
 
-# Open rounds are planned: each party that is enrolled gets a random moment of the open time.
-#
-# What a list newly shows is planned in one transaction, or in few. A descriptor that does not hold
-# is left out and holds up no other.
+# --- planning: each enrolled party gets a random moment while the round is open ------------------
 
 PLANS: Final = 10_000
 """Most contributions that are planned in one transaction, unless one round has more."""

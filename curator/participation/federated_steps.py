@@ -243,15 +243,12 @@ def _question(
     return RowQuestion(step.columns, asked, job.seed, job.seen, debit)
 
 
-# Where a step stands among a job's questions, and that no path spends more than the job's epsilon.
+# --- the place of a step among a job's questions -------------------------------------------------
 #
-# Spec: federated-counting, section 6.2. From questions alone, so a refusal tells nothing private.
 # Parts of one question, and a part that is asked again after a round that opened nothing, are one
-# question: it is counted once, on paths and in what records spend. A part that is asked a second
-# time begins a question of its own, whatever name it is given.
-#
-# The theorem needs that the sum along a path stays within epsilon, not that a group is asked once:
-# a group may be asked again while the sum allows it.
+# question, counted once, on paths and in what records spend. A part that is asked a second time
+# begins a question of its own. The theorem bounds the sum along a path, so a group may be asked
+# again while the sum stays within epsilon. Spec: federated-counting, section 6.2.
 
 
 @dataclass(frozen=True)

@@ -151,10 +151,7 @@ def runs(lot: Iterable[Portion]) -> Iterator[list[Portion]]:
         yield run
 
 
-# Readings and records become sealed bytes: what the portions of a lot share is done once for all.
-#
-# Lone curators draw noise and shares together; hosts' parts of a proved round are proved together.
-# No store is read or written here. Spec: aggregation, section 6; validity, section 9.
+# --- sealing (spec: aggregation, section 6; validity, section 9) ---------------------------------
 
 PART: Final = 0
 """A host sends one part of each segment."""

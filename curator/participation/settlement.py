@@ -282,11 +282,6 @@ def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
     return found
 
 
-# Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; what
-# records spent in jobs that are over as long; and what came in by the hour, after 400 days.
-#
-# Every step is whole and can be repeated, so the process may end at any moment.
-
 LOOK_S: Final = 60.0
 AT_ONCE: Final = 50
 """Rounds that share a transaction: readings wait for it."""

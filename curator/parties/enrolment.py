@@ -31,7 +31,6 @@ from curator.errors import (
 )
 from curator.parties.peers import Peers
 from curator.store import parties as store
-from curator.store import party_identities
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, PartyRow
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import DomainError, places_of
@@ -188,7 +187,7 @@ class Enroller:
         async with self.database.begin(large=True) as transaction:
             await to_erase(transaction)
             await store.put_fact(transaction, _replaced_with(token), _USED)
-            await party_identities.forget(transaction, known.id)
+            await store.forget_identities(transaction, known.id)
             await store.change_party(
                 transaction,
                 known.id,

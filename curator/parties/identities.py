@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
@@ -129,12 +129,11 @@ class Coordinators:
             await store.set_coordinator(transaction, held, key, pin)
 
 
-# The identities of aggregators: followed from the join token's fingerprint, link by link.
+# --- aggregators (spec: keys, section 5.2) -------------------------------------------------------
 #
-# A party asks an aggregator for its chain when a round names a key that is not the anchored one,
-# and now and then before that, so that its documents are known before anybody could forge one.
-# Nothing here is trusted: each link is signed by the pair to which the document before committed.
-# Spec: keys, section 5.2.
+# A party requests an aggregator's chain when a round names a key that is not the anchored one, and
+# periodically before that, so that its documents are known before anyone could forge one. Each link
+# is signed by the pair to which the document before committed; nothing else is trusted.
 
 LOOK: Final = timedelta(hours=1)
 """Between questions for the first document of an aggregator."""
@@ -254,10 +253,7 @@ class Identities:
             await store.set_pin(transaction, held, deployment, pin)
 
 
-# The anchors of the parties here, for the operator: who is known by which identity, and the two
-# things that only a person can do: confirm a new identity, and drop one that is lost.
-#
-# Spec: keys, section 5.2.
+# --- anchors, for the operator -------------------------------------------------------------------
 
 
 class AnchorAnswer(WireModel):
@@ -346,53 +342,48 @@ def _answer(
     )
 
 
-# Routes of the anchors, for the operator of the curator service.
-
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
 
-def add_anchors(app: FastAPI) -> None:
-    """Add them to the app."""
+router = APIRouter(tags=["parties"])
 
-    @app.get(
-        "/v1/anchors",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="The services as the parties here know them",
-    )
-    async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
-        return answer(await known.listed())
 
-    @app.put(
-        "/v1/anchors/{name}/identity",
-        tags=["parties"],
-        status_code=204,
-        summary="Show the chain of a service's identities, where the service is gone",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_anchor_identity(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> None:
-        await known.take(name, await read_body(request, IdentityChain))
+@router.get(
+    "/v1/anchors",
+    **gives(AnchorsAnswer),
+    summary="The services as the parties here know them",
+)
+async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
+    return answer(await known.listed())
 
-    @app.post(
-        "/v1/anchors/{name}/confirmation",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="Confirm a service's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_anchor(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(await known.confirm(name, body.fingerprint))
 
-    @app.delete(
-        "/v1/anchors/{name}",
-        tags=["parties"],
-        status_code=204,
-        summary="Forget an aggregator: nobody here takes part in its rounds any more",
-    )
-    async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
-        await known.drop(name)
+@router.put(
+    "/v1/anchors/{name}/identity",
+    status_code=204,
+    summary="Show the chain of a service's identities, where the service is gone",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_anchor_identity(
+    request: Request, name: str, _: Operator, known: AnchorsPart
+) -> None:
+    await known.take(name, await read_body(request, IdentityChain))
+
+
+@router.post(
+    "/v1/anchors/{name}/confirmation",
+    **gives(AnchorsAnswer),
+    summary="Confirm a service's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_anchor(request: Request, name: str, _: Operator, known: AnchorsPart) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(await known.confirm(name, body.fingerprint))
+
+
+@router.delete(
+    "/v1/anchors/{name}",
+    status_code=204,
+    summary="Forget an aggregator: nobody here takes part in its rounds any more",
+)
+async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
+    await known.drop(name)

@@ -20,15 +20,11 @@ from common.runtime.logs import get_logger
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from common.web.tokens import Scope, hash_token, new_token
-from curator.engine import Engine
+from curator.engine import Engine, Sealer
 from curator.errors import LastingSignatureMissing, PeerUnavailable, SealKeyUnusable, UnknownParty
 from curator.parties.peers import Peers
-from curator.sealer import Sealer
-from curator.store import parties as party_store
 from curator.store import parties as store
-from curator.store import party_identities
-from curator.store.parties import ACTIVE, PartyRow
-from curator.store.party_identities import NextIdentity
+from curator.store.parties import ACTIVE, NextIdentity, PartyRow
 from tacit.crypto.sealing import SealBroken, SealKeyMalformed, SealPublicKey, key_hash
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
@@ -75,11 +71,10 @@ class Keyring:
             self._engines[party].sealer.forget(session)
 
 
-# Seal keys by the hash that an aggregator signed, fetched once and kept in memory.
+# --- seal keys, by the hash that an aggregator signed (spec: keys, section 2.1) -------------------
 #
-# A key comes from the aggregator, at the address of the join token, or from the coordinator, which
-# mirrors it. Who serves it need not be trusted: the hash is compared before anything is parsed.
-# Spec: keys, section 2.1.
+# The key comes from the aggregator, or from the coordinator, which mirrors it. The server need not
+# be trusted: the hash is compared before anything is parsed.
 
 KEPT: Final = 256
 """Keys of 1,216 bytes: those of a day and more, of sixteen aggregators."""
@@ -158,10 +153,7 @@ class SealKeys:
         raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")
 
 
-# Parties' tokens at a service that ended all of them are renewed by the parties' identities.
-#
-# Spec: keys, section 5.2. A service that refuses a token because it was ended is noticed where it
-# is called; the sweep then asks for another one for every party there.
+# --- tokens that a service ended are renewed by the party's identity (spec: keys, section 5.2) ----
 
 _RENEWED_TOGETHER: Final = 8
 _renewals_logger = get_logger("tacit.curator.renewals")
@@ -230,13 +222,13 @@ class Renewals:
         return None
 
 
-# Identities of parties are replaced by command, while rounds run. Spec: keys, section 5.2.
+# --- identities are replaced by command, while rounds run (spec: keys, section 5.2) ---------------
 #
 #     made and stored -> shown to coordinator and aggregators -> in use, the old key destroyed
 #
-# What follows is stored before anybody is shown it. Until every service has it the party signs with
-# the identity before, which the services accept until the overlap is over; from then on it signs
-# with the new one in any case. A sweep does what is left, also after a crash.
+# The next identity is stored before anyone is shown it. Until every service has it the party signs
+# with the old one, which services accept until the overlap is over; then with the new one in any
+# case. A sweep finishes what is left, also after a crash.
 
 SWEEP_S: Final = 5.0
 _TOGETHER: Final = 8
@@ -269,10 +261,10 @@ class Successions:
         already goes on. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
-            held = {each.party for each in await party_identities.waiting(transaction)}
+            held = {each.party for each in await store.waiting_identities(transaction)}
             chosen = [row for row in rows if row.id not in held]
             for row in chosen:
-                await party_identities.add_next(
+                await store.add_next_identity(
                     transaction, await self._next(transaction, row, overlap)
                 )
         return len(chosen)
@@ -280,7 +272,7 @@ class Successions:
     async def waiting(self) -> tuple[Waiting, ...]:
         """Parties whose next identity is not known to all their services."""
         async with self.database.reading(large=True) as transaction:
-            found = await party_identities.waiting(transaction)
+            found = await store.waiting_identities(transaction)
         return tuple(
             Waiting(
                 each.party,
@@ -294,7 +286,7 @@ class Successions:
     async def sweep(self) -> int:
         """Show what waits to all services; how many identities all of them know now."""
         async with self.database.reading(large=True) as transaction:
-            found = await party_identities.waiting(transaction)
+            found = await store.waiting_identities(transaction)
         done = 0
         for start in range(0, len(found), _TOGETHER):
             some = found[start : start + _TOGETHER]
@@ -304,7 +296,7 @@ class Successions:
     async def _chosen(
         self, transaction: Transaction, named: Sequence[str] | None
     ) -> list[PartyRow]:
-        rows = await party_store.list_parties(transaction, state=ACTIVE)
+        rows = await store.list_parties(transaction, state=ACTIVE)
         if named is None:
             return rows
         known = {row.id: row for row in rows}
@@ -325,22 +317,22 @@ class Successions:
             effective=now,
             overlap_until=now + overlap,
         )
-        serial = await party_identities.last_serial(transaction, row.id) + 1
+        serial = await store.identity_serial(transaction, row.id) + 1
         return NextIdentity(row.id, serial, succeed_party(statement, new, old), new.to_bytes())
 
     async def _finish(self, found: NextIdentity) -> bool:
         """Whether all services know it now."""
         async with self.database.reading() as transaction:
-            row = await party_store.party(transaction, found.party)
-            chain = await party_identities.chain(transaction, found.party)
+            row = await store.party(transaction, found.party)
+            chain = await store.identity_chain(transaction, found.party)
         assert row is not None
         problems = await self._shown(row, chain)
         over = self.clock.now() >= found.link.statement.overlap_until
         async with self.database.begin() as transaction:
             if not problems:
-                await party_identities.mark_shown(transaction, found)
+                await store.mark_identity_shown(transaction, found)
             if found.secret is not None and (over or not problems):
-                await party_identities.put_in_use(transaction, found)
+                await store.use_next_identity(transaction, found)
         self.keyring.forget(row.id)
         if problems:
             self._problems[row.id] = problems

@@ -179,16 +179,11 @@ async def _statistic(
     return dict(zip(curators.tolist(), values.tolist(), strict=True))
 
 
-def document(columns: Sequence[str], rows: int) -> dict[str, Any]:
-    """The description of a stored table."""
-    return {"columns": list(columns), "rows": rows}
-
-
-# What a round of a federated job takes from its curators' own records.
+# --- questions of federated jobs -----------------------------------------------------------------
 #
-# Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves, the sum
-# over the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) or lists of
-# items (`ItemQuestion`): who prepares a contribution does not see which.
+# Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves: the sum
+# over the records, with each record's part bounded. Records are rows of numbers (`RowQuestion`) or
+# lists of items (`ItemQuestion`).
 
 
 @dataclass(frozen=True)

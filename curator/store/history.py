@@ -281,11 +281,11 @@ async def usage_spans(transaction: Transaction, party: str, position: int) -> li
     return list(rows)
 
 
-# Drops the refusals and the deliveries of old rounds, and what records spent in old jobs.
+# --- retention -----------------------------------------------------------------------------------
 #
-# What the ledger and its chain need stays for good: debits, credits, contributions, and of a round
-# its descriptor, its outcome and the abort statements. So what a policy sums over is the same as
-# before, no round is taken up twice, and nobody contributes twice to one query and window.
+# The ledger and its chain stay permanently: debits, credits, contributions, and of a round its
+# descriptor, final state and abort statements. So policies sum over the same debits as before, and
+# no round is answered twice.
 
 _UNDER_WAY: Final = (State.PLANNED.value, State.PREPARED.value)
 

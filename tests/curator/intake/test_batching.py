@@ -13,8 +13,8 @@ from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from common.web.tokens import Scope
 from curator.intake import batching
-from curator.intake.batching import Gathering
 from curator.intake.intake import Answer, Status
+from curator.intake.routes import Gathering
 
 CALLER = Principal("test", frozenset({Scope.OPERATOR}))
 

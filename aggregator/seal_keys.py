@@ -1,37 +1,159 @@
 """Seal keys: made at first use, used until they end by this aggregator's own clock, then destroyed.
 
 A key of a period serves all rounds of that time; a round may have its own key. The private half is
-a seed, stored under its wrapping key. `SessionCache` keeps the keys of sessions under a seal key in
-memory, bounded.
+a seed, stored under a wrapping key, which is a separate file in the key directory: a key dies when
+that file is overwritten and removed, and its row is updated after that. So the database, its log,
+its free pages, archives and backups open nothing without the directory, which may be in memory.
+Every sweep repeats each step of a destruction until it is done. No key enters a log or an answer.
+`SessionCache` keeps the keys of sessions under a seal key in memory, bounded. Spec: keys, sections
+2.1 and 2.4.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
-from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState, Limits, SealKeyRow
 from common.runtime.clock import Clock
+from common.runtime.process import make_private_directory
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import NONCE_BYTES, SealBroken, SealKey, length_prefixed, seal_octets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.errors import StartRefused
 from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.trust import LASTING_SEAL_KEY_LABEL
 from tacit.protocol.verification import SECRET_BYTES
+
+WRAPPING_BYTES: Final = 32
+_SUFFIX: Final = ".kek"
+_GENERATION: Final = "generation"
+_OWNER: Final = "owner"
+
+
+class KeyDirectoryTaken(StartRefused):
+    """The directory of wrapping keys belongs to another aggregator."""
+
+
+class KeyDirectory:
+    """Wrapping keys by number, and the highest number that was ever published. Replicas share it.
+
+    Every change is on the disk when a method returns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def claim(self, owner: str) -> None:
+        """Keep whose directory this is. Raises KeyDirectoryTaken if it is another's: their numbers
+        would be the same."""
+        make_private_directory(self._path)
+        try:
+            self._write(self._path / _OWNER, owner.encode())
+        except FileExistsError:
+            if (self._path / _OWNER).read_text() != owner:
+                raise KeyDirectoryTaken("the key directory is another aggregator's") from None
+
+    def make(self, number: int) -> bytes:
+        """A new wrapping key. A file of this number is one that its maker did not get to use."""
+        make_private_directory(self._path)
+        self.destroy(number)
+        content = os.urandom(WRAPPING_BYTES)
+        self._write(self._file(number), content)
+        return content
+
+    def read(self, number: int) -> bytes | None:
+        """The wrapping key of this number; None where there is none."""
+        try:
+            return self._file(number).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def destroy(self, number: int) -> None:
+        """Overwrite the file of this number, and remove it; nothing if there is none."""
+        path = self._file(number)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.write(descriptor, bytes(WRAPPING_BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path.unlink(missing_ok=True)
+        self._sync()
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of all files."""
+        if not self._path.is_dir():
+            return ()
+        names = (path.name.removesuffix(_SUFFIX) for path in self._path.glob(f"*{_SUFFIX}"))
+        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+
+    def generation(self) -> int:
+        """The highest number that was ever published from here; 0 before the first."""
+        try:
+            return int((self._path / _GENERATION).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def published(self, number: int) -> None:
+        """Keep that a number was published. It only rises."""
+        make_private_directory(self._path)
+        with self._alone():
+            if number <= self.generation():
+                return
+            draft = self._path / f"{_GENERATION}.draft"
+            draft.unlink(missing_ok=True)
+            self._write(draft, str(number).encode())
+            draft.replace(self._path / _GENERATION)
+            self._sync()
+
+    def _file(self, number: int) -> Path:
+        return self._path / f"{number}{_SUFFIX}"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._sync()
+
+    def _sync(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Replicas may publish at the same time."""
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
 
 WRAPPED_BYTES: Final = 60
 """Nonce, key and tag of a wrapped key."""
@@ -87,15 +209,6 @@ class SessionCache:
         while len(self._held) > self._capacity:
             self._held.popitem(last=False)
 
-
-# Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
-#
-# A key of a period serves all rounds of that time; a round may have its own key. The private
-# half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
-# file is overwritten and removed; its row is updated after that. So whatever was copied of the
-# database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
-#
-# No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
 
 UNUSED_S: Final = 900
 """How long a round's key waits for its round."""
