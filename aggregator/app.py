@@ -41,6 +41,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.dependencies import part_of, provide
 from common.web.middleware import add_direct, answer_directly
+from common.web.openapi import add_routes
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
 from tacit.errors import Invalid
@@ -50,7 +51,7 @@ from tacit.version import VERSION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SETTLED_SWEEPS = 3
-"""After so many sweeps every process has stored its counts of an hour."""
+"""After this many sweeps every process has stored its counts of an hour."""
 _logger = get_logger("tacit.aggregator")
 
 
@@ -60,7 +61,7 @@ def create_app(
     clock: Clock | None = None,
     intake_type: Callable[..., Intake] = Intake,
 ) -> FastAPI:
-    """The aggregator. `intake_type` lets a crash test put a broken writer in the place of ours."""
+    """The aggregator. `intake_type`: a crash test replaces the writer by a broken one."""
     time = clock or SystemClock()
 
     @asynccontextmanager
@@ -82,7 +83,6 @@ def create_app(
         "aggregator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Sealed pieces in, one partial sum out. It never holds a curator's value.",
         body_limits={
@@ -94,11 +94,11 @@ def create_app(
     add_direct(app, pieces.DIRECT)
     answer_directly(app, rounds.DIRECT)
     app.plain_paths.update(examples.plain_paths())
-    app.include_router(pieces.router)
+    add_routes(app, pieces.router)
     add_identity(app, settings)
     add_key_rotation(app)
-    for room in (peer_seals, peers, roster, sealing_sessions, rounds, audit):
-        app.include_router(room.router)
+    rooms = (peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    add_routes(app, *(room.router for room in rooms))
     add_tokens(
         app,
         tables.tokens,
@@ -111,11 +111,11 @@ def create_app(
     return app
 
 
-async def _operators_only(asked: NewToken) -> None:
-    if asked.scope is not Scope.OPERATOR:
+async def _operators_only(token: NewToken) -> None:
+    if token.scope is not Scope.OPERATOR:
         detail = "is operator: parties have theirs by enrolment, the coordinator by pairing"
         raise Invalid(detail, pointer="/scope")
-    if asked.subject is not None:
+    if token.subject is not None:
         raise Invalid("an operator's token belongs to no party", pointer="/subject")
 
 
@@ -126,7 +126,7 @@ async def _start(
     clock: Clock,
     intake_type: Callable[..., Intake],
 ) -> tuple[Aggregator, Intake, Evaluations]:
-    """Make and provide the parts; those that have to be stopped again are returned."""
+    """Make and provide the parts; returns those that must be stopped."""
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
@@ -155,7 +155,6 @@ async def _start(
     steps = RoundSteps(aggregator, intake, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
-    await intake.start()
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))
 

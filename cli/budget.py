@@ -27,11 +27,12 @@ from cli.context import (
 from cli.formatting import amount, verified
 from common.runtime.process import extra_needed
 from tacit import Client
+from tacit.answers import base as api
 
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
-def draw_forecast(found: dict[str, Any], path: Path) -> None:
+def draw_forecast(found: api.Answer, path: Path) -> None:
     """Draw a forecast; the suffix of the file chooses the format."""
     try:
         import matplotlib
@@ -100,7 +101,7 @@ def show_budget(
     return Answer(response, lambda: print_budget(response))
 
 
-def print_budget(found: Json) -> None:
+def print_budget(found: api.Answer) -> None:
     """The claimed bounds, the verified figures and the limits, in tables."""
     counts = ", ".join(f"{count} {name}" for name, count in found["curators"].items() if count)
     console.print(f"ledger: {found['ledger']['seq']} events; curators: {counts or 'none'}")
@@ -205,7 +206,7 @@ def own(
     return Answer(response, lambda: _print_own(response))
 
 
-def _print_own(response: Json) -> None:
+def _print_own(response: api.Answer) -> None:
     for unit, spent in response["units"].items():
         rows = [
             [
@@ -245,7 +246,7 @@ def events(
     return tabled(response, "Ledger", ["row", "time", "event", "about", "hash"], rows)
 
 
-def _whom(item: Json) -> str:
+def _whom(item: api.Answer) -> str:
     if "round" in item["payload"]:
         return f"round {item['payload']['round']}"
     if item["first"] is None:
@@ -323,7 +324,7 @@ def limits(
     """Show the budget limits, or set new ones."""
     if source is not None:
         wanted = read_table(source).get("limits", [])
-        response = client.set_budget_limits(wanted, curator=curator_id)
+        response: api.Answer = client.set_budget_limits(wanted, curator=curator_id)
     if curator_id is not None:
         response = client.curator_budget(curator_id)
     elif source is None:

@@ -38,6 +38,9 @@ from cli.services.backup import PassphraseFile, opening_holder, sealing_holder
 from cli.services.deployment import trusted
 from cli.services.sealed_files import CONTENT, Sealer, opened_pair
 from tacit import Client
+from tacit.answers import base as api
+from tacit.answers.curator import WaitingReplacement
+from tacit.answers.registry import StorageKeyState
 from tacit.crypto.signing import HybridIdentity, HybridPublicKey
 from tacit.wire import encode_binary, parse_binary
 
@@ -87,7 +90,7 @@ def rotate_party(
     return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
 
 
-def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
+def _parties_waited(client: Client, wait_s: float) -> list[WaitingReplacement]:
     ends = time.monotonic() + wait_s
     with progress() as bar:
         waiting = client.waiting_parties()
@@ -99,7 +102,7 @@ def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
     return waiting
 
 
-def _problem(response: dict[str, Any]) -> str:
+def _problem(response: api.Answer) -> str:
     said = ", ".join(f"{name}: {problem}" for name, problem in sorted(response["problems"].items()))
     return f"{response['party']}: {said or 'not tried yet'}"
 
@@ -245,7 +248,7 @@ def confirm(
     compared = encode_binary(bytes.fromhex(digits(fingerprint)))
     if target.url is None:
         with target.deployment().coordinator.client() as client:
-            response = client.confirm_identity(service, compared)
+            response = dict(client.confirm_identity(service, compared))
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
             response = _confirmed_at(client, service, compared)
@@ -301,14 +304,14 @@ def _write(file: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def _committed(response: dict[str, Any], out: Path) -> str:
+def _committed(response: api.Answer, out: Path) -> str:
     return (
         f"committed: identity {response['serial']}, document {response['fingerprint']}\n"
         f"the next pair is sealed in {out}: keep it away from the service, and make a backup"
     )
 
 
-def _rotated(response: dict[str, Any], used: Path, following: Path) -> str:
+def _rotated(response: api.Answer, used: Path, following: Path) -> str:
     untold = "".join(f"{name} does not know of it yet\n" for name in response.get("untold", ()))
     return (
         f"identity {response['serial']}: key {response['key_fingerprint']}, document "
@@ -393,7 +396,7 @@ def _rotated_by(response: dict[str, Any]) -> str:
     return f"{response['aggregator']}: seal key {response['number']} in place of {old} ({end})"
 
 
-def _waited(client: Client, response: dict[str, Any], wait_s: float) -> dict[str, Any]:
+def _waited(client: Client, response: StorageKeyState, wait_s: float) -> StorageKeyState:
     ends = time.monotonic() + wait_s
     with progress() as bar:
         task = bar.add_task("sealing again", total=max(1, response["left"]))
@@ -404,7 +407,7 @@ def _waited(client: Client, response: dict[str, Any], wait_s: float) -> dict[str
     return response
 
 
-def _done(response: dict[str, Any]) -> str:
+def _done(response: api.Answer) -> str:
     sealed = f"everything is sealed with the storage key of generation {response['generation']}"
     if response["kept_in"] == "settings":
         return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"

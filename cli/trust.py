@@ -39,6 +39,7 @@ from cli.context import (
 from cli.services.deployment import READY_S, pair, trusted
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
+from tacit.answers import base as api
 from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
@@ -422,7 +423,7 @@ def list_paired(client: Client) -> Answer:
     return tabled(response, "Aggregators", columns, rows)
 
 
-def _reachability(response: Mapping[str, Any]) -> str:
+def _reachability(response: api.Answer) -> str:
     if not response["reachable"]:
         return str(response["problem"])
     another = response["fingerprint_seen"] != response["fingerprint"]

@@ -29,6 +29,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
+from common.web.openapi import add_routes
 from common.web.token_routes import NewToken, add_tokens
 from curator import examples
 from curator.errors import BadMapping
@@ -36,7 +37,7 @@ from curator.files import routes as files
 from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
-from curator.intake.routes import Gathering
+from curator.intake.routes import Batching
 from curator.owner import curators, ledger_verification, policies, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies
@@ -129,7 +130,7 @@ async def build_parts(
         settings,
         peers,
         intake,
-        Gathering(intake),
+        Batching(intake),
         Imports(clock, settings.import_max_errors),
         policy,
         enroller,
@@ -233,9 +234,8 @@ def create_app(
         "curator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
-        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        description="Readings in, sealed contributions out.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,
@@ -245,8 +245,7 @@ def create_app(
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
-    app.include_router(parties.router)
-    app.include_router(anchors.router)
+    add_routes(app, parties.router, anchors.router)
     add_tokens(
         app,
         token_table,
@@ -256,9 +255,17 @@ def create_app(
         revoked=lambda: None,
         example=examples.TOKEN,
     )
-    for room in (policies, curators, owner, stopping, ledger_verification, intake_routes, files):
-        app.include_router(room.router)
-    app.include_router(records.router)
+    rooms = (
+        policies,
+        curators,
+        owner,
+        stopping,
+        ledger_verification,
+        intake_routes,
+        files,
+        records,
+    )
+    add_routes(app, *(room.router for room in rooms))
     if settings.console:
         _pages().add_console(app, time)
     return app
@@ -275,15 +282,15 @@ def _pages() -> ModuleType:
 
 
 async def _enrolled(app: FastAPI) -> None:
-    """From now on new curators may send readings, and rounds for them are polled."""
+    """Let new curators send readings, and poll for their rounds."""
     async with part_of(app, Database).reading() as connection:
         await part_of(app, Intake).hosted.load(connection)
     await asyncio.to_thread(give_back)
     part_of(app, Participation).wake()
 
 
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    await check_token(part_of(app, Database), asked)
+async def _check_token(app: FastAPI, token: NewToken) -> None:
+    await check_token(part_of(app, Database), token)
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:

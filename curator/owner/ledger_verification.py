@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter
 from fastapi import Query as Parameter
 
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
+from common.web.openapi import api_router
 from common.web.wire import LARGEST
 from curator.store import history
 from curator.store.outbox import stored_aborts
@@ -82,7 +82,7 @@ def _bytes(value: object) -> bytes:
     return b"" if value is None else str(value).encode()
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.get(
@@ -103,10 +103,10 @@ async def verify_ledger(
 ) -> LedgerVerification:
     kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
     async with database.reading() as transaction:
-        found = await verify(transaction, kept)
+        outcome = await verify(transaction, kept)
     broken = None
-    if found.broken is not None:
-        broken = BrokenRow(row=found.broken[0], reason=found.broken[1])
+    if outcome.broken is not None:
+        broken = BrokenRow(row=outcome.broken[0], reason=outcome.broken[1])
     return LedgerVerification(
-        verified=broken is None, rows=found.rows, head=found.head.hex(), broken=broken
+        verified=broken is None, rows=outcome.rows, head=outcome.head.hex(), broken=broken
     )

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
+from fastapi import Request
 
-from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.runtime.compute_processes import apart
-from common.store.transactions import Database, Transaction
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.store.transactions import Transaction
+from common.web.openapi import takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples, queries
 from coordinator.budget import charging, plans
 from coordinator.budget.forecast import MOST_ROUNDS, POINTS, Coming, count_rounds, outlook
 from coordinator.budget.forecast import history as course
-from coordinator.budget.ledger import Ledger
 from coordinator.budget.limits import shortages
 from coordinator.budget.plans import (
     MOST_POINTS,
@@ -40,9 +38,10 @@ from coordinator.budget.plans import (
 )
 from coordinator.budget.round_charges import Price
 from coordinator.errors import WindowMissing
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store.registry import list_aggregators
-from coordinator.web import Analyst, ClockPart, DatabasePart
+from coordinator.web import Analyst, api_router
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import BudgetForecast, BudgetPreview
@@ -50,110 +49,88 @@ from tacit.errors import FieldError, Invalid
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 
-LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
+router = api_router()
 
 
-def add_planning(app: FastAPI) -> None:
-    """Add them to the app."""
-    _add_course(app)
-
-    @app.post(
-        "/v1/budget/preview",
-        **gives(BudgetPreview),
-        tags=["budget"],
-        summary="What a round would cost, and whether it would be let in; nothing is spent",
-        openapi_extra=takes(Plan, examples.PLAN),
-    )
-    async def preview_budget(
-        request: Request,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        caller: Analyst,
-    ) -> dict[str, Any]:
-        body = await read_body(request, Plan)
-        named = caller.has(Scope.OPERATOR)
-        return await preview_of(database, ledger, clock, body, named=named)
-
-    @app.post(
-        "/v1/budget/forecast",
-        **gives(BudgetForecast),
-        tags=["budget"],
-        summary="The composed guarantee of a schedule, per day, month and year",
-        openapi_extra=takes(ForecastRequest, examples.FORECAST),
-    )
-    async def forecast_budget(
-        request: Request, database: DatabasePart, _: Analyst
-    ) -> dict[str, Any]:
-        body = await read_body(request, ForecastRequest)
-        async with database.reading() as transaction:
-            query, operators = await _planned(transaction, body.query, body.query_id)
-        try:
-            return await apart(plans.forecast, query, operators, body)
-        except ValueError as error:
-            raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
+@router.post(
+    "/v1/budget/preview",
+    response_model_exclude_unset=True,
+    tags=["budget"],
+    summary="What a round would cost, and whether it would be let in; nothing is spent",
+    openapi_extra=takes(Plan, examples.PLAN),
+)
+async def preview_budget(request: Request, services: Services, caller: Analyst) -> BudgetPreview:
+    body = await read_body(request, Plan)
+    named = caller.has(Scope.OPERATOR)
+    return await preview_of(services, body, named=named)
 
 
-def _add_course(app: FastAPI) -> None:
-    @app.get(
-        "/v1/budget/history",
-        tags=["budget"],
-        summary="What the worst curator had spent, step by step of time",
-    )
-    async def get_budget_history(
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        _: Analyst,
-        asked: Annotated[HistoryRequest, Parameter()],
-    ) -> History:
-        return await history_of(database, ledger, clock, asked)
-
-    @app.post(
-        "/v1/budget/outlook",
-        tags=["budget"],
-        summary="How long each limit lasts under the schedules that are running, or planned ones",
-        openapi_extra=takes(OutlookRequest, examples.OUTLOOK),
-    )
-    async def get_budget_outlook(
-        request: Request, database: DatabasePart, ledger: LedgerPart, clock: ClockPart, _: Analyst
-    ) -> BudgetOutlook:
-        body = await read_body(request, OutlookRequest)
-        return await outlook_of(database, ledger, clock, body)
+@router.post(
+    "/v1/budget/forecast",
+    tags=["budget"],
+    summary="The composed guarantee of a schedule, per day, month and year",
+    openapi_extra=takes(ForecastRequest, examples.FORECAST),
+)
+async def forecast_budget(request: Request, services: Services, _: Analyst) -> BudgetForecast:
+    body = await read_body(request, ForecastRequest)
+    async with services.database.reading() as transaction:
+        query, operators = await _planned(transaction, body.query, body.query_id)
+    try:
+        return await apart(plans.forecast, query, operators, body)
+    except ValueError as error:
+        raise Invalid(str(error), errors=(FieldError("/period_s", str(error)),)) from None
 
 
-async def preview_of(
-    database: Database, ledger: Ledger, clock: Clock, plan: Plan, *, named: bool
-) -> dict[str, Any]:
+@router.get(
+    "/v1/budget/history",
+    tags=["budget"],
+    summary="What the worst curator had spent, step by step of time",
+)
+async def get_budget_history(
+    services: Services, _: Analyst, asked: Annotated[HistoryRequest, Parameter()]
+) -> History:
+    return await history_of(services, asked)
+
+
+@router.post(
+    "/v1/budget/outlook",
+    tags=["budget"],
+    summary="How long each limit lasts under the schedules that are running, or planned ones",
+    openapi_extra=takes(OutlookRequest, examples.OUTLOOK),
+)
+async def get_budget_outlook(request: Request, services: Services, _: Analyst) -> BudgetOutlook:
+    body = await read_body(request, OutlookRequest)
+    return await outlook_of(services, body)
+
+
+async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) -> BudgetPreview:
     """What a planned round would cost, and whether it would be let in; `named`: with the curators
     whose limits refuse it. Raises UnknownQuery, WindowMissing."""
-    async with database.reading() as transaction:
+    async with services.database.reading() as transaction:
         query, operators = await _planned(transaction, plan.query, plan.query_id)
-        state = await ledger.current(transaction)
+        state = await services.ledger.current(transaction)
     window = plan.window or query.window
     if window is None:
         raise WindowMissing(
             "this query does not say which readings: give a window", pointer="/window"
         )
     price = await apart(charging.price_of, query, operators)
-    planned = plans.planned(state, price, window, clock.now())
+    planned = plans.planned(state, price, window, services.clock.now())
     found = shortages(state.limits, state.spending, planned)
     blocked = None
     if named:
-        async with database.reading() as transaction:
+        async with services.database.reading() as transaction:
             blocked = await charging.blocked(transaction, found)
     return plans.preview(planned, found, blocked)
 
 
-async def history_of(
-    database: Database, ledger: Ledger, clock: Clock, asked: HistoryRequest
-) -> History:
+async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> History:
     """The past of one figure. Raises Invalid with the field."""
     if asked.unit is PrivacyUnit.RECORD and asked.period_s is not None:
         raise _refused("/period_s", "the unit record has no periods")
-    async with database.reading() as transaction:
-        state = await ledger.current(transaction)
-    until = epoch_microseconds(asked.until or clock.now())
+    async with services.database.reading() as transaction:
+        state = await services.ledger.current(transaction)
+    until = epoch_microseconds(asked.until or services.clock.now())
     made = state.spending.rounds.column("made")
     since = int(made.min()) if made.size else until
     since = min(until, since if asked.since is None else epoch_microseconds(asked.since))
@@ -177,14 +154,12 @@ async def history_of(
     )
 
 
-async def outlook_of(
-    database: Database, ledger: Ledger, clock: Clock, asked: OutlookRequest
-) -> BudgetOutlook:
+async def outlook_of(services: CoordinatorServices, asked: OutlookRequest) -> BudgetOutlook:
     """How long each limit lasts. Raises UnknownQuery, Invalid with the field."""
-    now = clock.now()
+    now = services.clock.now()
     start, until = epoch_microseconds(now), epoch_microseconds(now + timedelta(days=asked.days))
-    async with database.reading() as transaction:
-        state = await ledger.current(transaction)
+    async with services.database.reading() as transaction:
+        state = await services.ledger.current(transaction)
         queries_asked = await _asked(transaction, asked.queries)
         aggregators = await list_aggregators(transaction)
     for place, (_, _, period_s) in enumerate(queries_asked):
