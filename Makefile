@@ -12,8 +12,18 @@ demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file
 
 PYTEST := $(BIN)/pytest --dist loadfile
 
+# One after another, so that no process holds all tests and all that they import and compile.
+LIBRARY := tests/tacit
+ALGORITHMS := tests/algorithms tests/simulation tests/reproduction
+COORDINATOR := tests/coordinator
+SERVICES := tests/curator tests/aggregator tests/common
+REST := tests $(patsubst %,--ignore=%,$(LIBRARY) $(ALGORITHMS) $(COORDINATOR) $(SERVICES))
+COSTS := build/test-costs.json
+
 test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
-	$(PYTEST) -n 2 -m "not slow and not release"
+	@rm -f $(COSTS); failed=0; for part in "$(LIBRARY)" "$(ALGORITHMS)" "$(COORDINATOR)" "$(SERVICES)" "$(REST)"; do \
+	  TACIT_TEST_COSTS=$(COSTS) $(PYTEST) -n 2 -m "not slow and not release" $$part || failed=1; \
+	done; exit $$failed
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties; ROOMS=tests/tacit for some
 	$(PYTEST) -n 2 -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)

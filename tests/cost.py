@@ -2,7 +2,8 @@
 
 The CPU is that of the process that runs the tests and of the processes that these start and wait
 for; a database server's is not counted. A slow machine changes the wall clock far more than it.
-`TACIT_TEST_COSTS` names a JSON file for the CPU seconds of each test.
+`TACIT_TEST_COSTS` names a JSON file with the CPU seconds of each test, to which each run adds: what
+it prints is of all of them.
 """
 
 from __future__ import annotations
@@ -73,13 +74,21 @@ class Cost:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the run's CPU minutes, the most memory of a worker and the dearest files."""
-        files: defaultdict[str, float] = defaultdict(float)
-        for test, cpu_s in self._tests.items():
-            files[test.split("::", maxsplit=1)[0]] += cpu_s
-        if path := os.environ.get("TACIT_TEST_COSTS"):
-            Path(path).write_text(json.dumps(self._tests))
         whole_s = sum(worker["cpu_s"] for worker in self._workers)
         peak_mb = max((worker["peak_mb"] for worker in self._workers), default=0.0)
+        tests: dict[str, float] = self._tests
+        if name := os.environ.get("TACIT_TEST_COSTS"):
+            path = Path(name)
+            if path.exists():
+                before = json.loads(path.read_text())
+                whole_s += before["cpu_s"]
+                peak_mb = max(peak_mb, before["peak_mb"])
+                tests = before["tests"] | tests
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"cpu_s": whole_s, "peak_mb": peak_mb, "tests": tests}))
+        files: defaultdict[str, float] = defaultdict(float)
+        for test, cpu_s in tests.items():
+            files[test.split("::", maxsplit=1)[0]] += cpu_s
         write = terminalreporter.write_line
         write(f"CPU {whole_s / 60:.1f} min, at most {peak_mb:.0f} MB a worker; dearest files:")
         for file in sorted(files, key=files.__getitem__, reverse=True)[:_DEAREST]:

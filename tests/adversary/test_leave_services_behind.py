@@ -34,12 +34,15 @@ class Up:
         for line in self.process.stdout:
             if "Ctrl-C ends it" in line:
                 break
+        else:
+            pytest.fail(f"it ended by itself: {self.process.communicate()[1]}")
         self.services = {name: self.pid_of(name) for name in NAMES}
 
     def another(self) -> subprocess.Popen[str]:
-        """The command once more."""
+        """The command once more, as in a terminal: not under `nohup`, as the tests may run."""
+        command = ["env", "--default-signal=HUP", sys.executable, "-m", "cli.main", "up"]
         return subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "up", "--home", str(self.home), "--aggregators=1"],
+            [*command, "--home", str(self.home), "--aggregators=1"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

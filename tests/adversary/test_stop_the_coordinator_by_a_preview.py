@@ -11,6 +11,7 @@ import asyncio
 import operator
 import os
 import pickle
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
@@ -67,6 +68,19 @@ def children() -> set[int]:
     return found
 
 
+def begins(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when a process apart is there."""
+    loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+    class Child(compute_processes._Child):
+        def __init__(self) -> None:
+            super().__init__()
+            loop.call_soon_threadsafe(begun.set)
+
+    monkeypatch.setattr(compute_processes, "_Child", Child)
+    return begun
+
+
 async def test_tiny_probabilities_have_figures_at_once(house: Houses) -> None:
     asked = {**TWO_LAYER, "pr_u": "0.9999999", "min_participants": 10**7, "n_max": 10**7}
     async with house() as it:
@@ -102,19 +116,24 @@ async def test_what_takes_too_long_is_refused(
     quick.close()
 
 
-async def test_other_requests_are_answered_meanwhile(mine: Apart) -> None:
+async def test_other_requests_are_answered_meanwhile(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = begins(monkeypatch)
     working = asyncio.create_task(mine.run(*ENDLESS))
-    for _ in range(3):  # control: in a thread of this process no step of this loop would follow
-        await asyncio.sleep(0.05)
-    assert not working.done()
+    await begun.wait()
+    # Control: in a thread of this process no step of this loop would follow.
     assert await mine.run(operator.add, 1, 2) == 3
+    assert not working.done()
     working.cancel()
     with pytest.raises(asyncio.CancelledError):
         await working
 
 
-async def test_nothing_is_computed_for_a_client_that_has_left(mine: Apart) -> None:
-    before, left = children(), asyncio.Event()
+async def test_nothing_is_computed_for_a_client_that_has_left(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, left, begun = children(), asyncio.Event(), begins(monkeypatch)
 
     async def gone() -> None:
         await left.wait()
@@ -122,19 +141,22 @@ async def test_nothing_is_computed_for_a_client_that_has_left(mine: Apart) -> No
     token = compute_processes.ASKER.set(Asker(gone, "a"))
     try:
         working = asyncio.create_task(mine.run(*ENDLESS))
-        while not (own := children() - before):
-            await asyncio.sleep(0.02)
+        await begun.wait()
+        (process,) = map(os.pidfd_open, children() - before)
         left.set()
         with pytest.raises(CallerLeft):
             await working
-        while children() & own:
-            await asyncio.sleep(0.02)
+        ended, _, _ = await asyncio.to_thread(select.select, [process], [], [], 60)
+        os.close(process)
+        assert ended
     finally:
         compute_processes.ASKER.reset(token)
 
 
-async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
-    before = children()
+async def test_one_at_a_time_for_a_caller_and_few_wait(
+    mine: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, begun = children(), begins(monkeypatch)
 
     async def never() -> None:
         await asyncio.Event().wait()
@@ -144,8 +166,7 @@ async def test_one_at_a_time_for_a_caller_and_few_wait(mine: Apart) -> None:
         working = [
             asyncio.create_task(mine.run(*ENDLESS)) for _ in range(compute_processes.MOST_WAITING)
         ]
-        while not (children() - before):
-            await asyncio.sleep(0.02)
+        await begun.wait()
         with pytest.raises(StillComputing):
             await mine.run(operator.add, 1, 2)
         compute_processes.ASKER.set(Asker(never, "b"))
@@ -175,7 +196,8 @@ async def test_a_process_that_ends_as_it_was_idle_refuses_nothing(
     monkeypatch.setattr(
         compute_processes,
         "_PROGRAM",
-        "import atexit, time, common.runtime.apart as apart; waits = iter((True, False));"
+        "import atexit, time, common.runtime.compute_processes as apart;"
+        "waits = iter((True, False));"
         "apart.select.select = lambda *_: (next(waits),); atexit.register(time.sleep, 3600);"
         "apart.compute()",
     )

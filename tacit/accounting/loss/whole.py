@@ -154,9 +154,12 @@ _FINE_SCALE: Final = 1_000
 _MOST_POINTS: Final = 4_000_000
 
 
-@lru_cache(maxsize=512)
 def whole_law(draws: int, scale: Fraction) -> Law:
     """The law of `draws` discrete Laplaces by fact 4, on a window with a tail below 1e-22."""
+    return (long_law if scale > _FINE_SCALE else _short_law)(draws, scale)
+
+
+def _law(draws: int, scale: Fraction) -> Law:
     width = float(scale)
     reach = reach_of(draws, width)
     half = whole_masses(draws, scale, reach)
@@ -164,6 +167,12 @@ def whole_law(draws: int, scale: Fraction) -> Law:
     error = (3 * draws + 4 * reach / width + 64) * UNIT
     tail = tail_bound(draws, width, reach)
     return Law(mass, np.cumsum(mass), reach, tail, error + mass.size * UNIT)
+
+
+_short_law = lru_cache(maxsize=128)(_law)
+"""2 MB each."""
+long_law = lru_cache(maxsize=2)(_law)
+"""Up to 130 MB each; as many as one figure takes."""
 
 
 def whole_masses(draws: int, scale: Fraction, reach: int) -> Floats:

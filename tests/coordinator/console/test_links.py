@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 import pytest
 
-from common.store.transactions import Database
+from common.runtime.clock import ManualClock
+from common.store.transactions import Database, Transaction
 from common.web.dependencies import part_of
 from common.web.tokens import Scope
+from coordinator.console import rounds
+from coordinator.rounds.notifications import Changes
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console import large
 from tests.coordinator.console.browser import Browser, dead_links
@@ -84,9 +90,13 @@ async def test_no_page_is_larger_than_a_browser_takes_in(house: Houses) -> None:
 
 
 @pytest.mark.slow
-async def test_tabs_that_wait_ask_the_store_together(house: Houses) -> None:
+async def test_tabs_that_wait_ask_the_store_together(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Fifty of them, while nothing changes, cost what one costs; a change reaches them all."""
-    async with house(3, console=True) as it:
+    monkeypatch.setattr(rounds, "_LOOK_S", 0.1)
+    clock = ManualClock()
+    async with house(3, console=True, clock=clock) as it:
         await it.host("gateway", 5)
         opened = await it.open(query(deadline_s=60))
         browser = await signed_in(it)
@@ -101,19 +111,43 @@ async def test_tabs_that_wait_ask_the_store_together(house: Houses) -> None:
 
             return asyncio.create_task(wait())
 
-        counts = part_of(it.app, Database).counts
+        database, changes = part_of(it.app, Database), part_of(it.app, Changes)
+        wait_as_usual, read_as_usual = changes.wait, database.reading
+        looks, reads, looked = Counter[object](), Counter[object](), asyncio.Event()
+
+        async def wait(ticket: asyncio.Event, seconds: float) -> None:
+            looks[asyncio.current_task()] += 1
+            looked.set()
+            await wait_as_usual(ticket, seconds)
+
+        def reading(*, large: bool = False) -> AbstractAsyncContextManager[Transaction]:
+            reads[asyncio.current_task()] += 1
+            return read_as_usual(large=large)
+
+        async def look(times: int) -> None:
+            """Until every tab has looked so often again, and found nothing new."""
+            enough = {each: looks[each] + times for each in tabs}
+            while any(looks[each] < count for each, count in enough.items()):
+                looked.clear()
+                await looked.wait()
+
+        async def cost() -> int:
+            """How often the tabs read the store while time goes on once."""
+            before = sum(reads[each] for each in tabs)
+            clock.advance(timedelta(seconds=2))
+            await look(2)
+            return sum(reads[each] for each in tabs) - before
+
+        monkeypatch.setattr(changes, "wait", wait)
+        monkeypatch.setattr(database, "reading", reading)
         tabs = [tab()]
-        await asyncio.sleep(0.5)
-        before = counts.reading
-        await asyncio.sleep(2.0)
-        alone = counts.reading - before
+        await look(1)
+        alone = await cost()
         tabs += [tab() for _ in range(TABS - 1)]
-        await asyncio.sleep(1.0)
-        before = counts.reading
-        await asyncio.sleep(2.0)
-        together = counts.reading - before
+        await look(1)
+        assert await cost() == alone > 0
         assert not any(each.done() for each in tabs)
-        assert together <= alone + TABS // 5, (alone, together)
         await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        clock.advance(timedelta(seconds=2))
         async with asyncio.timeout(30):
             assert set(await asyncio.gather(*tabs)) == {200}

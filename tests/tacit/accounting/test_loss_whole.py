@@ -17,6 +17,7 @@ from tacit.accounting.loss.whole import (
     _coarse,
     half_line_delta,
     laplace_delta,
+    long_law,
     reach_of,
     tail_bound,
     whole_delta,
@@ -210,3 +211,11 @@ def test_where_even_the_grid_is_long_one_draw_is_taken() -> None:
         scale = Fraction(points, 55)
         found = whole_delta(epsilon, 1, ((2, scale),))
         assert (found == laplace_delta(epsilon, 1, scale)) is alone
+    long_law.cache_clear()  # 128 MB
+
+
+def test_few_long_laws_are_kept() -> None:
+    """A process that answers one question after another holds two, not all of them."""
+    for number in range(4):
+        whole_law(1, Fraction(1_001 + number))
+    assert long_law.cache_info().currsize == 2
