@@ -23,9 +23,7 @@ from coordinator import examples
 from coordinator.api import (
     budget,
     datasets,
-    groups,
     job_attempts,
-    job_results,
     job_schedules,
     jobs,
     plans,
@@ -94,14 +92,12 @@ def create_app(
     )
     for module in (
         registry,
-        groups,
         queries,
         rounds,
         budget,
         plans,
         datasets,
         jobs,
-        job_results,
         job_schedules,
         job_attempts,
         storage_key,

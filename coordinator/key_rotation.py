@@ -21,6 +21,7 @@ from coordinator.store import jobs as job_store
 from coordinator.store import storage_key as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.storage_key import Rotation
+from tacit.answers.registry import StorageKeyState
 
 LOOK_S = 5.0
 _PAGE = 500
@@ -28,8 +29,8 @@ _log = get_logger("tacit.resealing")
 
 
 class Resealing(Repeating):
-    """Carries a rotation on, in the process that leads: it seals anew what is of an older
-    generation, then ends it."""
+    """Advances a rotation, in the process that leads: it seals again what an older key sealed, then
+    ends the rotation."""
 
     def __init__(
         self, database: Database, keys: StorageKeys, datasets: Datasets, results: Results
@@ -45,12 +46,12 @@ class Resealing(Repeating):
         self.start()
 
     async def stop(self) -> None:
-        """Stop; the next start, here or elsewhere, goes on from what is sealed how."""
+        """Stop; the next start, in any process, continues with what an older key still seals."""
         await super().stop()
         await self._leader.stop()
 
     async def look(self) -> None:
-        """Do what the state asks for; nothing while no rotation runs."""
+        """Make one pass, as the state of the rotation demands; nothing while none runs."""
         if not self._leader.leads:
             return
         async with self._database.reading() as transaction:
@@ -62,7 +63,7 @@ class Resealing(Repeating):
             return
         if row.state is Rotation.SEALING:
             await storage_keys.clean_rotation(self._database, row.generation)
-            self.wake()  # what was accepted until then is looked at once more
+            self.wake()  # one more pass over what was accepted until then
         else:
             await storage_keys.finish_rotation(self._database, self._keys, row.generation)
             _log.info("storage_key_rotated", generation=row.generation)
@@ -86,7 +87,7 @@ class Resealing(Repeating):
                 return
             try:
                 await self._datasets.reseal(row)
-            except Exception as error:  # the others go on; this one is counted as left
+            except Exception as error:  # the others continue; this one counts as left
                 _log.error("not_sealed_anew", dataset=row.id, **describe(error))
         for job_id in await asyncio.to_thread(self._results.sealed):
             try:
@@ -124,18 +125,18 @@ class Resealing(Repeating):
 
 
 async def _nothing() -> None:
-    """The loop itself looks who leads."""
+    """The loop itself checks which process leads."""
 
 
-async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> dict[str, object]:
+async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> StorageKeyState:
     """How far a rotation has come, for its operator."""
     async with database.reading() as transaction:
         row = await store.state(transaction)
     place = "settings" if keys.source.given else FILE_NAME
     left = 0 if row.state is Rotation.IDLE else await resealing.left()
-    return {
-        "generation": row.generation,
-        "state": row.state.value,
-        "left": left,
-        "kept_in": place,
-    }
+    return StorageKeyState(
+        generation=row.generation,
+        state=row.state.value,
+        left=left,
+        kept_in=place,
+    )

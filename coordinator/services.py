@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,15 @@ from common.web.auth import Authenticator, ensure_operator_token
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.datasets.datasets import Datasets
-from coordinator.jobs.wiring import Jobs, open_jobs
+from coordinator.jobs.attempts import Attempts
+from coordinator.jobs.dispatcher import Dispatcher
+from coordinator.jobs.federated.conductor import Federated
+from coordinator.jobs.federated.lifecycle import Desk
+from coordinator.jobs.federated.preparation import FederatedAsking
+from coordinator.jobs.results import Results
+from coordinator.jobs.schedules import JobScheduler
+from coordinator.jobs.submission import Submission
+from coordinator.jobs.workers.cluster import Cluster
 from coordinator.key_rotation import Resealing
 from coordinator.metrics import add_budget_metrics, add_work_metrics
 from coordinator.registry import members, own_identity
@@ -59,6 +67,19 @@ class Loop(Protocol):
 
     async def stop(self) -> None:
         """Stop it, and wait until it has stopped."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The parts of jobs."""
+
+    submission: Submission
+    attempts: Attempts
+    dispatcher: Dispatcher
+    results: Results
+    changes: Changes
+    federated: Federated
+    scheduler: JobScheduler
 
 
 @dataclass(frozen=True)
@@ -198,7 +219,7 @@ async def _open(
     storage_keys = await open_storage_keys(database, settings)
     datasets = Datasets(database, storage_keys, directory, clock, settings)
     await datasets.tidy()
-    jobs = open_jobs(database, datasets, storage_keys, settings, clock, conduct, conductor.wake)
+    jobs = _open_jobs(database, datasets, storage_keys, settings, clock, conduct, conductor.wake)
     seals = LedgerSeals(database, own, settings.deployment, clock)
     return CoordinatorServices(
         settings=settings,
@@ -236,4 +257,30 @@ async def _open(
             jobs.federated,
             jobs.scheduler,
         ),
+    )
+
+
+def _open_jobs(
+    database: Database,
+    datasets: Datasets,
+    keys: StorageKeys,
+    settings: CoordinatorSettings,
+    clock: Clock,
+    conduct: Conduct,
+    woken: Callable[[str | None], None],
+) -> Jobs:
+    """The parts of jobs, not started yet; `woken` is called when a round opens or is to end."""
+    changes = Changes(database)
+    attempts = Attempts(database, datasets, keys, settings, clock, changes.notify)
+    results = Results(settings.data_dir / "jobs", keys)
+    submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
+    federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
+    return Jobs(
+        submission,
+        attempts,
+        Dispatcher(attempts, Cluster(settings), settings, changes.notify),
+        results,
+        changes,
+        federated,
+        JobScheduler(database, submission, clock, federated.wake),
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel
 
 from common.web.auth import Principal, require
+from common.web.paging import Page, next_link
 from common.web.problems import openapi_responses
 from common.web.tokens import Scope
 from common.web.wire import json_response
@@ -33,8 +36,18 @@ def time_text(instant: datetime | None) -> str | None:
 
 
 def encode(value: Any) -> bytes:
-    """Plain values as JSON."""
+    """A model, or plain values, as the JSON of an answer that is stored or has a tag."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return json.dumps(value).encode()
+
+
+def link_next(
+    request: Request, response: Response, page: Page, rows: Sequence[Any], key: str
+) -> None:
+    """Behind a full page, set the header `Link` to the one after the `key` of its last row."""
+    if len(rows) == page.limit:
+        response.headers.update(next_link(request, getattr(rows[-1], key)))
 
 
 def model_response(model: WireModel, status: int = 200) -> Response:

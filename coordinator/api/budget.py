@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
@@ -45,24 +45,30 @@ from coordinator.web import (
     Party,
     api_router,
     encode,
-    time_text,
+    link_next,
 )
 from tacit.answers.budget import (
+    BrokenRow,
     Budget,
     BudgetProposals,
     CuratorBudget,
     CuratorLimits,
     DebitDifferences,
+    LedgerEvent,
     LedgerEvents,
     LedgerSeals,
     LedgerVerification,
     Limits,
+    Proposed,
+    Released,
+    ReleasedAmount,
+    Screened,
 )
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.pieces import ItemAnswer
 from tacit.query.query import Query
 from tacit.query.terms import Function, Mechanism
-from tacit.wire import WireModel, parse_exact
+from tacit.wire import WireModel, format_instant, parse_exact
 
 router = api_router()
 
@@ -79,7 +85,7 @@ async def overview_of(
     operator: bool,
     query_id: str | None = None,
     delta: str | None = None,
-) -> dict[str, Any]:
+) -> Budget:
     """What the sources claim, what holds of what was released, and the limits; names of curators
     and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
     at = _delta(delta)
@@ -87,24 +93,21 @@ async def overview_of(
         state = await services.ledger.current(transaction)
         query = None if query_id is None else await _local(transaction, query_id)
         tight_at = None if at is None else Tight(at, await _queries(transaction, state))
-        names = _Names()
-        shown = {
-            **statement.overview(state),
-            "claimed": await asyncio.to_thread(
-                statement.claimed, state, query, disclosures=operator
-            ),
-            "released": await asyncio.to_thread(
-                statement.released, state, tight_at, names if operator else None
-            ),
-            "limits": [statement.limit(item) for item in state.limits.deployment],
-        }
-        await names.fill(transaction, shown["released"])
-    return shown
+        position, standings = statement.overview(state)
+        claimed = await asyncio.to_thread(statement.claimed, state, query, disclosures=operator)
+        released = await asyncio.to_thread(statement.released, state, tight_at, numbers=operator)
+        return Budget(
+            ledger=position,
+            curators=standings,
+            claimed=claimed,
+            released=await _named(transaction, released),
+            limits=[statement.limit(item) for item in state.limits.deployment],
+        )
 
 
 async def verification_of(
     services: CoordinatorServices, seq: int | None = None, head: str | None = None
-) -> dict[str, Any]:
+) -> LedgerVerification:
     """Verify every row: whether each follows from the one before, and `seq` still has the hash
     `head` that was kept."""
     async with services.database.reading() as transaction:
@@ -116,8 +119,8 @@ async def verification_of(
                 found = Break(rows + 1, f"the tail is missing: row {seq} was there once")
             elif kept.hex() != head:
                 found = Break(seq, "the row has another hash than the one that was kept")
-    broken = None if found is None else {"row": found.seq, "reason": found.reason}
-    return {"verified": found is None, "rows": rows, "head": newest.hex(), "broken": broken}
+    broken = None if found is None else BrokenRow(row=found.seq, reason=found.reason)
+    return LedgerVerification(verified=found is None, rows=rows, head=newest.hex(), broken=broken)
 
 
 async def change_limits(
@@ -139,22 +142,23 @@ async def change_limits(
     await ledger.append(transaction, [draft])
 
 
-class _Names:
-    """Roster numbers that an answer names, and their ids, filled in when they are looked up."""
+async def _named(transaction: Transaction, released: Released) -> Released:
+    """With the names of the curators that spent most, in place of their numbers."""
+    worst = [row.worst for row in (*released.record, *released.curator) if row.worst is not None]
+    names = await store.curator_names(transaction, [int(item.curator or 0) for item in worst])
 
-    def __call__(self, number: int) -> str | None:
-        return str(number)
+    def named(row: ReleasedAmount) -> ReleasedAmount:
+        if row.worst is None:
+            return row
+        name = names.get(int(row.worst.curator or 0))
+        return row.model_copy(update={"worst": row.worst.model_copy(update={"curator": name})})
 
-    async def fill(self, transaction: Transaction, released: dict[str, Any]) -> None:
-        rows = [
-            row["worst"]
-            for unit in ("record", "curator")
-            for row in released[unit]
-            if "worst" in row
-        ]
-        names = await store.curator_names(transaction, [int(row["curator"]) for row in rows])
-        for row in rows:
-            row["curator"] = names.get(int(row["curator"]))
+    return released.model_copy(
+        update={
+            "record": [named(row) for row in released.record],
+            "curator": [named(row) for row in released.curator],
+        }
+    )
 
 
 def _delta(text: str | None) -> Fraction | None:
@@ -190,7 +194,7 @@ Writer = Annotated[Principal, Depends(require(Scope.OPERATOR, Scope.CURATOR))]
 
 @router.get(
     "/v1/budget",
-    **gives(Budget),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="The global bounds from the papers, next to the verified ones",
 )
@@ -207,51 +211,48 @@ async def get_budget(
     delta: Annotated[
         str | None, Parameter(description="Also compose numerically, at this delta.")
     ] = None,
-) -> Response:
+) -> Budget:
     operator = caller.has(Scope.OPERATOR)
-    return JSONResponse(
-        await overview_of(services, operator=operator, query_id=query_id, delta=delta)
-    )
+    return await overview_of(services, operator=operator, query_id=query_id, delta=delta)
 
 
 @router.get(
     "/v1/budget/curators/{curator}",
-    **gives(CuratorBudget),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="One curator: where it stands and what it spent",
 )
-async def get_curator_budget(curator: str, services: Services, caller: Writer) -> dict[str, Any]:
+async def get_curator_budget(curator: str, services: Services, caller: Writer) -> CuratorBudget:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _curator(transaction, caller, curator)
-        operator = caller.has(Scope.OPERATOR)
-        shown = statement.curator(state, row.number, disclosures=operator)
-    return {"curator": row.id, "party": row.party, "number": row.number, **shown}
+        return statement.curator(state, row, disclosures=caller.has(Scope.OPERATOR))
 
 
 @router.get(
     "/v1/budget/events",
-    **gives(LedgerEvents),
     tags=["budget"],
     summary="The ledger, row by row",
 )
 async def list_budget_events(
     request: Request,
+    response: Response,
     page: PageQuery,
     services: Services,
     _: Operator,
     curator: str | None = None,
-) -> Response:
+) -> LedgerEvents:
     async with services.database.reading() as transaction:
         after = page.after_number() or 0
         if curator is None:
-            found = await store.after(transaction, after, page.limit)
+            events = await store.after(transaction, after, page.limit)
         else:
             named = await store.curators_named(transaction, [curator])
             if not named:
                 raise UnknownCurator
-            found = await store.about(transaction, named[0].number, after, page.limit)
-    return page_response(request, "events", [_event(item) for item in found], page.limit, "seq")
+            events = await store.about(transaction, named[0].number, after, page.limit)
+    link_next(request, response, page, events, "seq")
+    return LedgerEvents(events=[_event(event) for event in events])
 
 
 @router.post(
@@ -262,20 +263,17 @@ async def list_budget_events(
     summary="Something happened to curators or their data",
     openapi_extra=takes(Update, examples.UPDATE),
 )
-async def record_budget_event(
-    request: Request,
-    services: Services,
-    caller: Writer,
-) -> Response:
+async def record_budget_event(request: Request, services: Services, caller: Writer) -> Response:
     body = await read_body(request, Update)
     key = await idempotency.request_key(request, caller.token_id)
     async with services.database.begin() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
             return stored.response()
-        found = await curator_events.record(
+        events = await curator_events.record(
             transaction, services.ledger, body, caller, allow_paper=services.settings.allow_paper
         )
-        answer = idempotency.StoredAnswer(201, encode({"events": [_event(item) for item in found]}))
+        recorded = LedgerEvents(events=[_event(event) for event in events])
+        answer = idempotency.StoredAnswer(201, encode(recorded))
         now = services.clock.now()
         await idempotency.remember(transaction, idempotency_keys, key, answer, now)
     return answer.response(replayed=False)
@@ -298,7 +296,6 @@ async def list_budget_seals(
 
 @router.get(
     "/v1/budget/verification",
-    **gives(LedgerVerification),
     tags=["budget"],
     summary="Look at every row of the ledger; the first bad one is named",
 )
@@ -312,53 +309,51 @@ async def verify_budget(
     head: Annotated[
         str | None, Parameter(pattern="^[0-9a-f]{64}$", description="The hash that was kept.")
     ] = None,
-) -> dict[str, Any]:
+) -> LedgerVerification:
     return await verification_of(services, seq, head)
 
 
 @router.get(
     "/v1/budget/limits",
-    **gives(Limits),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="The limits of the deployment",
 )
-async def get_budget_limits(services: Services, _: Analyst) -> dict[str, Any]:
+async def get_budget_limits(services: Services, _: Analyst) -> Limits:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
-    return {"limits": [statement.limit(item) for item in state.limits.deployment]}
+    return Limits(limits=[statement.limit(item) for item in state.limits.deployment])
 
 
 @router.put(
     "/v1/budget/limits",
-    **gives(Limits),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="Limit what every curator spends",
     openapi_extra=takes(LimitsBody, examples.LIMITS),
 )
-async def put_budget_limits(
-    request: Request, services: Services, caller: Operator
-) -> dict[str, Any]:
+async def put_budget_limits(request: Request, services: Services, caller: Operator) -> Limits:
     body = await read_body(request, LimitsBody)
     async with services.database.begin() as transaction:
         await change_limits(transaction, services.ledger, caller, body, None)
-    return {"limits": [statement.limit(item) for item in body.limits]}
+    return Limits(limits=[statement.limit(item) for item in body.limits])
 
 
 @router.put(
     "/v1/budget/curators/{curator}/limits",
-    **gives(CuratorLimits),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="Limit what one curator spends, beside the deployment's limits",
     openapi_extra=takes(LimitsBody, examples.LIMITS),
 )
 async def put_curator_limits(
     request: Request, curator: str, services: Services, caller: Operator
-) -> dict[str, Any]:
+) -> CuratorLimits:
     body = await read_body(request, LimitsBody)
     async with services.database.begin() as transaction:
         row = await _curator(transaction, caller, curator)
         await change_limits(transaction, services.ledger, caller, body, row)
-    return {"curator": row.id, "limits": [statement.limit(item) for item in body.limits]}
+    return CuratorLimits(curator=row.id, limits=[statement.limit(item) for item in body.limits])
 
 
 @router.put(
@@ -369,10 +364,7 @@ async def put_curator_limits(
     openapi_extra=takes(Acknowledgement, examples.ACKNOWLEDGEMENT),
 )
 async def acknowledge_round(
-    request: Request,
-    round_id: str,
-    services: Services,
-    caller: Party,
+    request: Request, round_id: str, services: Services, caller: Party
 ) -> None:
     body = await read_body(request, Acknowledgement)
     async with services.database.begin() as transaction:
@@ -388,11 +380,7 @@ async def acknowledge_round(
     summary="Parties, each with its token, say whom they debited in rounds; an answer for each",
     openapi_extra=takes(Acknowledgements, examples.ACKNOWLEDGEMENTS),
 )
-async def acknowledge_rounds(
-    request: Request,
-    services: Services,
-    _: Party,
-) -> Response:
+async def acknowledge_rounds(request: Request, services: Services, _: Party) -> Response:
     body = await read_body(request, Acknowledgements)
     tokens = dict.fromkeys(said.token for said in body.reports)
     known = {token: await _caller(services.authenticator, token) for token in tokens}
@@ -418,11 +406,10 @@ async def acknowledge_rounds(
 
 @router.get(
     "/v1/budget/rounds/{round_id}",
-    **gives(DebitDifferences),
     tags=["budget"],
     summary="Whom a round charges here, against what its parties say they debited",
 )
-async def compare_round_debits(round_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def compare_round_debits(round_id: str, services: Services, _: Operator) -> DebitDifferences:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         return await charging.differences(transaction, state, round_id)
@@ -448,18 +435,18 @@ async def _curator(transaction: Transaction, caller: Principal, curator: str) ->
     return found[0]
 
 
-def _event(event: Event) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "time": time_text(event.time),
-        "kind": event.kind.value,
-        "actor": event.actor,
-        "first": event.first,
-        "count": event.count,
-        "payload": dict(event.payload),
-        "previous": event.previous.hex(),
-        "hash": event.hash.hex(),
-    }
+def _event(event: Event) -> LedgerEvent:
+    return LedgerEvent(
+        seq=event.seq,
+        time=format_instant(event.time),
+        kind=event.kind.value,
+        actor=event.actor,
+        first=event.first,
+        count=event.count,
+        payload=dict(event.payload),
+        previous=event.previous.hex(),
+        hash=event.hash.hex(),
+    )
 
 
 Alpha = Annotated[
@@ -475,30 +462,27 @@ Alpha = Annotated[
 
 @router.get(
     "/v1/budget/proposals",
-    **gives(BudgetProposals),
     tags=["budget"],
     summary="Curators that an operator may want to look at, by what the ledger holds",
 )
 async def list_budget_proposals(
-    services: Services,
-    _: Operator,
-    alpha: Alpha = 0.001,
-) -> dict[str, Any]:
+    services: Services, _: Operator, alpha: Alpha = 0.001
+) -> BudgetProposals:
     state, seen, far, absent = await screening.screened(services.database, services.ledger, alpha)
     listed = (*far[: screening.NAMED], *absent[: screening.NAMED])
     async with services.database.reading() as transaction:
         names = await store.curator_names(transaction, sorted({item.number for item in listed}))
-    return {
-        "screened": {
-            "declaring": int(seen.declaring.size),
-            "rounds": len(seen.rounds),
-            "most_rounds": screening.NEWEST,
-            "alpha": alpha,
-        },
-        "proposed": {"far_bounds": len(far), "missed_rounds": len(absent)},
-        "proposals": [
+    return BudgetProposals(
+        screened=Screened(
+            declaring=int(seen.declaring.size),
+            rounds=len(seen.rounds),
+            most_rounds=screening.NEWEST,
+            alpha=alpha,
+        ),
+        proposed=Proposed(far_bounds=len(far), missed_rounds=len(absent)),
+        proposals=[
             *screening.shown(far, names, state),
             *screening.shown(absent, names, state),
         ],
-        "sentence": screening.SENTENCE,
-    }
+        sentence=screening.SENTENCE,
+    )

@@ -1,6 +1,6 @@
 """Routes of datasets: uploading, listing, the ledger of each, deleting.
 
-`HandIn` takes a dataset from the API or a page: received, checked and kept, or nothing is left.
+`HandIn` takes a dataset from the API or a page: it is received, checked and kept, or nothing is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import httpx
 from fastapi import Query as Parameter
@@ -24,7 +24,7 @@ from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.openapi import body, described, gives
-from common.web.paging import PageQuery, page_response
+from common.web.paging import PageQuery
 from common.web.wire import JSON
 from coordinator import examples
 from coordinator.datasets import ledger
@@ -36,8 +36,9 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Operator, api_router, encode, time_text
+from coordinator.web import Operator, api_router, encode, link_next
 from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
+from tacit.wire import format_instant
 
 router = api_router()
 
@@ -46,7 +47,7 @@ KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | No
 
 @dataclass(frozen=True)
 class HandIn:
-    """How datasets come in; `transports` replaces the network to given addresses."""
+    """Takes uploaded datasets; `transports` replaces the network to given addresses."""
 
     datasets: Datasets
     settings: CoordinatorSettings
@@ -59,8 +60,9 @@ class HandIn:
         key_of: KeyOf,
         read: Callable[[Fields], Fields] = as_it_is,
     ) -> tuple[StoredAnswer, bool]:
-        """Keep the content of a request, once for a key; the answer, and whether it is of before.
-        `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks raise."""
+        """Keep the content of a request, once for a key; the answer, and whether it was
+        stored before. `read`: see `upload.receive`. Raises DatasetsRefused, and what the checks
+        raise."""
         if not self.settings.stored_datasets:
             raise DatasetsRefused
         datasets, kept = self.datasets, False
@@ -89,27 +91,29 @@ class HandIn:
                 await asyncio.to_thread(datasets.vault.remove, dataset_id)
 
 
-async def shown(transaction: Transaction, row: DatasetRow) -> dict[str, Any]:
+async def shown(transaction: Transaction, row: DatasetRow) -> Dataset:
     """A dataset as the API shows it: schema, row count and budget, none of its rows."""
     spent = await ledger.statement(transaction, row.id)
-    return {
-        "id": row.id,
-        "name": row.name,
-        "kind": row.kind,
-        "format": row.declaration.format,
-        "roles": row.declaration.roles.model_dump(),
-        "privacy_unit": row.privacy_unit,
-        "purpose": row.purpose,
-        "revision_of": row.revision_of,
-        "bytes": row.bytes,
-        "schema": row.outline,
-        "created": time_text(row.created),
-        **{
-            name: spent[name]
-            for name in ("ledger", "budget", "reserved", "charged", "left", "lifetime")
-        },
-        "released_outside_budget": spent["released_outside_budget"],
-    }
+    return Dataset(
+        id=row.id,
+        name=row.name,
+        kind=row.kind,
+        format=row.declaration.format,
+        roles=row.declaration.roles.model_dump(),
+        privacy_unit=row.privacy_unit,
+        purpose=row.purpose,
+        revision_of=row.revision_of,
+        bytes=row.bytes,
+        schema=row.outline,
+        created=format_instant(row.created),
+        ledger=spent.ledger,
+        budget=spent.budget,
+        reserved=spent.reserved,
+        charged=spent.charged,
+        left=spent.left,
+        lifetime=spent.lifetime,
+        released_outside_budget=spent.released_outside_budget,
+    )
 
 
 Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets of this kind.")]
@@ -141,30 +145,30 @@ async def create_dataset(
 
 @router.get(
     "/v1/datasets",
-    **gives(ListOfDatasets),
     tags=["datasets"],
     summary="The datasets that are kept",
 )
 async def list_datasets(
     request: fastapi_Request,
+    response: Response,
     page: PageQuery,
     services: Services,
     _: Operator,
     kind: Kind = None,
-) -> Response:
+) -> ListOfDatasets:
     async with services.database.reading() as transaction:
-        found = await store.page(transaction, page.after_text(), page.limit, kind)
-        items = [await shown(transaction, row) for row in found]
-    return page_response(request, "datasets", items, page.limit, "id")
+        rows = await store.page(transaction, page.after_text(), page.limit, kind)
+        datasets = [await shown(transaction, row) for row in rows]
+    link_next(request, response, page, rows, "id")
+    return ListOfDatasets(datasets=datasets)
 
 
 @router.get(
     "/v1/datasets/{dataset_id}",
-    **gives(Dataset),
     tags=["datasets"],
     summary="One dataset: its schema, row count and budget, none of its rows",
 )
-async def get_dataset(dataset_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def get_dataset(dataset_id: str, services: Services, _: Operator) -> Dataset:
     async with services.database.reading() as transaction:
         row = await services.datasets.find(transaction, dataset_id)
         return await shown(transaction, row)
@@ -172,11 +176,11 @@ async def get_dataset(dataset_id: str, services: Services, _: Operator) -> dict[
 
 @router.get(
     "/v1/datasets/{dataset_id}/ledger",
-    **gives(DatasetLedger),
+    response_model_exclude_unset=True,
     tags=["datasets"],
     summary="What jobs reserved and charged; also of a dataset that was deleted",
 )
-async def get_dataset_ledger(dataset_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def get_dataset_ledger(dataset_id: str, services: Services, _: Operator) -> DatasetLedger:
     async with services.database.reading() as transaction:
         await services.datasets.ever(transaction, dataset_id)
         return await ledger.statement(transaction, dataset_id)
@@ -188,9 +192,8 @@ async def get_dataset_ledger(dataset_id: str, services: Services, _: Operator) -
     status_code=204,
     summary="Delete a dataset; its ledger stays with the data",
 )
-async def delete_dataset(dataset_id: str, services: Services, _: Operator) -> Response:
+async def delete_dataset(dataset_id: str, services: Services, _: Operator) -> None:
     await services.datasets.delete(dataset_id)
-    return Response(status_code=204)
 
 
 def _short(request: fastapi_Request, said: DatasetRequest, checked: Checked) -> fastapi_Request:

@@ -5,21 +5,21 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from common.store.transactions import Database, Transaction
+from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.openapi import gives, takes
-from common.web.paging import PageQuery, page_response
+from common.web.paging import PageQuery
 from common.web.wire import read_body
 from coordinator import examples, queries
 from coordinator.errors import UnknownSchedule
 from coordinator.jobs.schedules import begun, federation_of, forecast, prepare
 from coordinator.models.job import JobRequest
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Operator, api_router, encode, time_text
-from tacit.answers.jobs import JobSchedulePreview, ListOfJobSchedules, WholeJobSchedule
+from coordinator.web import Operator, api_router, encode, link_next, time_text
+from tacit.answers.jobs import JobSchedule, JobSchedulePreview, ListOfJobSchedules, WholeJobSchedule
 from tacit.report.model import PrivacyReport
 
 router = api_router()
@@ -33,11 +33,7 @@ router = api_router()
     summary="Ask curators for a job again and again: one for each period that is over",
     openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
 )
-async def create_job_schedule(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def create_job_schedule(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, JobRequest)
     key = await idempotency.request_key(request, caller.token_id)
     async with services.database.reading() as transaction:
@@ -60,65 +56,69 @@ async def create_job_schedule(
 
 @router.post(
     "/v1/job-schedules/preview",
-    **gives(JobSchedulePreview),
     tags=["jobs"],
     summary="The privacy report of a run, and what a day, a month and a year of runs cost",
     openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
 )
-async def preview_job_schedule(request: Request, services: Services, _: Operator) -> dict[str, Any]:
+async def preview_job_schedule(
+    request: Request, services: Services, _: Operator
+) -> JobSchedulePreview:
     body = await read_body(request, JobRequest)
     prepared = await prepare(services.jobs.submission, body)
-    return {
-        "algorithm": body.algorithm,
-        "forecast": forecast(prepared.report, prepared.schedule),
-        "preview": prepared.report.model_dump(mode="json"),
-    }
+    return JobSchedulePreview(
+        algorithm=body.algorithm,
+        forecast=forecast(prepared.report, prepared.schedule),
+        preview=prepared.report,
+    )
 
 
 @router.get(
     "/v1/job-schedules",
-    **gives(ListOfJobSchedules),
+    response_model_exclude_unset=True,
     tags=["jobs"],
     summary="Scheduled jobs, the newest first",
 )
 async def list_job_schedules(
-    request: Request, page: PageQuery, services: Services, _: Operator
-) -> Response:
+    request: Request, response: Response, page: PageQuery, services: Services, _: Operator
+) -> ListOfJobSchedules:
     async with services.database.reading() as transaction:
-        items = await listed(transaction, page.after_text(), page.limit)
-    return page_response(request, "job_schedules", items, page.limit, "id")
+        schedules = await listed(transaction, page.after_text(), page.limit)
+    link_next(request, response, page, schedules, "id")
+    return ListOfJobSchedules(job_schedules=schedules)
 
 
 @router.get(
     "/v1/job-schedules/{schedule_id}",
-    **gives(WholeJobSchedule),
+    response_model_exclude_unset=True,
     tags=["jobs"],
     summary="One scheduled job; its runs are those of `GET /v1/jobs?schedule=`",
 )
-async def get_job_schedule(schedule_id: str, services: Services, _: Operator) -> dict[str, Any]:
-    return await _found(services.database, schedule_id)
+async def get_job_schedule(schedule_id: str, services: Services, _: Operator) -> WholeJobSchedule:
+    return await _find(services, schedule_id)
 
 
 @router.delete(
     "/v1/job-schedules/{schedule_id}",
-    **gives(WholeJobSchedule),
+    response_model_exclude_unset=True,
     tags=["jobs"],
     summary="Ask for no further period; jobs that were asked for go on",
 )
-async def stop_job_schedule(schedule_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def stop_job_schedule(schedule_id: str, services: Services, _: Operator) -> WholeJobSchedule:
     async with services.database.begin() as transaction:
         await store.stop_schedule(transaction, schedule_id, services.clock.now())
-    return await _found(services.database, schedule_id)
+    return await _find(services, schedule_id)
 
 
-async def listed(transaction: Transaction, before: str | None, limit: int) -> list[dict[str, Any]]:
+async def listed(transaction: Transaction, before: str | None, limit: int) -> list[JobSchedule]:
     """Scheduled jobs, the newest first, each with the number of its runs."""
-    found = await store.page_of_schedules(transaction, before, limit)
-    return [_schedule_shown(row, (await store.count_runs(transaction, row.id))[0]) for row in found]
+    rows = await store.page_of_schedules(transaction, before, limit)
+    return [
+        JobSchedule(**_shown(row, (await store.count_runs(transaction, row.id))[0])) for row in rows
+    ]
 
 
-async def _found(database: Database, schedule_id: str) -> dict[str, Any]:
-    async with database.reading() as transaction:
+async def _find(services: CoordinatorServices, schedule_id: str) -> WholeJobSchedule:
+    async with services.database.reading() as transaction:
         row = await store.find_schedule(transaction, schedule_id)
         if row is None:
             raise UnknownSchedule
@@ -126,7 +126,15 @@ async def _found(database: Database, schedule_id: str) -> dict[str, Any]:
     return _whole(row, runs)
 
 
-def _schedule_shown(row: JobScheduleRow, runs: int) -> dict[str, Any]:
+def _whole(row: JobScheduleRow, runs: int) -> WholeJobSchedule:
+    report = PrivacyReport.model_validate_json(row.preview)
+    _, schedule = federation_of(JobRequest.model_validate_json(row.request))
+    return WholeJobSchedule(
+        **_shown(row, runs), forecast=forecast(report, schedule), preview=report
+    )
+
+
+def _shown(row: JobScheduleRow, runs: int) -> dict[str, Any]:
     request = JobRequest.model_validate_json(row.request)
     federation, schedule = federation_of(request)
     following = None
@@ -137,21 +145,11 @@ def _schedule_shown(row: JobScheduleRow, runs: int) -> dict[str, Any]:
         "algorithm": request.algorithm,
         "stance": request.stance,
         "params": request.params,
-        "federation": federation.model_dump(mode="json", exclude_none=True),
+        "federation": federation,
         "state": "running" if row.stopped is None else "stopped",
         "runs": runs,
         "next_window": following,
         "waits_for": None if row.problem is None else json.loads(row.problem),
         "created": time_text(row.created),
         "stopped": time_text(row.stopped),
-    }
-
-
-def _whole(row: JobScheduleRow, runs: int) -> dict[str, Any]:
-    report = PrivacyReport.model_validate_json(row.preview)
-    _, schedule = federation_of(JobRequest.model_validate_json(row.request))
-    return {
-        **_schedule_shown(row, runs),
-        "forecast": forecast(report, schedule),
-        "preview": json.loads(row.preview),
     }

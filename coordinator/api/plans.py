@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query as Parameter
 from fastapi import Request
@@ -13,7 +13,7 @@ from fastapi import Request
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
-from common.web.openapi import gives, takes
+from common.web.openapi import takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples, queries
@@ -54,16 +54,12 @@ router = api_router()
 
 @router.post(
     "/v1/budget/preview",
-    **gives(BudgetPreview),
+    response_model_exclude_unset=True,
     tags=["budget"],
     summary="What a round would cost, and whether it would be let in; nothing is spent",
     openapi_extra=takes(Plan, examples.PLAN),
 )
-async def preview_budget(
-    request: Request,
-    services: Services,
-    caller: Analyst,
-) -> dict[str, Any]:
+async def preview_budget(request: Request, services: Services, caller: Analyst) -> BudgetPreview:
     body = await read_body(request, Plan)
     named = caller.has(Scope.OPERATOR)
     return await preview_of(services, body, named=named)
@@ -71,12 +67,11 @@ async def preview_budget(
 
 @router.post(
     "/v1/budget/forecast",
-    **gives(BudgetForecast),
     tags=["budget"],
     summary="The composed guarantee of a schedule, per day, month and year",
     openapi_extra=takes(ForecastRequest, examples.FORECAST),
 )
-async def forecast_budget(request: Request, services: Services, _: Analyst) -> dict[str, Any]:
+async def forecast_budget(request: Request, services: Services, _: Analyst) -> BudgetForecast:
     body = await read_body(request, ForecastRequest)
     async with services.database.reading() as transaction:
         query, operators = await _planned(transaction, body.query, body.query_id)
@@ -92,9 +87,7 @@ async def forecast_budget(request: Request, services: Services, _: Analyst) -> d
     summary="What the worst curator had spent, step by step of time",
 )
 async def get_budget_history(
-    services: Services,
-    _: Analyst,
-    asked: Annotated[HistoryRequest, Parameter()],
+    services: Services, _: Analyst, asked: Annotated[HistoryRequest, Parameter()]
 ) -> History:
     return await history_of(services, asked)
 
@@ -110,7 +103,7 @@ async def get_budget_outlook(request: Request, services: Services, _: Analyst) -
     return await outlook_of(services, body)
 
 
-async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) -> dict[str, Any]:
+async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) -> BudgetPreview:
     """What a planned round would cost, and whether it would be let in; `named`: with the curators
     whose limits refuse it. Raises UnknownQuery, WindowMissing."""
     async with services.database.reading() as transaction:

@@ -39,7 +39,8 @@ router = api_router()
 
 
 async def create(services: CoordinatorServices, query: Query, key: RequestKey | None) -> Asked:
-    """Make a query; of the same content there is one. Raises what `queries.check_query` raises."""
+    """Make a query, or return the one of the same content. Raises what `queries.check_query`
+    raises."""
     database = services.database
     async with database.reading() as transaction:
         if stored := await idempotency.recall(transaction, idempotency_keys, key):
@@ -99,11 +100,7 @@ def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
     summary="Create a query; it is immutable",
     openapi_extra=takes(Query, examples.QUERY),
 )
-async def create_query(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def create_query(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, Query)
     key = await idempotency.request_key(request, caller.token_id)
     asked = await create(services, body, key)

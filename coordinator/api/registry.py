@@ -1,17 +1,19 @@
-"""Routes of the registry: aggregators, grants, enrolments, parties, tokens."""
+"""Routes of the registry: aggregators, grants, enrolments, parties, groups of curators."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
+import numpy as np
 from fastapi import Path, Request, Response
 from fastapi import Query as Parameter
 
-from common.web import grants, tokens
-from common.web.grants import OpenGrant, answer_enrolment, largest_body
+from common.store.database import exclusive
+from common.web import grants, idempotency, tokens
+from common.web.grants import answer_enrolment, largest_body
 from common.web.openapi import gives, gives_octets, takes
 from common.web.own_identity import ConfirmationRequest
-from common.web.paging import PageQuery, page_response
+from common.web.paging import PageQuery
 from common.web.tokens import Scope
 from common.web.wire import json_response, read_body
 from coordinator import examples
@@ -21,23 +23,34 @@ from coordinator.errors import (
     UnknownSealKey,
 )
 from coordinator.registry import members
+from coordinator.registry.aggregators import Health
+from coordinator.registry.groups import GroupRequest, bitmap, create, find_group
 from coordinator.registry.members import AggregatorRequest
 from coordinator.services import Services
 from coordinator.store import registry as store
 from coordinator.store import tables
-from coordinator.store.registry import AggregatorRow, PartyRow
+from coordinator.store.registry import AggregatorRow, GroupRow, PartyRow
+from coordinator.store.tables import idempotency_keys
 from coordinator.web import (
     Operator,
     Party,
     Reader,
     api_router,
+    encode,
+    link_next,
     model_response,
     time_text,
 )
+from tacit import sets
 from tacit.answers.registry import (
+    CuratorsOfGroup,
+    EnrolledParty,
     FollowedIdentity,
+    Group,
     ListOfGrants,
+    ListOfGroups,
     ListOfParties,
+    OpenGrant,
     PairedAggregator,
     PairedAggregators,
     ReturnedParty,
@@ -56,7 +69,7 @@ from tacit.protocol.identities import (
     IdentityChain,
 )
 from tacit.protocol.party_identities import PartyChain
-from tacit.wire import encode_binary, parse_binary
+from tacit.wire import encode_binary, format_instant, parse_binary
 
 router = api_router()
 
@@ -69,17 +82,13 @@ GrantId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 @router.post(
     "/v1/aggregators",
-    **gives(PairedAggregator, 201),
+    response_model_exclude_unset=True,
     tags=["registry"],
     status_code=201,
     summary="Pair an aggregator",
     openapi_extra=takes(AggregatorRequest, examples.AGGREGATOR),
 )
-async def pair_aggregator(
-    request: Request,
-    services: Services,
-    _: Operator,
-) -> dict[str, Any]:
+async def pair_aggregator(request: Request, services: Services, _: Operator) -> PairedAggregator:
     body = await read_body(request, AggregatorRequest)
     return _aggregator(
         await members.pair(services.database, services.registry, services.peers, body)
@@ -88,7 +97,7 @@ async def pair_aggregator(
 
 @router.get(
     "/v1/aggregators",
-    **gives(PairedAggregators),
+    response_model_exclude_unset=True,
     tags=["registry"],
     summary="The paired aggregators",
 )
@@ -98,15 +107,14 @@ async def list_aggregators(
     health: Annotated[
         bool, Parameter(description="Also look whether they are there (operators).")
     ] = False,
-) -> dict[str, Any]:
+) -> PairedAggregators:
     async with services.database.reading() as transaction:
         rows = await store.list_aggregators(transaction)
-    shown = [_aggregator(row) for row in rows]
-    if health:
-        caller.demand(Scope.OPERATOR)
-        for each, seen in zip(shown, await services.health_looks.look(rows), strict=True):
-            each |= seen.model_dump(mode="json")
-    return {"aggregators": shown}
+    if not health:
+        return PairedAggregators(aggregators=[_aggregator(row) for row in rows])
+    caller.demand(Scope.OPERATOR)
+    seen = await services.health_looks.look(rows)
+    return PairedAggregators(aggregators=list(map(_aggregator, rows, seen)))
 
 
 @router.get(
@@ -132,27 +140,21 @@ async def get_aggregator_identity(aggregator: str, services: Services) -> Respon
     openapi_extra=takes(IdentityChain),
 )
 async def follow_aggregator_identity(
-    request: Request,
-    aggregator: str,
-    services: Services,
-    _: Operator,
+    request: Request, aggregator: str, services: Services, _: Operator
 ) -> None:
     await services.identities.take(aggregator, await read_body(request, IdentityChain))
 
 
 @router.post(
     "/v1/aggregators/{aggregator}/confirmation",
-    **gives(PairedAggregator),
+    response_model_exclude_unset=True,
     tags=["registry"],
     summary="Confirm an aggregator's new identity, compared out of band",
     openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
 )
 async def confirm_aggregator(
-    request: Request,
-    aggregator: str,
-    services: Services,
-    _: Operator,
-) -> dict[str, Any]:
+    request: Request, aggregator: str, services: Services, _: Operator
+) -> PairedAggregator:
     body = await read_body(request, ConfirmationRequest)
     return _aggregator(await services.identities.confirm(aggregator, body.fingerprint))
 
@@ -168,29 +170,37 @@ async def unpair_aggregator(aggregator: str, services: Services, _: Operator) ->
 
 @router.post(
     "/v1/grants",
-    **gives(GrantAnswer, 201),
     tags=["registry"],
     status_code=201,
     summary="A one-time secret with which a party may enrol",
     openapi_extra=takes(GrantRequest, examples.GRANT),
 )
-async def create_grant(request: Request, services: Services, _: Operator) -> Response:
+async def create_grant(request: Request, services: Services, _: Operator) -> GrantAnswer:
     body = await read_body(request, GrantRequest)
     async with services.database.begin() as transaction:
-        answer = await members.issue_grant(transaction, services.registry, body)
-    return model_response(answer, 201)
+        return await members.issue_grant(transaction, services.registry, body)
 
 
 @router.get(
     "/v1/grants",
-    **gives(ListOfGrants),
     tags=["registry"],
     summary="Grants that are neither used nor expired, without their secrets",
 )
-async def list_grants(services: Services, _: Operator) -> dict[str, Any]:
+async def list_grants(services: Services, _: Operator) -> ListOfGrants:
     async with services.database.reading() as transaction:
-        found = await grants.open_grants(transaction, tables.grants, services.clock.now())
-    return {"grants": [grant_shown(each) for each in found]}
+        rows = await grants.open_grants(transaction, tables.grants, services.clock.now())
+    return ListOfGrants(
+        grants=[
+            OpenGrant(
+                id=row.id,
+                party=row.party,
+                kind=row.kind.value,
+                max_curators=row.max_curators,
+                expires=format_instant(row.expires),
+            )
+            for row in rows
+        ]
+    )
 
 
 @router.delete(
@@ -212,10 +222,7 @@ async def withdraw_grant(grant_id: GrantId, services: Services, _: Operator) -> 
     summary="Enrol a curator or a host with a one-time secret",
     openapi_extra=takes(Signed[Enrolment]),
 )
-async def enrol(
-    request: Request,
-    services: Services,
-) -> Response:
+async def enrol(request: Request, services: Services) -> Response:
     async def enrolled(signed: Signed[Enrolment]) -> Response:
         answer = await members.enrol(services.database, services.registry, signed)
         services.authenticator.forget()
@@ -234,51 +241,49 @@ async def enrol(
 
 @router.get(
     "/v1/parties",
-    **gives(ListOfParties),
     tags=["registry"],
     summary="Curators and hosts, with their numbers",
 )
 async def list_parties(
     request: Request,
+    response: Response,
     page: PageQuery,
     services: Services,
     _: Operator,
     prefix: Prefix = "",
-) -> Response:
+) -> ListOfParties:
     async with services.database.reading() as transaction:
-        found = await store.list_parties(transaction, page.after_text(), page.limit, prefix)
+        rows = await store.list_parties(transaction, page.after_text(), page.limit, prefix)
         total = await store.count_parties(transaction, prefix)
-    items = [_party(row) for row in found]
-    return page_response(request, "parties", items, page.limit, "id", total=total)
+    link_next(request, response, page, rows, "id")
+    return ListOfParties(parties=[_party(row) for row in rows], total=total)
 
 
-@router.get("/v1/curators", **gives(RosterPage), tags=["registry"], summary="The roster, by number")
+@router.get("/v1/curators", tags=["registry"], summary="The roster, by number")
 async def list_curators(
     request: Request,
+    response: Response,
     page: PageQuery,
     services: Services,
     _: Operator,
     prefix: Prefix = "",
-) -> Response:
+) -> RosterPage:
     async with services.database.reading() as transaction:
-        found = await store.list_curators(transaction, page.after_number(), page.limit, prefix)
+        curators = await store.list_curators(transaction, page.after_number(), page.limit, prefix)
         total = await store.count_curators(transaction, prefix)
-    return page_response(request, "curators", found, page.limit, "number", total=total)
+    link_next(request, response, page, curators, "number")
+    return RosterPage(curators=curators, total=total)
 
 
 @router.put(
     "/v1/parties/{party}/identity",
-    **gives(FollowedIdentity),
     tags=["registry"],
     summary="A party shows the links from one of its identities to the next",
     openapi_extra=takes(PartyChain),
 )
 async def follow_party_identity(
-    request: Request,
-    party: str,
-    services: Services,
-    caller: Party,
-) -> dict[str, Any]:
+    request: Request, party: str, services: Services, caller: Party
+) -> FollowedIdentity:
     if caller.subject != party:
         raise UnknownParty
     shown = await read_body(request, PartyChain)
@@ -286,7 +291,7 @@ async def follow_party_identity(
         key = await members.follow_party(services.database, services.registry, party, shown)
     finally:  # also of a fork, upon which its tokens ended
         services.authenticator.forget()
-    return {"party": party, "fingerprint": fingerprint(key).hex()}
+    return FollowedIdentity(party=party, fingerprint=fingerprint(key).hex())
 
 
 @router.post(
@@ -314,56 +319,41 @@ async def renew_party_token(request: Request, party: str, services: Services) ->
 
 
 @router.delete("/v1/parties/{party}", tags=["registry"], status_code=204, summary="A party leaves")
-async def leave_deployment(
-    party: str,
-    services: Services,
-    _: Operator,
-) -> None:
+async def leave_deployment(party: str, services: Services, _: Operator) -> None:
     await members.leave(services.database, services.registry, party)
     services.authenticator.forget()
 
 
 @router.post(
     "/v1/parties/{party}/return",
-    **gives(ReturnedParty),
     tags=["registry"],
     summary="A party that left is back, with its old ledger; its new token is shown once",
 )
-async def return_party(party: str, services: Services, _: Operator) -> dict[str, Any]:
+async def return_party(party: str, services: Services, _: Operator) -> ReturnedParty:
     token = await members.come_back(services.database, services.registry, party)
-    return {"party": party, "token": token}
+    return ReturnedParty(party=party, token=token)
 
 
-def grant_shown(row: OpenGrant) -> dict[str, Any]:
-    """A grant without its secret."""
-    return {
-        "id": row.id,
-        "party": row.party,
-        "kind": row.kind.value,
-        "max_curators": row.max_curators,
-        "expires": time_text(row.expires),
-    }
+def _aggregator(row: AggregatorRow, seen: Health | None = None) -> PairedAggregator:
+    return PairedAggregator(
+        id=row.id,
+        url=row.url,
+        operator=row.operator,
+        identity_key=encode_binary(row.identity_key),
+        fingerprint=fingerprint(row.identity_key).hex(),
+        **({} if seen is None else seen.model_dump(mode="json")),
+    )
 
 
-def _aggregator(row: AggregatorRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "url": row.url,
-        "operator": row.operator,
-        "identity_key": encode_binary(row.identity_key),
-        "fingerprint": fingerprint(row.identity_key).hex(),
-    }
-
-
-def _party(row: PartyRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "kind": row.kind.value,
-        "first": row.first,
-        "curators": row.curators,
-        "enrolled": time_text(row.enrolled),
-        "left": time_text(row.left),
-    }
+def _party(row: PartyRow) -> EnrolledParty:
+    return EnrolledParty(
+        id=row.id,
+        kind=row.kind.value,
+        first=row.first,
+        curators=row.curators,
+        enrolled=format_instant(row.enrolled),
+        left=time_text(row.left),
+    )
 
 
 _CACHED_S: Final = 7 * 86_400
@@ -383,3 +373,80 @@ async def get_seal_key(key_hash: str, services: Services) -> Response:
     content = await services.seal_keys.key(wanted)
     headers = {"Cache-Control": f"public, max-age={_CACHED_S}, immutable"}
     return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+@router.post(
+    "/v1/groups",
+    **gives(Group, 200, 201),
+    tags=["groups"],
+    status_code=201,
+    summary="Declare a group of curators; it is immutable",
+    openapi_extra=takes(GroupRequest, examples.GROUP),
+)
+async def create_group(request: Request, services: Services, caller: Operator) -> Response:
+    body = await read_body(request, GroupRequest)
+    key = await idempotency.request_key(request, caller.token_id)
+    async with services.database.begin() as transaction:
+        await exclusive(transaction, "groups")
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return stored.response()
+        now = services.clock.now()
+        row, new = await create(transaction, body, now)
+        answer = idempotency.StoredAnswer(
+            201 if new else 200, encode(_shown(row)), location=f"/v1/groups/{row.name}"
+        )
+        await idempotency.remember(transaction, idempotency_keys, key, answer, now)
+    return answer.response(replayed=False)
+
+
+@router.get("/v1/groups", tags=["groups"], summary="All groups, by name")
+async def list_groups(
+    request: Request, response: Response, page: PageQuery, services: Services, _: Reader
+) -> ListOfGroups:
+    async with services.database.reading() as transaction:
+        rows = await store.page_of_groups(transaction, page.after_text(), page.limit)
+    link_next(request, response, page, rows, "name")
+    return ListOfGroups(groups=[_shown(row) for row in rows])
+
+
+@router.get(
+    "/v1/groups/{name}",
+    tags=["groups"],
+    summary="One group, without its curators",
+)
+async def get_group(name: str, services: Services, _: Reader) -> Group:
+    async with services.database.reading() as transaction:
+        return _shown(await find_group(transaction, name))
+
+
+@router.get(
+    "/v1/groups/{name}/curators",
+    tags=["groups"],
+    summary="Its curators, by number",
+)
+async def list_group_curators(
+    request: Request,
+    response: Response,
+    name: str,
+    page: PageQuery,
+    services: Services,
+    _: Operator,
+) -> CuratorsOfGroup:
+    last = page.after_number()
+    after = -1 if last is None else last
+    async with services.database.reading() as transaction:
+        row = await find_group(transaction, name)
+        numbers = np.flatnonzero(sets.unpack(bitmap(row), row.size))
+        numbers = numbers[numbers > after][: page.limit]
+        curators = await store.curators_by_number(transaction, numbers.tolist())
+    link_next(request, response, page, curators, "number")
+    return CuratorsOfGroup(curators=curators)
+
+
+def _shown(row: GroupRow) -> Group:
+    return Group(
+        name=row.name,
+        parent=row.parent,
+        curators=row.curators,
+        created=format_instant(row.created),
+    )

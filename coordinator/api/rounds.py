@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Query as Parameter
 from fastapi import Request, Response
 from pydantic import Field
-from starlette.responses import JSONResponse
 
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.limits import Wait
 from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
-from common.web.wire import etag_response, read_body
+from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples, queries
 from coordinator.errors import RoundClosed
 from coordinator.rounds import context, opening, progress, state_machine, verification, views
@@ -72,7 +71,7 @@ OPERATOR_ABORTS: Final = "an operator aborted the round"
 
 @dataclass(frozen=True)
 class Asked:
-    """The answer to a request for a round, and whether it is one given before."""
+    """The answer to a request for a round, and whether it was stored before."""
 
     answer: StoredAnswer
     replayed: bool
@@ -127,7 +126,7 @@ async def abort(services: CoordinatorServices, round_id: str) -> None:
 
 ABORT_WAIT_S = 5.0
 GATHER_S = 0.02
-"""Rounds that are opened together are shown together."""
+"""How long an answer waits for more rounds that are opened together."""
 
 Begin = Annotated[
     Instant | None,
@@ -143,7 +142,7 @@ class SealList(WireModel):
 
 
 class RoundIds(WireModel):
-    """The rounds that are asked about."""
+    """The rounds to show."""
 
     rounds: Annotated[tuple[RoundId, ...], Field(min_length=1, max_length=1000)]
 
@@ -156,11 +155,7 @@ class RoundIds(WireModel):
     summary="Open a round of a query",
     openapi_extra=takes(OpenRequest, examples.ROUND),
 )
-async def open_round(
-    request: Request,
-    services: Services,
-    caller: Operator,
-) -> Response:
+async def open_round(request: Request, services: Services, caller: Operator) -> Response:
     body = await read_body(request, OpenRequest)
     key = await idempotency.request_key(request, caller.token_id)
     asked = await open_requested(services, body, key)
@@ -235,14 +230,13 @@ async def get_round(
 
 @router.post(
     "/v1/rounds/states",
-    **gives(RoundStates),
     tags=["rounds"],
     summary="Several rounds, as lists show them, without those that are not known",
     openapi_extra=takes(RoundIds, examples.ROUND_IDS),
 )
-async def get_round_states(request: Request, services: Services, _: Reader) -> Response:
+async def get_round_states(request: Request, services: Services, _: Reader) -> RoundStates:
     asked = await read_body(request, RoundIds)
-    return JSONResponse({"rounds": await views.several(services.database, asked.rounds)})
+    return RoundStates(rounds=await views.several(services.database, asked.rounds))
 
 
 @router.get(
@@ -320,14 +314,13 @@ async def list_round_seals(
 
 @router.post(
     "/v1/rounds/{round_id}/seals",
-    **gives(SealsAsked),
     tags=["rounds"],
     summary="Ask the aggregators of the quorum for their seals again",
 )
-async def ask_for_round_seals(round_id: str, services: Services, _: Operator) -> dict[str, int]:
+async def ask_for_round_seals(round_id: str, services: Services, _: Operator) -> SealsAsked:
     text = await views.document(services.database, round_id, "transcript")
     transcript = Transcript.model_validate_json(text)
-    return {"seals": await state_machine.ask_for_seals(services.conduct, transcript)}
+    return SealsAsked(seals=await state_machine.ask_for_seals(services.conduct, transcript))
 
 
 @router.put(
@@ -337,12 +330,7 @@ async def ask_for_round_seals(round_id: str, services: Services, _: Operator) ->
     summary="A party keeps curators of its own out of an open round, and says on which grounds",
     openapi_extra=takes(Refusal, examples.REFUSAL),
 )
-async def refuse_round(
-    request: Request,
-    round_id: str,
-    services: Services,
-    caller: Party,
-) -> None:
+async def refuse_round(request: Request, round_id: str, services: Services, caller: Party) -> None:
     body = await read_body(request, Refusal)
     async with services.database.begin() as transaction:
         party = caller.subject or ""
@@ -352,58 +340,51 @@ async def refuse_round(
 
 @router.get(
     "/v1/rounds/{round_id}/refusals",
-    **gives(RoundRefusals),
     tags=["rounds"],
     summary="How many curators refuse a round, by ground; never which",
 )
-async def get_round_refusals(round_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def get_round_refusals(round_id: str, services: Services, _: Operator) -> RoundRefusals:
     async with services.database.reading() as transaction:
         row = await context.find(transaction, round_id)
         counts = await refusal_store.count_refusals(transaction, round_id)
-    return {
-        "round": row.id,
-        "state": row.state.value,
-        "refused": sum(counts.values()),
-        "grounds": {ground.value: counts.get(ground, 0) for ground in RefusalGround},
-    }
+    return RoundRefusals(
+        round=row.id,
+        state=row.state,
+        refused=sum(counts.values()),
+        grounds={ground.value: counts.get(ground, 0) for ground in RefusalGround},
+    )
 
 
 @router.get(
     "/v1/rounds/{round_id}/standing",
-    **gives(OwnStanding),
+    response_model_exclude_unset=True,
     tags=["rounds"],
     summary="Which of a party's own curators were refused by their proof, and why",
 )
-async def get_own_standing(round_id: str, services: Services, caller: Party) -> dict[str, Any]:
+async def get_own_standing(round_id: str, services: Services, caller: Party) -> OwnStanding:
     async with services.database.reading() as transaction:
         return await verification.own_standing(transaction, round_id, caller.subject or "")
 
 
 @router.get(
     "/v1/rounds/{round_id}/refused",
-    **gives(RefusedByProof),
     tags=["rounds"],
     summary="Which curators were refused by their proof, why, and what aggregators contradict",
 )
-async def get_refused_by_proof(round_id: str, services: Services, _: Operator) -> dict[str, Any]:
+async def get_refused_by_proof(round_id: str, services: Services, _: Operator) -> RefusedByProof:
     async with services.database.reading() as transaction:
         return await verification.whole_standing(transaction, round_id)
 
 
 @router.post(
     "/v1/rounds/{round_id}/close",
-    **gives(RoundHead, 202),
     tags=["rounds"],
     status_code=202,
     summary="Freeze before the deadline",
 )
-async def close_round(
-    round_id: str,
-    services: Services,
-    _: Operator,
-) -> Response:
+async def close_round(round_id: str, services: Services, _: Operator) -> RoundHead:
     await close(services, round_id)
-    return JSONResponse(views.head(await views.find(services.database, round_id)), 202)
+    return views.head(await views.find(services.database, round_id))
 
 
 @router.post(
@@ -412,11 +393,7 @@ async def close_round(
     tags=["rounds"],
     summary="End a round without a sum; 202 while that is in progress",
 )
-async def abort_round(
-    round_id: str,
-    services: Services,
-    _: Operator,
-) -> Response:
+async def abort_round(round_id: str, services: Services, _: Operator) -> Response:
     await abort(services, round_id)
 
     async def look() -> tuple[Response, bool]:
@@ -424,7 +401,8 @@ async def abort_round(
         if row.state is RoundState.RELEASED:  # the last partial sum was on its way
             raise RoundClosed(extra={"state": row.state.value})
         done = row.state is RoundState.ABORTED
-        return JSONResponse(views.head(row), 200 if done else 202), not done
+        content = views.head(row).model_dump_json()
+        return json_response(content, 200 if done else 202), not done
 
     return await services.changes.poll(look, ABORT_WAIT_S, key=round_id)
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Request
 from pydantic import Field
 
-from common.web.openapi import gives, takes
+from common.web.openapi import takes
 from common.web.wire import read_body
 from coordinator import examples, storage_keys
 from coordinator.key_rotation import status
@@ -26,27 +26,21 @@ class RotationRequest(WireModel):
 
 @router.get(
     "/v1/storage-key",
-    **gives(StorageKeyState),
     tags=["service"],
     summary="Which storage key seals, and how far a rotation has come",
 )
-async def get_storage_key(services: Services, _: Operator) -> dict[str, Any]:
+async def get_storage_key(services: Services, _: Operator) -> StorageKeyState:
     return await status(services.database, services.resealing, services.storage_keys)
 
 
 @router.put(
     "/v1/storage-key",
-    **gives(StorageKeyState, 202),
     tags=["service"],
     status_code=202,
     summary="Rotate the storage key: everything is sealed anew",
     openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
 )
-async def rotate_storage_key(
-    request: Request,
-    services: Services,
-    _: Operator,
-) -> dict[str, Any]:
+async def rotate_storage_key(request: Request, services: Services, _: Operator) -> StorageKeyState:
     body = await read_body(request, RotationRequest)
     await storage_keys.begin_rotation(
         services.database, services.storage_keys, StorageKey(body.key)

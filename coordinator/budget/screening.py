@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from coordinator.budget.ledger import Ledger
 from coordinator.budget.round_charges import STATES, RoundCharge
 from coordinator.budget.state import LedgerState
 from tacit.accounting.screening import Proposal, far_bounds, missed_rounds
+from tacit.answers import budget as answers
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -103,17 +104,17 @@ def attendance(rounds: Sequence[RoundCharge], size: int) -> tuple[Ints, Ints]:
 
 def shown(
     found: Sequence[Found], names: Mapping[int, str], state: LedgerState
-) -> list[dict[str, Any]]:
+) -> list[answers.Proposal]:
     """The proposals of one screen as they are answered."""
     return [
-        {
-            "curator": names.get(item.number),
-            "number": item.number,
-            "status": state.roster.status(item.number).name.lower(),
-            "reason": item.proposal.reason.value,
-            "field": item.field,
-            "figures": item.proposal.figures,
-        }
+        answers.Proposal(
+            curator=names.get(item.number),
+            number=item.number,
+            status=state.roster.status(item.number).name.lower(),
+            reason=item.proposal.reason.value,
+            field=item.field,
+            figures=item.proposal.figures,
+        )
         for item in found[:NAMED]
     ]
 
@@ -121,7 +122,7 @@ def shown(
 async def screened(
     database: Database, ledger: Ledger, alpha: float
 ) -> tuple[LedgerState, Seen, Sequence[Found], Sequence[Found]]:
-    """The state, what of it is looked at, and the proposals: far bounds, missed rounds."""
+    """The state, the part of it that is screened, and the proposals: far bounds, missed rounds."""
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
     seen = seen_in(state)

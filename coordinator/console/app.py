@@ -22,14 +22,12 @@ from common.web.tokens import Scope
 from coordinator.console import (
     budget,
     datasets,
-    job_form,
     jobs,
     ledger,
     monitoring,
     parties,
     queries,
     query_wizard,
-    round_actions,
     rounds,
 )
 from coordinator.services import CoordinatorServices
@@ -79,13 +77,11 @@ def add_console(app: FastAPI, clock: Clock) -> None:
     for router in (
         shared,
         monitoring.router,
-        round_actions.router,  # /rounds/new before /rounds/ID
         rounds.router,
         query_wizard.router,  # /queries/new before /queries/ID
         queries.router,
         ledger.router,
         budget.router,
-        job_form.router,  # /jobs/new before /jobs/ID
         jobs.router,
         datasets.router,
         parties.router,

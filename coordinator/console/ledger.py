@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import Depends, Request, Response
+from fastapi import Response
 
 from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, console_router, own_form, person, see
-from common.web.console.sign_in import SessionsPart
-from common.web.tokens import Scope
+from common.web.console.pages import console_router, see
 from common.web.wire import parse_json
 from coordinator.api.budget import LimitsBody, change_limits, verification_of
 from coordinator.api.plans import outlook_of
@@ -28,21 +25,22 @@ from coordinator.budget.limits import Limit
 from coordinator.budget.plans import OutlookRequest
 from coordinator.budget.state import LedgerState
 from coordinator.console.budget import PERIODS, SAID, together
+from coordinator.console.visits import Operator, Visit
 from coordinator.errors import UnknownCurator
 from coordinator.models.budget_ledger import Event
-from coordinator.services import Services
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import LedgerVerification
 from tacit.errors import DomainError
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import format_exact
 
 router = console_router()
 
-Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
 
 ROWS: Final = 50
 _FREE_LINES: Final = 2
@@ -59,14 +57,29 @@ KINDS: Final = {
 
 
 @router.get("/budget/ledger")
-async def listing(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
+async def list_events(
+    visit: Operator, services: Services, upto: int | None = None, curator: str | None = None
+) -> Response:
+    return await _page(visit, services, upto=upto, curator=curator)
+
+
+@router.post("/budget/ledger")
+async def verify_ledger(visit: Operator, services: Services) -> Response:
+    await visit.form()
+    verified = await verification_of(services)
+    await visit.note("verified the ledger", "ledger", "whole" if verified.verified else "broken")
+    return await _page(visit, services, verified=verified)
+
+
+async def _page(
+    visit: Visit,
+    services: CoordinatorServices,
+    *,
     upto: int | None = None,
     curator: str | None = None,
+    verified: LedgerVerification | None = None,
 ) -> Response:
+    """The newest rows up to `upto`, or the oldest about one curator."""
     async with services.database.reading() as transaction:
         newest, _ = await store.head(transaction)
         last = newest if upto is None else min(max(upto, 0), newest)
@@ -77,79 +90,38 @@ async def listing(
             row = await _named(transaction, curator)
             events, after = await store.about(transaction, row.number, 0, ROWS), 0
         taken_back = _credits(await services.ledger.current(transaction), events)
-    return pages.show(
-        request,
+    return visit.show(
         "ledger.html",
-        visitor,
-        **_rows(events, after, newer=last < newest),
+        events=events[::-1],
+        older=after or None,
+        newer=last < newest,
         credits=taken_back,
         curator=curator,
-        verified=None,
-        said=SAID.get(request.query_params.get("said", "")),
-    )
-
-
-@router.post("/budget/ledger")
-async def verify(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    await own_form(request, visitor)
-    verified = await verification_of(services)
-    outcome = "whole" if verified["verified"] else "broken"
-    await sessions.note(visitor, "verified the ledger", "ledger", outcome)
-    async with services.database.reading() as transaction:
-        newest, _ = await store.head(transaction)
-        after = max(0, newest - ROWS)
-        events = await store.after(transaction, after, ROWS)
-        taken_back = _credits(await services.ledger.current(transaction), events)
-    return pages.show(
-        request,
-        "ledger.html",
-        visitor,
-        **_rows(events, after, newer=False),
-        credits=taken_back,
-        curator=None,
         verified=verified,
-        said=None,
+        said=visit.said(SAID),
     )
 
 
 @router.get("/budget/curators")
-async def find(_: Operator, curator: str = "") -> Response:
+async def find_curator(_: Operator, curator: str = "") -> Response:
     return see(f"/console/budget/curators/{quote(curator, safe='')}")
 
 
 @router.get("/budget/curators/{curator}")
-async def one(
-    request: Request,
-    curator: str,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-) -> Response:
+async def show_curator(visit: Operator, curator: str, services: Services) -> Response:
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         row = await _named(transaction, curator)
-        shown = statement.curator(state, row.number, disclosures=True)
+        shown = statement.curator(state, row, disclosures=True)
         limits = (*state.limits.curators.get(row.number, ()), *state.limits.deployment)
-    return pages.show(
-        request,
+    return visit.show(
         "curator-budget.html",
-        visitor,
         curator=row,
         shown=shown,
         limits=limits,
         together=together,
         exact=format_exact,
     )
-
-
-def _rows(events: list[Event], after: int, *, newer: bool) -> dict[str, Any]:
-    return {"events": events[::-1], "older": after or None, "newer": newer}
 
 
 def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
@@ -177,54 +149,39 @@ async def _named(transaction: Transaction, curator: str) -> CuratorRow:
 
 
 @router.get("/budget/limits")
-async def look(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-) -> Response:
+async def show_limits(visit: Operator, services: Services) -> Response:
     async with services.database.reading() as transaction:
         limits = (await services.ledger.current(transaction)).limits.deployment
     lines = [*map(_line, limits), *_free()]
-    return pages.show(
-        request, "limits.html", visitor, lines=lines, asked=None, error=None, periods=PERIODS
-    )
+    return visit.show("limits.html", lines=lines, asked=None, error=None, periods=PERIODS)
 
 
 @router.post("/budget/limits")
-async def change(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def change_deployment_limits(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
     lines = _lines(form)
     try:
         asked = _limits(lines)
         if form.get("step") == "set":
             async with services.database.begin() as transaction:
-                await change_limits(transaction, services.ledger, visitor.principal, asked, None)
-            await sessions.note(visitor, "changed the limits", "budget", "done")
+                await change_limits(
+                    transaction, services.ledger, visit.visitor.principal, asked, None
+                )
+            await visit.note("changed the limits", "budget")
             return see("/console/budget?said=limits")
         ahead = OutlookRequest(days=30, limits=asked.limits)
         outlook = await outlook_of(services, ahead)
     except DomainError as error:
-        return pages.show(
-            request,
+        return visit.show(
             "limits.html",
-            visitor,
             status=422,
             lines=[*lines, *_free()],
             asked=None,
             error=error,
             periods=PERIODS,
         )
-    return pages.show(
-        request,
+    return visit.show(
         "limits.html",
-        visitor,
         asked=asked,
         outlook=outlook,
         given=form,
@@ -280,25 +237,17 @@ def _whole(text: str) -> int | str:
 
 
 @router.get("/budget/events")
-async def form_of(request: Request, pages: PagesPart, visitor: Operator) -> Response:
-    given = {"curators": request.query_params.get("curators", "")}
-    return _form(request, pages, visitor, given, secrets.token_urlsafe(16))
+async def show_event_form(visit: Operator) -> Response:
+    given = {"curators": visit.request.query_params.get("curators", "")}
+    return _form(visit, given, secrets.token_urlsafe(16))
 
 
 @router.post("/budget/events")
-async def record(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    sessions: SessionsPart,
-    visitor: Operator,
-) -> Response:
-    form = await own_form(request, visitor)
+async def record_event(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
     try:
         update = _update(form)
-        key = idempotency.form_key(
-            visitor.principal.token_id,
-            request.url.path,
+        key = visit.key(
             form.get("key", ""),
             update.canonical(),
         )
@@ -308,7 +257,7 @@ async def record(
                     transaction,
                     services.ledger,
                     update,
-                    visitor.principal,
+                    visit.visitor.principal,
                     allow_paper=services.settings.allow_paper,
                 )
                 done = idempotency.StoredAnswer(303, b"")
@@ -316,23 +265,16 @@ async def record(
                     transaction, idempotency_keys, key, done, services.clock.now()
                 )
     except DomainError as error:
-        return _form(request, pages, visitor, form, form.get("key", ""), error)
-    await sessions.note(visitor, f"recorded: {update.kind}", "ledger", "done")
+        return _form(visit, form, form.get("key", ""), error)
+    await visit.note(f"recorded: {update.kind}", "ledger")
     return see("/console/budget/ledger?said=recorded")
 
 
 def _form(
-    request: Request,
-    pages: PagesPart,
-    visitor: Visitor,
-    given: Mapping[str, str],
-    key: str,
-    error: DomainError | None = None,
+    visit: Visit, given: Mapping[str, str], key: str, error: DomainError | None = None
 ) -> Response:
-    return pages.show(
-        request,
+    return visit.show(
         "event.html",
-        visitor,
         status=200 if error is None else 422,
         kinds=KINDS,
         given=given,
@@ -342,7 +284,7 @@ def _form(
 
 
 def _update(form: Mapping[str, str]) -> Update:
-    """The event that the form tells of. Raises Invalid with the field."""
+    """The event that the form records. Raises Invalid with the field."""
     told: dict[str, Any] = {"kind": form.get("kind", "")}
     if ids := form.get("curators", "").replace(",", " ").split():
         told["curators"] = ids

@@ -1,32 +1,29 @@
 """Pages for watching a deployment: the first page, and the page of the flow of contributions.
 
-Is anything wrong, and what is the next step; do contributions arrive, and if not, where do they
-stop. Spec: console, sections 5.1 and 5.7.
+What is wrong, what the next step is, whether contributions arrive, and where they stop. Spec:
+console, sections 5.1 and 5.7.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from fastapi import Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from common.web.console import charts, formatting
-from common.web.console.pages import PagesPart, console_router
+from common.web.console.pages import console_router
 from common.web.paging import Page
-from common.web.tokens import Scope
 from coordinator.api.plans import outlook_of
 from coordinator.api.rounds import Begin, End
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
-from coordinator.console.budget import Person
-from coordinator.console.ledger import Operator
+from coordinator.console.visits import Operator, Person
 from coordinator.rounds import views
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
@@ -34,6 +31,7 @@ from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
+from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
@@ -50,7 +48,7 @@ _ALPHA: Final = 0.001
 
 @dataclass(frozen=True)
 class Need:
-    """Something that wants an operator: what, and the page where it is seen."""
+    """Something that needs an operator: a sentence, and the page that shows it."""
 
     words: str
     path: str
@@ -77,34 +75,26 @@ class Step:
 
 
 @router.get("")
-async def first(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Person,
-) -> Response:
-    operator = visitor.has(Scope.OPERATOR)
+async def show_overview(visit: Person, services: Services) -> Response:
+    operator = visit.operator
     which = Filter(newest_first=True, heads=True)
-    _, shown, _ = await views.page(services.database, which, Page(_LOOKED_AT, None))
-    heads = [json.loads(each) for each in shown]
+    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
     outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
         aggregators = len(await registry.list_aggregators(transaction))
         any_query = bool(await query_store.page(transaction, None, 1))
-    released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
+    released = [head for head in heads if head.state is RoundState.RELEASED]
     curators = int(state.roster.members().sum())
-    steps = begin(aggregators, curators, any_query=any_query, heads=heads)
-    return pages.show(
-        request,
+    steps = begin(aggregators, curators, any_query=any_query, states=[head.state for head in heads])
+    return visit.show(
         "overview.html",
-        visitor,
         needs=[
             *needs(outlook, heads),
             *(await proposals(services) if operator else ()),
         ],
         latest=released[:_SHOWN],
-        open_rounds=sum(head["state"] in ACTIVE for head in heads),
+        open_rounds=sum(head.state in ACTIVE for head in heads),
         next=min(outlook.schedules, key=lambda each: each.next, default=None),
         seq=state.seq,
         head=state.head.hex(),
@@ -115,8 +105,8 @@ async def first(
     )
 
 
-def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]:
-    """Limits that are used up soon, and the newest round if no sum came of it."""
+def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
+    """Limits that are used up soon, and the newest round if it released no sum."""
     found = [
         Need(
             f"A limit of epsilon {format_exact(each.limit.epsilon)} is used up on",
@@ -126,16 +116,16 @@ def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]
         for place, each in enumerate(outlook.limits)
         if each.exhausted is not None
     ]
-    finished = [head for head in heads if head["state"] not in ACTIVE]
-    if finished and finished[0]["state"] == RoundState.ABORTED.value:
+    finished = [head for head in heads if head.state not in ACTIVE]
+    if finished and finished[0].state is RoundState.ABORTED:
         newest = finished[0]
-        sentence = f"The last round of {newest['query']} opened no sum: {newest['reason']}"
-        found.append(Need(sentence, f"/console/rounds/{newest['id']}"))
+        sentence = f"The last round of {newest.query} opened no sum: {newest.reason}"
+        found.append(Need(sentence, f"/console/rounds/{newest.id}"))
     return found
 
 
 async def proposals(services: CoordinatorServices) -> list[Need]:
-    """How many curators the screening proposes to look at; it decides nothing."""
+    """How many curators the screening proposes for a check; it decides nothing."""
     _, _, far, absent = await screened(services.database, services.ledger, _ALPHA)
     count = len({each.number for each in (*far, *absent)})
     if not count:
@@ -146,23 +136,17 @@ async def proposals(services: CoordinatorServices) -> list[Need]:
 
 
 def begin(
-    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[dict[str, Any]]
+    aggregators: int, curators: int, *, any_query: bool, states: Sequence[RoundState]
 ) -> tuple[Step, ...]:
-    """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
-    came about."""
-    released = any(head["state"] == RoundState.RELEASED.value for head in heads)
+    """The five steps of a new deployment. Only a released sum shows that readings arrived."""
+    released = RoundState.RELEASED in states
     return (
         Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
         Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),
         Step("Ask a first query", any_query, "/console/queries/new", "tacit query create"),
-        Step("Open a first round", bool(heads), "/console/rounds/new", "tacit round open"),
+        Step("Open a first round", bool(states), "/console/rounds/new", "tacit round open"),
         Step("Let readings arrive", released, None, "tacit readings import FILE", READINGS),
     )
-
-
-# The page of the flow of contributions: do they arrive, and if not, where do they stop.
-#
-# Spec: console, section 5.7.
 
 
 SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
@@ -179,7 +163,7 @@ _TAKEN: Final = ("stored", "known")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where contributions stop: what, how many, and the reason's name in the documentation."""
+    """A place where contributions stop: what, how many, and the reason's documented name."""
 
     what: str
     count: int
@@ -187,13 +171,8 @@ class Stop:
 
 
 @router.get("/flow")
-async def show(
-    request: Request,
-    pages: PagesPart,
-    services: Services,
-    visitor: Operator,
-    begin: Begin = None,
-    end: End = None,
+async def show_flow(
+    visit: Operator, services: Services, begin: Begin = None, end: End = None
 ) -> Response:
     async with services.database.reading() as transaction:
         rows = await registry.list_aggregators(transaction)
@@ -208,10 +187,8 @@ async def show(
     _, _, _, absent = await screened(services.database, services.ledger, _ALPHA)
     now, nothing = services.clock.now(), AggregatorFlow(id="", problem="not_asked")
     told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
-    return pages.show(
-        request,
+    return visit.show(
         "flow.html",
-        visitor,
         flow=flow,
         stops=stops(flow),
         absent=len(absent),
@@ -243,7 +220,7 @@ def stops(flow: DeploymentFlow) -> list[Stop]:
 
 
 def taken(told: AggregatorFlow) -> tuple[int, int]:
-    """How many lone pieces and batches an aggregator tells that it took."""
+    """How many lone pieces and batches an aggregator reports as taken."""
     return told.lone.get("stored", 0), told.batch.get("stored", 0)
 
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 from common.runtime.clock import Clock, uuid7
 from common.runtime.logs import describe, get_logger
@@ -25,6 +25,7 @@ from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
 from tacit.accounting.amounts import Cost
 from tacit.accounting.forecast import forecast_runs
+from tacit.answers.jobs import Amount, RunsCost, RunsForecast
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Schedule
@@ -89,23 +90,23 @@ def begun(prepared: PreparedSchedule, clock: Clock) -> JobScheduleRow:
     )
 
 
-def forecast(report: PrivacyReport, schedule: Schedule) -> dict[str, Any]:
-    """What a day, a month and a year of runs cost, as JSON; `report`: of one of them."""
+def forecast(report: PrivacyReport, schedule: Schedule) -> RunsForecast:
+    """What a day, a month and a year of runs cost; `report`: of one of them."""
     charged = report.charged
-    return {
-        "composition": "basic",
-        "privacy_unit_of_a_run": None if charged is None else charged.privacy_unit,
-        "horizons": [
-            {
-                "horizon": row.horizon,
-                "days": row.days,
-                "runs": row.runs,
-                "record": _shown(row.record),
-                "curator": _shown(row.curator),
-            }
+    return RunsForecast(
+        composition="basic",
+        privacy_unit_of_a_run=None if charged is None else charged.privacy_unit,
+        horizons=[
+            RunsCost(
+                horizon=row.horizon,
+                days=row.days,
+                runs=row.runs,
+                record=_shown(row.record),
+                curator=_shown(row.curator),
+            )
             for row in forecast_runs(_cost(charged), schedule.period_s)
         ],
-    }
+    )
 
 
 def _cost(charged: Charge | None) -> Cost:
@@ -115,15 +116,12 @@ def _cost(charged: Charge | None) -> Cost:
     return Cost(Fraction(str(charged.epsilon)), Fraction(str(charged.delta)))
 
 
-def _shown(cost: Cost) -> dict[str, str]:
-    return {"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}
+def _shown(cost: Cost) -> Amount:
+    return Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
 
-# Submits scheduled federated jobs: one for each period that is over, in order, also after any
-# downtime.
-#
-# Spec: jobs, "Federated jobs"; aggregation, section 2. A period has one job: it is stored in the
-# transaction that advances its schedule, which expects the period that it read.
+# A period has one job: it is stored in the transaction that advances its schedule, which expects
+# the period that it read.
 
 log = get_logger("tacit.job_schedule")
 

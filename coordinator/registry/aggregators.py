@@ -67,7 +67,7 @@ class Identities:
         """The same aggregators, with their identities of now. `again`: ask all of them.
 
         Raises IdentityForked until one is confirmed, IdentitySuperseded for one that was revoked,
-        and what else stands against the chain that an aggregator shows.
+        and the error of the chain that an aggregator shows.
         """
         return [await self._followed(row, again) for row in rows]
 
@@ -82,8 +82,8 @@ class Identities:
         return await self._keep(row, pin, shown)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> AggregatorRow:
-        """Go along the chain of an aggregator that somebody else shows, as it may be gone. Raises
-        UnknownAggregator, and what stands against the chain."""
+        """Follow the chain of an aggregator that may be gone, shown by someone else. Raises
+        UnknownAggregator, and the error of the chain."""
         row = await self._paired(aggregator)
         return await self._along(row, shown, self.clock.now())
 
@@ -180,10 +180,8 @@ def _pin(row: AggregatorRow) -> Pin:
     return Pin(fingerprint=fingerprint(row.identity_key))
 
 
-# Whether the aggregators are there, and who they say they are, looked at when somebody asks.
-
 KEPT: Final = timedelta(seconds=10)
-"""How long a look serves all who ask."""
+"""How long one check serves all callers."""
 
 
 class Health(WireModel):
@@ -205,7 +203,7 @@ class _Look:
 
 
 class HealthLooks:
-    """Looks at aggregators, at most once in ten seconds at each."""
+    """Checks aggregators, each at most once in ten seconds."""
 
     def __init__(self, peers: Peers, clock: Clock) -> None:
         self._peers, self._clock = peers, clock
@@ -236,11 +234,9 @@ class HealthLooks:
         )
 
 
-# The mirror of the aggregators' seal keys: for curators that cannot reach an aggregator now, and
-# for aggregators that seal to each other, which never call one another.
-#
-# Only keys that an open round named are served, and only bytes whose hash is the one that the
-# aggregator signed; who fetches one compares it again. Spec: keys, section 2.1.
+# For curators that cannot reach an aggregator now, and for aggregators, which never call one
+# another. Only keys that an open round named are served, and only bytes with the hash that the
+# aggregator signed; the recipient compares it again. Spec: keys, section 2.1.
 
 
 @dataclass(frozen=True)
@@ -275,7 +271,7 @@ class SealKeyMirror:
 
     async def hand_over(self, peers: Sequence[Peer], descriptor: RoundDescriptor) -> None:
         """Give the aggregators of a round each other's keys. What cannot be had or given now is
-        left out: who lacks a key says so when the round is opened."""
+        omitted: an aggregator without a key reports that when the round is opened."""
         hashes = {entry.id: entry.seal.public_key_hash for entry in descriptor.aggregators}
         found = await gather(self.key(wanted) for wanted in hashes.values())
         contents = dict(zip(hashes, found, strict=True))

@@ -197,8 +197,6 @@ def _answer(item: StepAnswer) -> Answer:
     return httpx.Response(item.status, content=content)
 
 
-# The keys that an aggregator showed last, so that not every round asks for them again.
-
 KEY_KEPT: Final = timedelta(minutes=1)
 """How long a key that was shown serves for further rounds."""
 HANDED: Final = 256
@@ -244,14 +242,12 @@ class ShownKeys:
         self.handed.clear()
 
 
-# An aggregator that ended all tokens is given another one for this coordinator, by its identity.
-#
-# Spec: keys, section 5.2. It is noticed where the aggregator refuses a request (`token_expired`),
-# which is then sent again. A token that the aggregator's operator revoked is a matter for people.
+# A request that an aggregator refuses with `token_expired` is sent again with a renewed token. A
+# token that the aggregator's operator revoked is not renewed. Spec: keys, section 5.2.
 
 PATH: Final = "/v1/coordinator/token"
 PAUSE: Final = timedelta(seconds=30)
-"""After a refusal nothing is asked for so long."""
+"""How long no request is sent after a refusal."""
 Send = Callable[[str], Awaitable[httpx.Response]]
 """Posts JSON to `PATH` of the aggregator. Raises AggregatorUnreachable."""
 _logger = get_logger("tacit.coordinator.renewals")

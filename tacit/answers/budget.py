@@ -32,10 +32,11 @@ class Limits(Answer):
     limits: list[SpendingLimit]
 
 
-class CuratorLimits(Limits):
+class CuratorLimits(Answer):
     """The limits of one curator."""
 
     curator: str
+    limits: list[SpendingLimit]
 
 
 class LedgerPosition(Answer):
@@ -83,19 +84,21 @@ class OneRelease(Answer):
 class Claimed(Answer):
     """What the sources claim, and what holds. `reason`: why there are no bounds."""
 
+    stance: str | None = None
     bounds: list[SourceBound]
     reason: str | None = None
-    stance: str | None = None
     theorem_5_2: Theorem | None = None
     sentence: str | None = None
     holds: OneRelease | None = None
 
 
-class ScenarioAmount(Amount):
+class ScenarioAmount(Answer):
     """An amount under one scenario; `key` is its letter."""
 
     scenario: str
     key: str
+    epsilon: Figure
+    delta: Figure
 
 
 class Worst(Answer):
@@ -105,13 +108,17 @@ class Worst(Answer):
     instant: Time | None = None
 
 
-class ReleasedAmount(ScenarioAmount):
+class ReleasedAmount(Answer):
     """What the curator that spent most has spent, in the rounds that `counts` says; at most what
     holds of any group that this one is a part of. `tight`: composed numerically, at the delta that
     was asked for; `worst`: for operators."""
 
+    scenario: str
+    key: str
     trust_model: str | None
     counts: str
+    epsilon: Figure
+    delta: Figure
     tight: Amount | None = None
     worst: Worst | None = None
 
@@ -126,13 +133,14 @@ class Released(Answer):
     tight_sentence: str | None = None
 
 
-class Budget(Limits):
+class Budget(Answer):
     """The budget of the deployment."""
 
     ledger: LedgerPosition
     curators: Standings
     claimed: Claimed
     released: Released
+    limits: list[SpendingLimit]
 
 
 class Declared(Answer):

@@ -97,9 +97,6 @@ class Federated(Repeating):
         self._problems[job.id] = name
 
 
-# The long poll of curators for the jobs that collect reports now.
-
-
 async def collecting(
     request: Request, collection: Collection, changes: Changes, wait_s: float
 ) -> Response:

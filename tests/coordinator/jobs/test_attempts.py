@@ -119,7 +119,7 @@ class Desk:
         """What happened to the budget."""
         async with self.database.reading() as transaction:
             shown = await ledger.statement(transaction, dataset_id)
-        return [event["kind"] for event in shown["events"]]
+        return [event.kind for event in shown.events]
 
 
 @pytest.fixture
