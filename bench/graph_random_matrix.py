@@ -34,7 +34,7 @@ from algorithms.graph_random_matrix.publication import (
     product,
     publish,
 )
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_random_matrix.projection import Projection, entries, forget
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SecureRandom

@@ -66,8 +66,8 @@ def noise(
     """Who adds less noise than it should, or stands far out, in local rounds. A look spends alpha,
     unless nothing is new since the last."""
     with _aggregator(aggregator, home, token) as client:
-        found = client.get("/v1/audit/noise", alpha=alpha)
-    return Answer(found, lambda: _print_noise(found))
+        response = client.get("/v1/audit/noise", alpha=alpha)
+    return Answer(response, lambda: _print_noise(response))
 
 
 @app.command("curators")
@@ -80,8 +80,8 @@ def curators(
     ] = 0.001,
 ) -> Answer:
     """Whose declared bounds stand far out, and who misses more rounds than chance explains."""
-    found = client.get("/v1/budget/proposals", alpha=alpha)
-    return Answer(found, lambda: _print_curators(found))
+    response = client.get("/v1/budget/proposals", alpha=alpha)
+    return Answer(response, lambda: _print_curators(response))
 
 
 @app.command("pages")
@@ -94,10 +94,10 @@ def pages(
 ) -> Answer:
     """Who did what on a service's pages: the newest 100."""
     with target.curator() if service is Service.CURATOR else target.coordinator() as client:
-        found = list(islice(client.audit(), 100))
+        response = list(islice(client.audit(), 100))
     columns = ["at", "token_id", "action", "object", "outcome"]
-    rows = [[each[name] for name in columns] for each in found]
-    return tabled(found, "On pages", columns, rows)
+    rows = [[each[name] for name in columns] for each in response]
+    return tabled(response, "On pages", columns, rows)
 
 
 @app.command("ledger")
@@ -155,33 +155,33 @@ def _aggregator(named: str | None, home: Home, token: str | None) -> Client:
     return chosen.client()
 
 
-def _print_noise(found: Json) -> None:
-    look = found["look"]
+def _print_noise(response: Json) -> None:
+    look = response["look"]
     say(
-        f"look {look['number']} at alpha {amount(found['alpha'])}: {found['tests']} tests at "
+        f"look {look['number']} at alpha {amount(response['alpha'])}: {response['tests']} tests at "
         f"{look['alpha_each']:.2g} each"
     )
-    if not found["families"]:
+    if not response["families"]:
         console.print("no local round of the sound stance was committed here yet")
-    for family in found["families"]:
+    for family in response["families"]:
         say(
             f"noise of the {family['part']} (scale {amount(family['scale'])} ring units): "
             f"{family['curators']} curators, rounds so far: {family['rounds']}; one that adds "
             f"nothing to a constant value is told at this look after {family['rounds_to_tell']}"
         )
-    _print_proposals(found, found["cannot"])
+    _print_proposals(response, response["cannot"])
 
 
-def _print_curators(found: Json) -> None:
-    screened = found["screened"]
+def _print_curators(response: Json) -> None:
+    screened = response["screened"]
     say(
         f"declared bounds of {screened['declaring']} curators, attendance at {screened['rounds']} "
         f"released rounds (alpha {amount(screened['alpha'])})"
     )
-    _print_proposals(found, found["sentence"])
+    _print_proposals(response, response["sentence"])
 
 
-def _print_proposals(found: Json, sentence: str) -> None:
+def _print_proposals(response: Json, sentence: str) -> None:
     rows = [
         [
             item["curator"] or f"number {item['number']}",
@@ -191,11 +191,11 @@ def _print_proposals(found: Json, sentence: str) -> None:
                 for name, value in item["figures"].items()
             ),
         ]
-        for item in found["proposals"]
+        for item in response["proposals"]
     ]
     if rows:
         console.print(table("Proposals", ["curator", "reason", "figures"], rows))
-    total = sum(found["proposed"].values())
+    total = sum(response["proposed"].values())
     console.print(f"{total} proposed{'' if len(rows) == total else f', {len(rows)} shown'}")
     say(f"[dim]{sentence}[/dim]")
 

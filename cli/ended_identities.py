@@ -1,4 +1,4 @@
-"""`tacit keys revoke --chain-from`, `tacit keys show`: what can be said of a service that is gone.
+"""`tacit keys revoke --chain-from`, `tacit keys show`: revoking the identity of a lost service.
 
 Spec: keys, section 5.2. Who has the pair that an identity committed to can end that identity
 without the service: the statement is signed by that pair alone, after the chain that others keep.
@@ -80,7 +80,7 @@ def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
     """The deployment, and a chain as one that followed it keeps it: a coordinator that of an
     aggregator, an aggregator that of its coordinator."""
     with Client(url, verify=trusted(url)) as client:
-        if _shows(client, "tacit-aggregator"):
+        if publishes(client, "tacit-aggregator"):
             chain = _chain(client.followed_coordinator())
             deployment = chain.documents[0].statement.name
             if name not in (None, deployment):
@@ -97,12 +97,12 @@ def _show(client: Client, chain: IdentityChain) -> None:
     for the service itself."""
     document, text = chain.documents[0].statement, chain.model_dump(mode="json", exclude_none=True)
     of_coordinator = document.role is Role.COORDINATOR
-    at_aggregator = _shows(client, "tacit-aggregator")
+    at_aggregator = publishes(client, "tacit-aggregator")
     if at_aggregator and of_coordinator:
         client.show_coordinator(text)
     elif at_aggregator and client.aggregator_identity()["id"] != document.name:
         client.show_peer(document.name, text)
-    elif not at_aggregator and not _shows(client, "tacit-coordinator"):
+    elif not at_aggregator and not publishes(client, "tacit-coordinator"):
         client.show_anchor(document.name, text)
     elif not at_aggregator and not of_coordinator:
         client.show_identity(document.name, text)
@@ -124,7 +124,8 @@ def _chain(shown: Any) -> IdentityChain:
     return IdentityChain.model_validate_json(json.dumps(shown))
 
 
-def _shows(client: Client, document: str) -> bool:
+def publishes(client: Client, document: str) -> bool:
+    """Whether a service publishes this document: which kind it is."""
     try:
         client.get(f"/.well-known/{document}")
     except Problem as problem:
@@ -142,7 +143,7 @@ def _revoked(said: dict[str, Any]) -> str:
     )
 
 
-def _shown(found: dict[str, Any]) -> str:
-    lines = [f"{url} refuses the service from now on" for url in found["shown"]]
-    lines += [f"{each['url']} does not know of it: {each['why']}" for each in found["untold"]]
+def _shown(response: dict[str, Any]) -> str:
+    lines = [f"{url} refuses the service from now on" for url in response["shown"]]
+    lines += [f"{each['url']} does not know of it: {each['why']}" for each in response["untold"]]
     return "\n".join(lines)

@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import httpx
 from fastapi import FastAPI
 
 from common.runtime.clock import Clock, SystemClock
@@ -17,6 +16,7 @@ from common.store.database import Readiness
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import install_authenticator
+from common.web.client import Transport
 from common.web.dependencies import part_of, provide
 from common.web.token_routes import NewToken, add_tokens
 from coordinator import examples
@@ -45,7 +45,7 @@ def create_app(
     settings: CoordinatorSettings,
     *,
     clock: Clock | None = None,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+    transports: Mapping[str, Transport] | None = None,
 ) -> FastAPI:
     """The coordinator. `transports` replaces the network to given addresses (in-process use)."""
     time = clock or SystemClock()

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final, Protocol
 
-import httpx
 from fastapi import Depends, Request
 
 from common.runtime.clock import Clock
@@ -26,6 +25,7 @@ from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.auth import Authenticator, ensure_operator_token
+from common.web.client import Transport
 from coordinator import restoring
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.datasets.datasets import Datasets
@@ -84,11 +84,9 @@ class Jobs:
 
 @dataclass(frozen=True)
 class CoordinatorServices:
-    """The parts of a coordinator. `transports` replaces the network to given addresses; `loops` are
-    in the order in which they start."""
+    """The parts of a coordinator; `loops` are in the order in which they start."""
 
     settings: CoordinatorSettings
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None
     clock: Clock
     database: Database
     authenticator: Authenticator
@@ -135,11 +133,12 @@ Services = Annotated[CoordinatorServices, Depends(services_of)]
 async def run_services(
     settings: CoordinatorSettings,
     clock: Clock,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+    transports: Mapping[str, Transport] | None,
     metrics: ServiceMetrics,
     tracer: Tracer,
 ) -> AsyncIterator[CoordinatorServices]:
-    """Open the parts and start their loops; stop them in the opposite order."""
+    """Open the parts and start their loops; stop them in the opposite order. `transports` replaces
+    the network to given addresses."""
     services = await _open(settings, clock, transports, metrics, tracer)
     for loop in services.loops:
         loop.start()
@@ -158,7 +157,7 @@ async def run_services(
 async def _open(
     settings: CoordinatorSettings,
     clock: Clock,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
+    transports: Mapping[str, Transport] | None,
     metrics: ServiceMetrics,
     tracer: Tracer,
 ) -> CoordinatorServices:
@@ -223,7 +222,6 @@ async def _open(
     seals = LedgerSeals(database, own, settings.deployment, clock)
     return CoordinatorServices(
         settings=settings,
-        transports=transports,
         clock=clock,
         database=database,
         authenticator=Authenticator(database, tokens, clock),

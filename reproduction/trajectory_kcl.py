@@ -16,9 +16,13 @@ from typing import Final
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.trajectories import read_ndjson
-from algorithms.trajectory_kcl.algorithm import Anonymised, anonymise
+from algorithms.trajectory_kcl.algorithm import (
+    Anonymised,
+    anonymise,
+    frequent_losses,
+    instance_loss,
+)
 from algorithms.trajectory_kcl.checker import check, matching
-from algorithms.trajectory_kcl.evaluation import frequent_losses, instance_loss
 from algorithms.trajectory_kcl.incidence import build
 from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.parameters import Method, Model, Utility

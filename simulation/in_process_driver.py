@@ -197,7 +197,7 @@ class InProcess:
 
 
 class _Totals:
-    """What adds up over the blocks of a round."""
+    """Totals over the blocks of a round."""
 
     def __init__(self, query: Query, d: int) -> None:
         self.scheme = scheme(query)
@@ -207,7 +207,7 @@ class _Totals:
 
     @classmethod
     def of(cls, query: Query) -> _Totals:
-        """Nothing yet."""
+        """Empty totals."""
         return cls(query, dimension(query))
 
 

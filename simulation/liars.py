@@ -96,13 +96,13 @@ class LiedRound:
 
     @property
     def told(self) -> int:
-        """Lies of all kinds."""
-        return sum(each.told for each in self.lies)
+        """The number of lies of all kinds."""
+        return sum(lie.told for lie in self.lies)
 
     @property
     def named(self) -> int:
-        """Those that were named."""
-        return sum(each.named for each in self.lies)
+        """The number of lies that were named."""
+        return sum(lie.named for lie in self.lies)
 
     @property
     def declared_error(self) -> float:
@@ -130,7 +130,7 @@ class Comparison:
     rows: tuple[LiedRound, ...]
 
     def document(self) -> Json:
-        """As plain JSON."""
+        """As JSON values."""
         rows = [
             {
                 **asdict(row),
@@ -189,15 +189,15 @@ def claims(query: Query) -> dict[Lie, int]:
     proved = _proved_sum(query)
     lowest = proved.offset[0]
     highest = lowest + proved.top
-    found = {
+    result = {
         Lie.ENORMOUS: round(ENORMOUS_AMOUNT / parts(query)[0].value),
         Lie.WRAPPING: lowest - query.n_max * proved.bounds.farthest,
         Lie.OUTSIDE: highest + 1,
         Lie.WITHIN: highest,
     }
-    if found[Lie.ENORMOUS] <= highest:
+    if result[Lie.ENORMOUS] <= highest:
         raise ValueError("the bounds of the query allow even 10^12: no such lie is outside")
-    return found
+    return result
 
 
 def comparison(
@@ -207,7 +207,7 @@ def comparison(
     seed: int,
     rows: tuple[LiedRound, ...],
 ) -> Comparison:
-    """All rounds, with what they are about."""
+    """All rounds with the query and the population."""
     value = parts(query)[0].value
     return Comparison(
         json.loads(query.canonical()),
@@ -345,7 +345,7 @@ def _aggregator_noise(query: Query, source: SeededRandom) -> Ints:
 
 
 class _Declared:
-    """Shares that nobody checks."""
+    """Shares of a declared round, which are not verified."""
 
     def __init__(self, query: Query) -> None:
         self._scheme = scheme(query)

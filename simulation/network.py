@@ -12,12 +12,13 @@ A message is lost in transit or its answer is, with equal chances; either way th
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
+from operator import add, sub
 
-import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from common.web.client import ServiceRequest, ServiceResponse, TimedOut, Transport
 from tacit.randomness import SeededRandom
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,7 @@ PERFECT = Network()
 
 @dataclass
 class Traffic:
-    """What happened to messages."""
+    """Counts of messages."""
 
     messages: int = 0
     lost: int = 0
@@ -58,13 +59,12 @@ class Traffic:
     held: int = 0
 
     def since(self, before: Traffic) -> Traffic:
-        """What was added."""
-        names = (field.name for field in fields(self))
-        return Traffic(*(getattr(self, name) - getattr(before, name) for name in names))
+        """The increase over an earlier count."""
+        return Traffic(*map(sub, astuple(self), astuple(before)))
 
-    def copy(self) -> Traffic:
-        """These counts, as they are now."""
-        return Traffic(*(getattr(self, field.name) for field in fields(self)))
+    def plus(self, more: Traffic) -> Traffic:
+        """The sum of both."""
+        return Traffic(*map(add, astuple(self), astuple(more)))
 
 
 def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traffic) -> Floats:
@@ -96,24 +96,20 @@ def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traf
     return arrived
 
 
-class Faults(httpx.AsyncBaseTransport):
+class Faults:
     """A transport that does this to every request that passes through `inner`.
 
     `network` may be exchanged at any time: it holds for the requests that follow.
     """
 
     def __init__(
-        self,
-        inner: httpx.AsyncBaseTransport,
-        network: Network,
-        source: SeededRandom,
-        traffic: Traffic,
+        self, inner: Transport, network: Network, source: SeededRandom, traffic: Traffic
     ) -> None:
         self._inner, self.network, self._source = inner, network, source
         self._traffic = traffic
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send it, or not, or twice; raises httpx.ReadTimeout for what is lost."""
+    async def send(self, request: ServiceRequest) -> ServiceResponse:
+        """Send it, or not, or twice; raises TimedOut for what is lost."""
         network, generator, traffic = self.network, self._source.generator, self._traffic
         # All chances are drawn together: the fate of a message does not depend on the others.
         held, lost, repeated, answer_lost = generator.random(4) < (
@@ -125,39 +121,19 @@ class Faults(httpx.AsyncBaseTransport):
         delay = generator.exponential(network.delay_s) if network.delay_s else 0.0
         traffic.messages += 1
         traffic.held += int(held)
-        content = await request.aread()
         await asyncio.sleep(delay + (network.hold_s if held else 0.0))
         if lost:
             traffic.lost += 1
-            raise httpx.ReadTimeout("the network lost the request", request=request)
+            raise TimedOut("the network lost the request")
         if repeated:
             traffic.duplicates += 1
-            await self._spend(_same(request, content))
-        answer = await self._inner.handle_async_request(_same(request, content))
+            await self._inner.send(request)
+        answer = await self._inner.send(request)
         if answer_lost:
             traffic.lost_answers += 1
-            await answer.aread()
-            await answer.aclose()
-            raise httpx.ReadTimeout("the network lost the answer", request=request)
+            raise TimedOut("the network lost the answer")
         return answer
-
-    async def _spend(self, request: httpx.Request) -> None:
-        """Send the first of two, without waiting for its answer."""
-        answer = await self._inner.handle_async_request(request)
-        await answer.aread()
-        await answer.aclose()
 
     async def aclose(self) -> None:
         """Close what is behind."""
         await self._inner.aclose()
-
-
-def _same(request: httpx.Request, content: bytes) -> httpx.Request:
-    """The request once more: a stream can be read only once."""
-    return httpx.Request(
-        request.method,
-        request.url,
-        headers=request.headers,
-        content=content,
-        extensions=request.extensions,
-    )

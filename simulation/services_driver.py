@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import islice
@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
+from common.web.client import TcpTransport
 from curator.app import create_app
 from curator.engine import within_reach
 from curator.settings import CuratorSettings
@@ -70,11 +71,6 @@ AGREEING: Final[dict[str, Any]] = {
 """No limits and no conditions: simulated people have nothing to lose."""
 
 
-def own_cpu_s() -> float:
-    """CPU seconds of this process."""
-    return time.process_time()
-
-
 @dataclass(frozen=True, eq=False)
 class Services:
     """The driver of a deployment.
@@ -91,7 +87,7 @@ class Services:
     directory: Path
     source: SeededRandom
     alone: bool = True
-    cpu_s: Callable[[], float] = own_cpu_s
+    cpu_s: Callable[[], float] = time.process_time
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(
@@ -121,7 +117,9 @@ class Services:
         """The curators' service, enrolled, and the query, created."""
         traffic, join = Traffic(), JoinToken.from_text(self.join_token)
         faults = {
-            grant.url.rstrip("/"): Faults(httpx.AsyncHTTPTransport(), PERFECT, self.source, traffic)
+            grant.url.rstrip("/"): Faults(
+                TcpTransport(max_connections=100), PERFECT, self.source, traffic
+            )
             for grant in (join.coordinator, *join.aggregators)
         }
         operator = secrets.token_urlsafe(32)
@@ -189,7 +187,7 @@ class _Host:
         """One round, from its readings to its transcript."""
         if event.non_compliant.any():
             raise ValueError("a curator service always adds its noise: use the driver in process")
-        query, before = self.query, self.traffic.copy()
+        query, before = self.query, replace(self.traffic)
         senders = event.sends & (event.late_s < query.deadline_s)
         window = self._window(number)
         await self._tell_ledger(event)

@@ -145,7 +145,7 @@ def _groups(
 
 
 def _choices(length: int, size: int) -> Iterator[Ints]:
-    """All choices of places, some at a time."""
+    """All choices of places, in batches."""
     every = combinations(range(length), size)
     while some := list(islice(every, _CHUNK)):
         yield np.array(some, np.int64)

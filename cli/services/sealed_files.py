@@ -3,17 +3,13 @@ and `tacit recipient-key`.
 
 A sealed stream for one holder: of a passphrase, or of a private key.
 
-The content lies in chunks of 1 MiB under AES-256-GCM; a chunk's nonce is its number and whether it
-is the last, so that none can be moved, repeated or cut off unnoticed (the STREAM construction of
-Hoang, Reyhanitabar, Rogaway and Vizar, 2015). The key of the content is random and lies in the
-header: sealed by HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or
-under a key that scrypt (RFC 7914) derives from the passphrase. The whole header is bound into the
-content. Memory does not grow with the content.
+The content is a sealed stream after a header. Its key is random and lies in the header: sealed by
+HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or under a key that scrypt (RFC 7914) derives
+from the passphrase. The whole header is bound into the content.
 """
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,47 +24,46 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cli.context import plain_errors
+from common.sealed_streams import CHUNK_BYTES, StreamOpener, StreamSealer
 from tacit.crypto.sealing import SealBroken, SealKey, SealPublicKey
 from tacit.crypto.signing import SECRET_BYTES
 from tacit.wire import encode_binary, parse_binary
 
-CHUNK_BYTES: Final = 1 << 20
 MAGIC: Final = b"tacit backup 1\n"
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_SEALED_BYTES: Final = CHUNK_BYTES + 16
 _MOST_WRAPPED: Final = 2048
 _NEEDED: Final = {
     b"p": "a passphrase",
     b"x": "a private key (tctkey_...)",
 }
-"""By the header's byte."""
+"""By the byte of the header."""
 _SCRYPT_N: Final = 2**17
 """With r = 8: 128 MiB and some tenths of a second for each guess."""
 
 
 class BackupRefused(ValueError):
-    """The archive, the key or the place is not what it should be; said in one line."""
+    """The archive, the key or the target is not valid; the message is one line."""
 
 
 class Holder(Protocol):
-    """Who may open: wraps the key of a content, and unwraps it again."""
+    """The holder of a sealed file: wraps and unwraps the key of its content."""
 
     @property
     def kind(self) -> bytes:
-        """One byte that says in the header which key is needed."""
+        """The byte of the header for the kind of key."""
 
     def wrap(self, key: bytes, salt: bytes) -> bytes:
-        """The key as it lies in the header."""
+        """The wrapped key, as in the header."""
 
     def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
-        """The key. Raises InvalidTag or ValueError for everybody else."""
+        """The key. Raises InvalidTag or ValueError for another holder."""
 
 
 @dataclass(frozen=True, repr=False)
 class Passphrase:
-    """Whoever knows this text."""
+    """Anyone who knows this text."""
 
     text: str
     kind: bytes = b"p"
@@ -87,8 +82,8 @@ class Passphrase:
 
 @dataclass(frozen=True, repr=False)
 class Recipient:
-    """Whoever has the private key; the public one is enough to seal. It stays sealed while X25519
-    or ML-KEM-768 holds."""
+    """Anyone who has the private key; the public key is enough to seal. It is secure while X25519
+    or ML-KEM-768 is."""
 
     public: SealPublicKey
     private: SealKey | None = None
@@ -99,80 +94,35 @@ class Recipient:
 
     def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
         if self.private is None:
-            raise ValueError("a public key opens nothing")
+            raise ValueError("a public key cannot open a file")
         return self.private.open(wrapped, MAGIC + salt)
 
 
-class Sealer(io.RawIOBase):
-    """Writes plain bytes into `file` sealed; what is there is whole only after `finish`."""
+class Sealer(StreamSealer):
+    """Seals plain bytes into `file`; the file is complete only after `finish`."""
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
-        super().__init__()
         key, salt = os.urandom(_KEY_BYTES), os.urandom(_SALT_BYTES)
         wrapped = holder.wrap(key, salt)
         header = MAGIC + holder.kind + salt + len(wrapped).to_bytes(2, "big") + wrapped
         file.write(header)
-        self._file, self._cipher = file, _cipher(key, header)
-        self._waiting = bytearray()
-        self._number = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        self._waiting += data
-        while len(self._waiting) > CHUNK_BYTES:  # a full chunk waits: it may be the last
-            self._put(bytes(self._waiting[:CHUNK_BYTES]), last=False)
-            del self._waiting[:CHUNK_BYTES]
-        return len(data)
-
-    def finish(self) -> None:
-        """Seal the last chunk."""
-        self._put(bytes(self._waiting), last=True)
-        self._waiting.clear()
-
-    def _put(self, plain: bytes, *, last: bool) -> None:
-        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), plain, None))
-        self._number += 1
+        super().__init__(file, _bound(key, header))
 
 
-class Opener(io.RawIOBase):
+class Opener(StreamOpener):
     """The plain bytes of a sealed file, from its beginning to its end.
 
     Raises BackupRefused where the holder is another one, or anything was altered.
     """
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
-        super().__init__()
-        self._file = file
-        self._cipher = _cipher(*_unwrapped(file, holder))
-        self._ahead = file.read(_SEALED_BYTES)
-        self._plain, self._number = memoryview(b""), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        if not self._plain and self._ahead:
-            self._plain = memoryview(self._next())
-        taken = self._plain[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._plain = self._plain[len(taken) :]
-        return len(taken)
+        key = _bound(*_unwrapped(file, holder))
+        super().__init__(file, key, lambda: BackupRefused("the backup was altered or truncated"))
 
     def drain(self) -> None:
-        """Read to the end, so that a file that was cut off shows."""
+        """Read to the end, which detects a truncated file."""
         while self.read(CHUNK_BYTES):
             pass
-
-    def _next(self) -> bytes:
-        sealed, self._ahead = self._ahead, self._file.read(_SEALED_BYTES)
-        nonce = _nonce(self._number, last=not self._ahead)
-        self._number += 1
-        try:
-            return self._cipher.decrypt(nonce, sealed, None)
-        except (InvalidTag, ValueError):
-            raise BackupRefused("the backup was altered or cut off") from None
 
 
 def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
@@ -189,19 +139,17 @@ def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
     try:
         return holder.unwrap(wrapped, salt), start + wrapped
     except (InvalidTag, SealBroken, ValueError):
-        raise BackupRefused("the key does not open this backup, or it was altered") from None
+        raise BackupRefused(
+            "the key does not open this backup, or the backup was altered"
+        ) from None
 
 
-def _cipher(key: bytes, header: bytes) -> AESGCM:
-    derived = HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
-    return AESGCM(derived)
+def _bound(key: bytes, header: bytes) -> bytes:
+    """The key of the content under this header."""
+    return HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
 
 
-def _nonce(number: int, *, last: bool) -> bytes:
-    return number.to_bytes(_NONCE_BYTES - 1, "big") + bytes((last,))
-
-
-# The pair that will follow a service's identity, in a sealed file. Spec: keys, section 5.1.
+# The next key pair of a service's identity. Spec: keys, section 5.1.
 
 CONTENT: Final = b"tacit next identity\n"
 
@@ -215,21 +163,21 @@ def opened_pair(file: Path, holder: Holder) -> bytes:
             said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
             raise ValueError(f"{file}: {said}") from None
     if not content.startswith(CONTENT) or len(content) != len(CONTENT) + SECRET_BYTES:
-        raise ValueError(f"{file}: holds no next identity")
+        raise ValueError(f"{file}: has no next identity")
     return content.removeprefix(CONTENT)
 
 
-# Key pairs of recipients: whoever opens a backup, or a sealed path. `tacit recipient-key`.
-#
-# Spec: keys, section 2.7. A private key is a seed of 32 bytes, written `tctkey_...`; its
-# public key has 1,216 bytes.
+# Key pairs of recipients of backups and sealed paths. A private key is a seed of 32 bytes, written
+# `tctkey_...`; its public key has 1,216 bytes.
 
 PREFIX: Final = "tctkey_"
 _MOST_KEY_BYTES: Final = 4096
 
 
 def recipient_key(
-    file: Annotated[Path, typer.Argument(help="Where the private key is written; not replaced.")],
+    file: Annotated[
+        Path, typer.Argument(help="File for the private key; an existing one is not replaced.")
+    ],
 ) -> None:
     """Make a key pair for backups and sealed paths.
 

@@ -33,7 +33,7 @@ DENIED: Final = frozenset(
 REDACTED: Final = "[redacted]"
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_QUIET = ("httpx", "httpcore", "asyncpg", "sqlalchemy", "alembic", "multipart")
+_QUIET = ("aiohttp", "httpx", "httpcore", "asyncpg", "sqlalchemy", "alembic", "multipart")
 
 
 @lru_cache(maxsize=1024)  # keys are few, and asked for with every event

@@ -11,7 +11,6 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-import httpx
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from pydantic import ValidationError
@@ -21,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from common.runtime.logs import describe, get_logger
 from common.store.failures import store_problem
+from common.web.client import ServiceResponse
 from tacit import errors
 from tacit.errors import DomainError, FieldError
 from tacit.field_errors import WORDED, rule
@@ -212,14 +212,14 @@ class ProblemReceived(Exception):
         return self.problem.get("retryable") is True
 
 
-def raise_for_problem(response: httpx.Response) -> None:
+def raise_for_problem(response: ServiceResponse) -> None:
     """Raise `ProblemReceived` for any answer of 400 and above."""
-    if response.status_code < 400:
+    status = response.status
+    if status < 400:
         return
-    status = response.status_code
     name = _HTTP_NAMES.get(status, f"http_{status}")
     document: dict[str, object] = {"status": status}
-    if response.headers.get("content-type", "").startswith(MEDIA_TYPE):
+    if response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
         try:
             parsed = response.json()
         except ValueError:
@@ -229,7 +229,7 @@ def raise_for_problem(response: httpx.Response) -> None:
             kind = document.get("type")
             if isinstance(kind, str) and kind.startswith(TYPE_PREFIX):
                 name = kind.removeprefix(TYPE_PREFIX)
-    after = response.headers.get("retry-after", "")
+    after = response.headers.get("Retry-After", "")
     raise ProblemReceived(status, name, document, float(after) if after.isdecimal() else None)
 
 

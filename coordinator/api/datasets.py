@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, TypeAlias
 
-import httpx
 from fastapi import Query as Parameter
 from fastapi import Request as fastapi_Request
 from fastapi import Response
@@ -47,11 +46,10 @@ KeyOf: TypeAlias = Callable[[DatasetRequest, Checked], Awaitable[RequestKey | No
 
 @dataclass(frozen=True)
 class HandIn:
-    """Takes uploaded datasets; `transports` replaces the network to given addresses."""
+    """Takes uploaded datasets."""
 
     datasets: Datasets
     settings: CoordinatorSettings
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None
 
     async def take(
         self,
@@ -69,9 +67,7 @@ class HandIn:
         dataset_id = datasets.new_id()
         try:
             await datasets.renew_key()
-            received = await receive(
-                request, datasets.vault, dataset_id, self.settings, self.transports, read
-            )
+            received = await receive(request, datasets.vault, dataset_id, self.settings, read)
             checked = await datasets.check(dataset_id, received.request, set(received.sent))
             key = await key_of(received.request, checked)
             async with datasets.database.begin() as transaction:
@@ -138,7 +134,7 @@ async def create_dataset(
         short = _short(request, declared, checked)
         return await idempotency.request_key(short, caller.token_id)
 
-    hand_in = HandIn(services.datasets, services.settings, services.transports)
+    hand_in = HandIn(services.datasets, services.settings)
     answer, replayed = await hand_in.take(request, services.clock.now(), key_of)
     return answer.response(replayed=replayed)
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference, DatasetRequest
 from algorithms.datasets.kinds import Kind, WrongKind, kind_of, read
-from algorithms.datasets.universe import Universe
+from algorithms.datasets.tables import Universe
 from common.runtime.clock import Clock, uuid7
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction

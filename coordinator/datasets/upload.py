@@ -192,7 +192,6 @@ async def receive(
     vault: Vault,
     dataset_id: str,
     settings: CoordinatorSettings,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
     read: Callable[[Fields], Fields] = as_it_is,
 ) -> Received:
     """Read the body and seal its content under the id; `read`: what the fields of a form mean, if
@@ -213,7 +212,7 @@ async def receive(
     vault.prepare(dataset_id)
     if body.url is not None:
         writer = vault.writer(dataset_id, part)
-        await _fetch(body.url, writer, settings, transports)
+        await _fetch(body.url, writer, settings)
     else:
         # as they were sent: the model's floats may have lost digits of an id
         exact = await asyncio.to_thread(exact_json, content)
@@ -403,20 +402,14 @@ def allowed(url: str, prefixes: tuple[str, ...]) -> bool:
     )
 
 
-async def _fetch(
-    url: str,
-    writer: SealedWriter,
-    settings: CoordinatorSettings,
-    transports: Mapping[str, httpx.AsyncBaseTransport] | None,
-) -> None:
+async def _fetch(url: str, writer: SealedWriter, settings: CoordinatorSettings) -> None:
     """Seal what is at an address; redirections are not followed."""
     try:
         if not allowed(url, settings.dataset_url_prefixes):
             raise UrlRefused(pointer="/url")
         most, size = settings.dataset_max_bytes, 0
-        mounts = dict(transports or {})
         async with (
-            httpx.AsyncClient(trust_env=False, timeout=_FETCH_S, mounts=mounts) as client,
+            httpx.AsyncClient(trust_env=False, timeout=_FETCH_S) as client,
             client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as answer,
         ):
             if answer.status_code != 200:

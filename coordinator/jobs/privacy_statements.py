@@ -2,7 +2,7 @@
 
 Spec: jobs, "Privacy report": its subject, the charge to the ledger, earlier releases outside the
 budget, and the effect of a seed. For a federated job: the statements of its rounds, composed; every
-curator's own ledger is charged, round by round (budget, section 5).
+curator's own ledger is charged, round by round (spec: budget, section 5).
 """
 
 from __future__ import annotations

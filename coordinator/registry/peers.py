@@ -12,12 +12,19 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
-import httpx
 from pydantic import BaseModel, ValidationError
 
 from common.runtime.telemetry import Tracer, Untraced
 from common.web.auth import TokenExpired
-from common.web.client import distrusted, service_client
+from common.web.client import (
+    BadAddress,
+    NoAnswer,
+    ServiceClient,
+    ServiceResponse,
+    Transport,
+    distrusted,
+    service_client,
+)
 from common.web.problems import ProblemReceived, raise_for_problem
 from coordinator.errors import (
     AggregatorTokenRefused,
@@ -79,11 +86,11 @@ class Peer:
     def __init__(
         self,
         row: AggregatorRow,
-        client: httpx.AsyncClient,
+        client: ServiceClient,
         steps: StepQueue,
         shown: ShownKeys,
         tracer: Tracer,
-        renewed: Callable[[Peer], Awaitable[httpx.AsyncClient | None]] | None,
+        renewed: Callable[[Peer], Awaitable[ServiceClient | None]] | None,
     ) -> None:
         self.id = row.id
         self.row = row
@@ -137,7 +144,7 @@ class Peer:
 
     async def seal_key_content(self, key_hash: bytes) -> bytes:
         """What it serves as the public key of this hash."""
-        return (await self._send("GET", f"/v1/seal-keys/{encode_binary(key_hash)}")).content
+        return (await self._send("GET", f"/v1/seal-keys/{encode_binary(key_hash)}")).body
 
     async def hand_seal_key(self, key_hash: bytes, content: bytes) -> None:
         """Give it another aggregator's public key, to which it will seal; once."""
@@ -211,7 +218,7 @@ class Peer:
     async def chunk(self, round_id: str, number: int) -> bytes:
         """A chunk of the aggregator's verifier shares, sealed."""
         path = f"/v1/rounds/{round_id}/verification/{number}"
-        return (await self._send("GET", path)).content
+        return (await self._send("GET", path)).body
 
     async def put_chunk(self, round_id: str, index: int, number: int, body: bytes) -> None:
         """Pass on a chunk of the aggregator of this index."""
@@ -254,15 +261,14 @@ class Peer:
     async def _done(self, name: StepName, round_id: str, body: str) -> bytes:
         step = Step(name=name, round=round_id, body=body)
         answer = await self._steps.ask(step, partial(self._request, "POST"))
-        if isinstance(answer, httpx.Response):
-            raise_for_problem(answer)
-        return answer.content
+        raise_for_problem(answer)
+        return answer.body
 
     async def _ask(
         self, method: str, path: str, model: type[Model], body: BaseModel | None = None
     ) -> Model:
         content = "" if body is None else body.model_dump_json()
-        return self._read(model, (await self._send(method, path, content)).content)
+        return self._read(model, (await self._send(method, path, content)).body)
 
     def _read(self, model: type[Model], content: bytes) -> Model:
         try:
@@ -270,14 +276,14 @@ class Peer:
         except ValidationError:
             raise AggregatorUnreachable(f"{self.id} gives answers of another form") from None
 
-    async def _send(self, method: str, path: str, content: str = "") -> httpx.Response:
+    async def _send(self, method: str, path: str, content: str = "") -> ServiceResponse:
         answer = await self._request(method, path, content)
         raise_for_problem(answer)
         return answer
 
     async def _request(
         self, method: str, path: str, content: str | bytes, form: str = JSON
-    ) -> httpx.Response:
+    ) -> ServiceResponse:
         """An answer; after one that says that the token was ended, that to the same request with
         another token."""
         send = partial(self._sent, method, path, content, form)
@@ -288,26 +294,26 @@ class Peer:
                 answer = await send(client)
         return answer
 
-    async def ask_for_token(self, request: str) -> httpx.Response:
+    async def ask_for_token(self, request: str) -> ServiceResponse:
         """Post a request for another token."""
         return await self._sent("POST", TOKEN_PATH, request, JSON, self._client)
 
     async def _sent(
-        self, method: str, path: str, content: str | bytes, form: str, client: httpx.AsyncClient
-    ) -> httpx.Response:
+        self, method: str, path: str, content: str | bytes, form: str, client: ServiceClient
+    ) -> ServiceResponse:
         headers = {"Content-Type": form} if content else {}
         self._tracer.carry(headers)
-        body = (content.encode() if isinstance(content, str) else content) or None
+        body = content.encode() if isinstance(content, str) else content
         try:
-            return await client.request(method, path, content=body, headers=headers)
-        except httpx.HTTPError as error:
+            return await client.call(method, path, body, headers)
+        except NoAnswer as error:
             why = distrusted(error)
             said = f"no TLS with {self.id}: {why}" if why else f"{self.id} does not answer"
             raise AggregatorUnreachable(said) from None
 
 
-def _is_expired(answer: httpx.Response) -> bool:
-    if answer.status_code != 401:
+def _is_expired(answer: ServiceResponse) -> bool:
+    if answer.status != 401:
         return False
     try:
         raise_for_problem(answer)
@@ -322,7 +328,7 @@ class Peers:
     def __init__(
         self,
         timeout_s: float,
-        transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        transports: Mapping[str, Transport] | None = None,
         verify: ssl.SSLContext | bool = True,
         tracer: Tracer | None = None,
         renewals: Renewals | None = None,
@@ -333,7 +339,7 @@ class Peers:
         self.chunk_places = asyncio.Semaphore(CHUNKS_AT_ONCE)
         """Held for each chunk of verifier shares that is in memory."""
         self._transports = dict(transports or {})
-        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}
+        self._clients: dict[tuple[str, str], ServiceClient] = {}
         self.pace_s = 0.0
         """How long the steps that are due at an aggregator are gathered."""
         self._steps: defaultdict[tuple[str, str], StepQueue] = defaultdict(
@@ -352,12 +358,12 @@ class Peers:
         """The same for an aggregator that is not stored, with its token as given."""
         return Peer(row, self._client(row), StepQueue(), ShownKeys(), self._tracer, None)
 
-    async def _renewed(self, peer: Peer) -> httpx.AsyncClient | None:
+    async def _renewed(self, peer: Peer) -> ServiceClient | None:
         assert self._renewals is not None
         row = await self._renewals.renewed(peer.row, peer.ask_for_token)
         return None if row is None else self._client(row)
 
-    def _client(self, row: AggregatorRow) -> httpx.AsyncClient:
+    def _client(self, row: AggregatorRow) -> ServiceClient:
         key = (row.url, row.token)
         if key not in self._clients:
             self._clients[key] = service_client(
@@ -387,17 +393,17 @@ class Peers:
                 verify=self._verify,
                 transport=self._transports.get(url),
             ) as client:
-                answer = await client.get("/.well-known/tacit-aggregator")
-        except httpx.InvalidURL:
+                answer = await client.call("GET", "/.well-known/tacit-aggregator")
+        except BadAddress:
             raise NotAnAggregator("this is no address", pointer="/url") from None
-        except httpx.HTTPError as error:
+        except NoAnswer as error:
             why = distrusted(error)
             said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
             raise AggregatorUnreachable(said) from None
-        if answer.status_code >= 500:
-            raise AggregatorUnreachable(f"status {answer.status_code} at {url}")
+        if answer.status >= 500:
+            raise AggregatorUnreachable(f"status {answer.status} at {url}")
         try:
-            return form.model_validate_json(answer.content)
+            return form.model_validate_json(answer.body)
         except ValidationError:
             raise NotAnAggregator(pointer="/url") from None
 

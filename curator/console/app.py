@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fastapi import FastAPI
@@ -24,10 +23,7 @@ from common.web.console.pages import (
 from common.web.console.sign_in import add_codes, add_sign_in
 from common.web.console.token_pages import add_audit, add_tokens_pages
 from common.web.tokens import Scope
-from curator.console.contributions_page import add_given
-from curator.console.parties import add_parties
-from curator.console.policy import add_policy, add_stop
-from curator.console.readings import add_imports, add_own_readings, add_readings
+from curator.console import contributions_page, parties, policy, readings
 from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store
@@ -54,7 +50,7 @@ async def console_parts(
     clock: Clock,
     version: str,
 ) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started."""
+    """The parts that pages use, once the service has started."""
     about = About("curator", "", await _name(database), version)
     sessions = Sessions(
         database,
@@ -72,7 +68,7 @@ async def console_parts(
 
 
 async def _name(database: Database) -> str:
-    """Cookies do not tell ports apart: a random name parts this store's from another's."""
+    """Cookies do not distinguish ports: a random name separates this store's from another's."""
     async with database.begin() as transaction:
         await exclusive(transaction, _NAME)
         name = await store.fact(transaction, _NAME)
@@ -82,20 +78,15 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[None]]) -> None:
-    """Add the pages to the app. `enrolled`: as for the route that enrols."""
+def add_console(app: FastAPI, clock: Clock) -> None:
+    """Add the pages to the app."""
     router = console_router()
     add_static(router)
     add_sign_in(router)
-    add_stop(router)
-    add_policy(router)
-    add_imports(router)  # /readings/import beside /readings
-    add_readings(router)
-    add_given(router)
-    add_own_readings(router)
-    add_parties(router, enrolled)
     add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
     app.include_router(router)
+    for page in (policy, readings, contributions_page, parties):
+        app.include_router(page.router)
     add_front_door(app)
     add_audit(app)
     add_codes(app, *PEOPLE)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import cbor2
-import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from common.web.auth import TokenExpired
-from common.web.client import service_client, with_retries
+from common.web.client import (
+    NoAnswer,
+    ServiceClient,
+    ServiceResponse,
+    Transport,
+    service_client,
+    with_retries,
+)
 from common.web.problems import ProblemReceived, raise_for_problem
 from common.web.wire import CBOR, JSON, encode
 from curator.errors import PeerUnavailable
@@ -49,13 +56,14 @@ class Refused(BaseModel):
 
 
 class Standing(BaseModel):
-    """What a coordinator tells a party of a proved round."""
+    """What a coordinator answers a party about a proved round."""
 
     refused: list[Refused]
 
 
 _STANDING: Final = TypeAdapter(Standing)
 _JSON: Final = {"Content-Type": JSON}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _ANSWERS: Final = TypeAdapter(list[ItemAnswer])
 
 
@@ -99,16 +107,16 @@ class Peers:
     def __init__(
         self,
         timeout_s: float,
-        transports: Mapping[str, httpx.AsyncBaseTransport] | None = None,
+        transports: Mapping[str, Transport] | None = None,
         verify: ssl.SSLContext | bool = True,
     ) -> None:
         self._timeout_s, self._verify = timeout_s, verify
         self._transports = {k.rstrip("/"): v for k, v in (transports or {}).items()}
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self._clients: dict[str, ServiceClient] = {}
         self.expired: set[str] = set()
         """Addresses that refused a token because it was ended."""
 
-    def client(self, url: str) -> httpx.AsyncClient:
+    def client(self, url: str) -> ServiceClient:
         """The client of one address."""
         address = url.rstrip("/")
         if address not in self._clients:
@@ -128,7 +136,7 @@ class Peers:
 
     async def identity(self, url: str, document: str) -> bytes:
         """The identity key at a service's well-known address."""
-        response = await self._patiently(url, lambda client: client.get(f"/.well-known/{document}"))
+        response = await self._patiently(url, "GET", f"/.well-known/{document}")
         try:
             return parse_binary(response.json()["identity_key"])
         except (ValueError, KeyError, TypeError):
@@ -139,8 +147,8 @@ class Peers:
         ProblemReceived."""
         path = f"/.well-known/{document}/identity"
         try:
-            response = await self._call(url, lambda client: client.get(path))
-            return IdentityChain.model_validate_json(response.content)
+            response = await self._call(url, "GET", path)
+            return IdentityChain.model_validate_json(response.body)
         except ProblemReceived as error:
             if error.status == 404:
                 return None
@@ -162,25 +170,23 @@ class Peers:
         """Ask a service to enrol a party. Raises ProblemReceived if it refuses."""
         body = _encoded(signed)
         headers = {**_JSON, GRANT_HEADER: grant_hash(signed.statement.secret)}
-        response = await self._patiently(
-            url, lambda client: client.post("/v1/enrolments", content=body, headers=headers)
-        )
+        response = await self._patiently(url, "POST", "/v1/enrolments", body, headers)
         try:
-            return EnrolmentAnswer.model_validate_json(response.content)
+            return EnrolmentAnswer.model_validate_json(response.body)
         except ValidationError:
             raise PeerUnavailable("the answer to the enrolment is not understood") from None
 
     async def seal_key(self, url: str, key_hash: bytes) -> bytes:
         """What a service holds for the seal key of this hash: not compared with it yet."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}"
-        return (await self._call(url, lambda client: client.get(path))).content
+        return (await self._call(url, "GET", path)).body
 
     async def seal_signature(self, url: str, key_hash: bytes) -> Signed[SealKeyStatement]:
         """A seal key's statement as an aggregator signed it with both keys: not checked yet."""
         path = f"/v1/seal-keys/{encode_binary(key_hash)}/signature"
-        response = await self._call(url, lambda client: client.get(path))
+        response = await self._call(url, "GET", path)
         try:
-            return Signed[SealKeyStatement].model_validate_json(response.content)
+            return Signed[SealKeyStatement].model_validate_json(response.body)
         except ValidationError:
             raise PeerUnavailable("the signature of a seal key is not understood") from None
 
@@ -190,20 +196,18 @@ class Peers:
         """Give an aggregator a host's session before its batches; harmless to repeat."""
         path = f"/v1/parties/{party}/sessions/{encode_binary(session)}"
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
-        await self._call(
-            anchor.url, lambda client: client.put(path, content=announce, headers=headers)
-        )
+        await self._call(anchor.url, "PUT", path, announce, headers)
 
     async def show_party(self, url: str, token: str, party: str, chain: PartyChain) -> None:
         """Show a service the links of a party's identities."""
         path, body = f"/v1/parties/{party}/identity", _encoded(chain)
         headers = {**_JSON, **_bearer(token)}
-        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+        await self._call(url, "PUT", path, body, headers)
 
     async def renew_token(self, url: str, signed: Signed[TokenRenewal]) -> None:
         """Put another token in the place of a party's ended one."""
         path, body = f"/v1/parties/{signed.statement.party}/token", _encoded(signed)
-        await self._call(url, lambda client: client.post(path, content=body, headers=_JSON))
+        await self._call(url, "POST", path, body, _JSON)
 
     async def open_rounds(
         self, url: str, token: str, etag: str | None, wait_s: float
@@ -224,29 +228,23 @@ class Peers:
         self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
     ) -> Listing | None:
         """All pages of a list, under the ETag of the first; nothing if that has not changed."""
-        found: list[Any] = []
+        documents: list[Any] = []
         path: str | None = first
         etag = None
         while path is not None:
-            response = await self._call(
-                url,
-                lambda client, path=path: client.get(  # type: ignore[misc]
-                    path, headers=headers, timeout=self._timeout_s + wait_s
-                ),
-            )
-            if response.status_code == 304:
+            response = await self._call(url, "GET", path, headers=headers, wait_s=wait_s)
+            if response.status == 304:
                 return None
-            etag = etag or response.headers.get("etag")
-            found += response.json()[name]
-            path = response.links.get("next", {}).get("url")
+            etag = etag or response.headers.get("ETag")
+            documents += response.json()[name]
+            path = response.next_page
             headers.pop("If-None-Match", None)
-        return Listing(found, etag)
+        return Listing(documents, etag)
 
     async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         """The coordinator's view of one round."""
-        response = await self._call(
-            url, lambda client: client.get(f"/v1/rounds/{round_id}", headers=_bearer(token))
-        )
+        path = f"/v1/rounds/{round_id}"
+        response = await self._call(url, "GET", path, headers=_bearer(token))
         document: dict[str, Any] = response.json()
         return document
 
@@ -255,73 +253,55 @@ class Peers:
     ) -> dict[str, dict[str, Any]]:
         """The same of several rounds, by id, without those that the coordinator does not know."""
         body, headers = json.dumps({"rounds": list(ids)}).encode(), {**_JSON, **_bearer(token)}
-        response = await self._call(
-            url, lambda client: client.post("/v1/rounds/states", content=body, headers=headers)
-        )
+        response = await self._call(url, "POST", "/v1/rounds/states", body, headers)
         try:
-            return {str(each["id"]): dict(each) for each in response.json()["rounds"]}
+            return {str(document["id"]): dict(document) for document in response.json()["rounds"]}
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable("the states of rounds are not understood") from None
 
     async def transcript(self, url: str, token: str | None, round_id: str) -> bytes:
-        """The transcript of a released round, as it came."""
+        """The transcript of a released round, as received."""
         path = f"/v1/rounds/{round_id}/transcript"
-        response = await self._call(url, lambda client: client.get(path, headers=_bearer(token)))
-        return response.content
+        response = await self._call(url, "GET", path, headers=_bearer(token))
+        return response.body
 
     async def standing(self, url: str, token: str, round_id: str) -> list[Refused]:
         """Which of a party's curators were refused by their proof in a round, and why."""
-        response = await self._call(
-            url,
-            lambda client: client.get(f"/v1/rounds/{round_id}/standing", headers=_bearer(token)),
-        )
+        path = f"/v1/rounds/{round_id}/standing"
+        response = await self._call(url, "GET", path, headers=_bearer(token))
         try:
-            return _STANDING.validate_json(response.content).refused
+            return _STANDING.validate_json(response.body).refused
         except ValidationError:
             raise PeerUnavailable("the standing is not understood") from None
 
     async def step(self, url: str, token: str, job: str, number: int) -> bytes:
         """The question of one round of a federated job."""
-        response = await self._call(
-            url,
-            lambda client: client.get(f"/v1/jobs/{job}/steps/{number}", headers=_bearer(token)),
-        )
-        return response.content
+        path = f"/v1/jobs/{job}/steps/{number}"
+        response = await self._call(url, "GET", path, headers=_bearer(token))
+        return response.body
 
     async def report(self, url: str, token: str, job: str, body: bytes) -> list[dict[str, Any]]:
         """Send noisy reports; an answer for each."""
-        response = await self._call(
-            url,
-            lambda client: client.post(
-                f"/v1/jobs/{job}/reports", content=body, headers={**_JSON, **_bearer(token)}
-            ),
-        )
-        found: list[dict[str, Any]] = response.json()["reports"]
-        return found
+        path, headers = f"/v1/jobs/{job}/reports", {**_JSON, **_bearer(token)}
+        response = await self._call(url, "POST", path, body, headers)
+        answers: list[dict[str, Any]] = response.json()["reports"]
+        return answers
 
     async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
         """Report to the coordinator which of a party's curators were debited for a round."""
         body = json.dumps({"members": encode_binary(members)}).encode()
-        await self._call(
-            url,
-            lambda client: client.put(
-                f"/v1/rounds/{round_id}/acknowledgement",
-                content=body,
-                headers={**_JSON, **_bearer(token)},
-            ),
-        )
+        path, headers = f"/v1/rounds/{round_id}/acknowledgement", {**_JSON, **_bearer(token)}
+        await self._call(url, "PUT", path, body, headers)
 
     async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
         """The same of several rounds and parties; an answer for each."""
         items = [
-            {"round": each.round, "token": each.token, "members": encode_binary(each.members)}
-            for each in said
+            {"round": report.round, "token": report.token, "members": encode_binary(report.members)}
+            for report in said
         ]
         body = json.dumps({"reports": items}).encode()
         headers = {**_JSON, **_bearer(said[0].token)}
-        response = await self._call(
-            url, lambda client: client.put("/v1/acknowledgements", content=body, headers=headers)
-        )
+        response = await self._call(url, "PUT", "/v1/acknowledgements", body, headers)
         return _answers(response, len(said))
 
     async def refuse(self, url: str, token: str, round_id: str, refusal: Refusal) -> None:
@@ -329,63 +309,64 @@ class Peers:
         body = _encoded(refusal)
         headers = {**_JSON, **_bearer(token)}
         path = f"/v1/rounds/{round_id}/refusal"
-        await self._call(url, lambda client: client.put(path, content=body, headers=headers))
+        await self._call(url, "PUT", path, body, headers)
 
     async def upload(self, anchor: Anchor, path: str, media_type: str, body: bytes) -> int:
         """Send sealed bytes once; the status. Raises ProblemReceived or PeerUnavailable."""
         headers = {"Content-Type": media_type, **_bearer(anchor.token)}
-        response = await self._call(
-            anchor.url, lambda client: client.post(path, content=body, headers=headers)
-        )
-        return response.status_code
+        response = await self._call(anchor.url, "POST", path, body, headers)
+        return response.status
 
     async def upload_together(self, carried: Sequence[Carried], kind: str) -> list[ItemAnswer]:
         """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
         with its round where they are of several; an answer for each. What was sealed stays as it
         is. Raises as `upload` does."""
-        anchor, rounds = carried[0].anchor, {each.round for each in carried}
+        anchor, rounds = carried[0].anchor, {piece.round for piece in carried}
         one = len(rounds) == 1
         path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"
         items = [
             {
-                **({"body": each.body} if kind == BATCHES else cbor2.loads(each.body)),
-                **({} if one else {"round": each.round}),
-                "token": each.anchor.token,
+                **({"body": piece.body} if kind == BATCHES else cbor2.loads(piece.body)),
+                **({} if one else {"round": piece.round}),
+                "token": piece.anchor.token,
             }
-            for each in carried
+            for piece in carried
         ]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
-        response = await self._call(
-            anchor.url, lambda client: client.post(path, content=body, headers=headers)
-        )
+        response = await self._call(anchor.url, "POST", path, body, headers)
         return _answers(response, len(carried))
 
     async def _call(
-        self, url: str, call: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
-    ) -> httpx.Response:
-        try:
-            response = await call(self.client(url))
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
-        try:
-            raise_for_problem(response)
-        except ProblemReceived as error:
-            if error.name == TokenExpired.name:
-                self.expired.add(url)
-            raise
-        return response
+        self,
+        url: str,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = _NO_HEADERS,
+        *,
+        wait_s: float = 0.0,
+    ) -> ServiceResponse:
+        send = partial(self.client(url).call, method, path, body, headers, wait_s=wait_s)
+        return await self._answered(url, send())
 
     async def _patiently(
-        self, url: str, call: Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
-    ) -> httpx.Response:
-        client = self.client(url)
+        self,
+        url: str,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> ServiceResponse:
+        send = partial(self.client(url).call, method, path, body, headers)
+        return await self._answered(url, with_retries(send, attempts=4, deadline_s=self._timeout_s))
+
+    async def _answered(self, url: str, answer: Awaitable[ServiceResponse]) -> ServiceResponse:
+        """Raises PeerUnavailable, ProblemReceived."""
         try:
-            response = await with_retries(
-                lambda: call(client), attempts=4, deadline_s=self._timeout_s
-            )
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise PeerUnavailable(f"no answer ({type(error).__name__})") from None
+            response = await answer
+        except NoAnswer as error:
+            raise PeerUnavailable(str(error)) from None
         try:
             raise_for_problem(response)
         except ProblemReceived as error:
@@ -395,15 +376,15 @@ class Peers:
         return response
 
 
-def _answers(response: httpx.Response, count: int) -> list[ItemAnswer]:
+def _answers(response: ServiceResponse, count: int) -> list[ItemAnswer]:
     """The answers to `count` items, in their order. Raises PeerUnavailable for anything else."""
     try:
-        found = _ANSWERS.validate_json(response.content)
+        answers = _ANSWERS.validate_json(response.body)
     except ValidationError:
         raise PeerUnavailable("the answer is not understood") from None
-    if [answer.index for answer in found] != list(range(count)):
+    if [answer.index for answer in answers] != list(range(count)):
         raise PeerUnavailable("the answer is not to what was sent")
-    return found
+    return answers
 
 
 def _bearer(token: str | None) -> dict[str, str]:

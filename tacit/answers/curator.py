@@ -310,12 +310,12 @@ class GivenContribution(Answer):
     contributed: bool
     refused_because: list[RefusalReason]
     credited: bool
-    delivery: dict[str, int]
-    problems: list[str]
     declared: DeclaredCharge | None = None
     charged: UnitCharges | None = None
     readings: ReadingsUsed | None = None
     refused_by_proof: RefusedProof | None = None
+    delivery: dict[str, int]
+    problems: list[str]
 
 
 class ListOfContributions(Answer):

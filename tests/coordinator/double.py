@@ -25,6 +25,7 @@ from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.wire import encode_binary
 from tests.aggregator.double import Federation, Round, Sender
 from tests.built_once import migrated
+from tests.in_process import in_process
 
 OPERATOR_TOKEN = "coordinator-operator-token-0123456789abcdef"
 WINDOW = {"start": "2025-12-31T23:00:00Z", "end": "2026-01-01T00:00:00Z"}
@@ -143,7 +144,9 @@ class House:
         self, settings: CoordinatorSettings | None = None
     ) -> AsyncIterator[tuple[FastAPI, httpx.AsyncClient]]:
         """A further coordinator process on the same database."""
-        app = create_app(settings or self.settings, clock=self.clock, transports=self.transports)
+        app = create_app(
+            settings or self.settings, clock=self.clock, transports=in_process(self.transports)
+        )
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(

@@ -66,6 +66,7 @@ from tacit.query.query import Query
 from tacit.randomness import SEED_BYTES
 from tacit.validity.prio3 import Outcome
 from tacit.wire import encode_binary, parse_binary
+from tests.in_process import InProcess, in_process
 
 DEPLOYMENT = "test"
 COORDINATOR = "http://coordinator.test"
@@ -424,11 +425,9 @@ class FakeWorld:
         self.transport = Transport(self.app)
 
     @property
-    def transports(self) -> dict[str, httpx.AsyncBaseTransport]:
-        return {
-            COORDINATOR: self.transport,
-            **{item.url: item.transport for item in self.aggregators},
-        }
+    def transports(self) -> dict[str, InProcess]:
+        wires = {item.url: item.transport for item in self.aggregators}
+        return in_process({COORDINATOR: self.transport, **wires})
 
     def join_token(self, party: str, curators: int | None = None) -> str:
         def grant(service: str, url: str, identity: Identity) -> Grant:

@@ -129,7 +129,7 @@ def test_tls_of_services_is_sealed_with_ml_kem_too(store: Store, build: Build) -
         "from common.web.client import service_client\n"
         "async def get(url, path):\n"
         "    async with service_client(url, verify=environment_trust()) as client:\n"
-        "        return (await client.get(path)).text\n"
+        "        return (await client.call('GET', path)).body.decode()\n"
         "print(asyncio.run(get(*sys.argv[1:])))\n"
     )
     try:

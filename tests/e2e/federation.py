@@ -23,6 +23,7 @@ from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import Federation
 from tests.built_once import migrated
 from tests.coordinator.double import OPERATOR_TOKEN, House, Wire
+from tests.in_process import in_process
 
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
 COORDINATOR = "http://coordinator.test"
@@ -174,7 +175,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
         )
         transports: dict[str, httpx.AsyncBaseTransport] = {COORDINATOR: Following(house), **wires}
         await migrated(settings)
-        app = create_curator(settings, transports=transports)
+        app = create_curator(settings, transports=in_process(transports))
         await stack.enter_async_context(app.router.lifespan_context(app))
         client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=app),

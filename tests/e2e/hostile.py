@@ -43,6 +43,7 @@ from tacit.wire import encode_binary
 from tests.aggregator.conftest import settings as aggregator_settings
 from tests.aggregator.double import DEPLOYMENT, Federation, Round, manifest_request, query
 from tests.built_once import migrated
+from tests.in_process import in_process
 
 COORDINATOR = "http://coordinator.test"
 CURATOR_OPERATOR = "operator-token-of-hosted-curators-0123456789"
@@ -270,7 +271,7 @@ async def home(
         policy_epsilon="10",
     )
     await migrated(settings)
-    app = create_curator(settings, clock=clock, transports=transports)
+    app = create_curator(settings, clock=clock, transports=in_process(transports))
     async with (
         app.router.lifespan_context(app),
         httpx.AsyncClient(

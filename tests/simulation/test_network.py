@@ -17,10 +17,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from common.web.client import with_retries
+from common.web.client import TimedOut, service_client, with_retries
 from simulation import network as network_model
 from simulation.network import PERFECT, Faults, Network, Traffic, arrivals
 from tacit.randomness import SeededRandom
+from tests.in_process import InProcess
 
 MANY = 200_000
 DEVIATIONS = 5
@@ -79,17 +80,17 @@ class Register:
 async def send(network: Network, count: int, *, together: bool = False) -> tuple[Register, Traffic]:
     """Send the numbers below `count` through a network, each until it is answered."""
     service, traffic = Register(), Traffic()
-    inner = httpx.ASGITransport(app=service.app)
+    inner = InProcess(httpx.ASGITransport(app=service.app))
     faults = Faults(inner, network, SeededRandom(5), traffic)
 
     async def nothing(_: float) -> None:
         await asyncio.sleep(0)
 
-    async with httpx.AsyncClient(transport=faults, base_url="http://it.test") as client:
+    async with service_client("http://it.test", transport=faults) as client:
 
         async def one(number: int) -> None:
             answer = await with_retries(
-                lambda: client.post("/", content=str(number)), attempts=50, sleep=nothing
+                lambda: client.call("POST", "/", str(number).encode()), attempts=50, sleep=nothing
             )
             assert answer.json() == {"got": str(number)}
 
@@ -132,10 +133,10 @@ async def test_requests_overtake_each_other(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_another_network_from_now_on() -> None:
     service, traffic = Register(), Traffic()
-    inner = httpx.ASGITransport(app=service.app)
+    inner = InProcess(httpx.ASGITransport(app=service.app))
     faults = Faults(inner, Network(loss=0.999), SeededRandom(5), traffic)
-    async with httpx.AsyncClient(transport=faults, base_url="http://it.test") as client:
-        with pytest.raises(httpx.ReadTimeout):
-            await asyncio.gather(*(client.post("/", content="0") for _ in range(50)))
+    async with service_client("http://it.test", transport=faults) as client:
+        with pytest.raises(TimedOut):
+            await asyncio.gather(*(client.call("POST", "/", b"0") for _ in range(50)))
         faults.network = PERFECT
-        assert (await client.post("/", content="1")).json() == {"got": "1"}
+        assert (await client.call("POST", "/", b"1")).json() == {"got": "1"}

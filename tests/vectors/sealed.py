@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from aggregator.sealing.seal_keys import Wrapping
+from aggregator.seal_keys import Wrapping
 from cli.services.sealed_files import Opener, Passphrase, Recipient, Sealer
 from coordinator.sealed_files import SealedReader, SealedWriter
 from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_purpose

@@ -289,7 +289,7 @@ def test_nothing_private_gets_out() -> None:
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    from algorithms.graph_random_matrix.findings import Findings
+    from algorithms.graph_random_matrix.outcome import Findings
 
     values = np.array([3.0, 2.0, 1.0])
     assert [plot.name for plot in pictures.pictures(Findings(values, 2.5))] == ["singular-values"]

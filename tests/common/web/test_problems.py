@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from common.runtime.settings import ServiceSettings
 from common.web.app import build_app
+from common.web.client import ServiceResponse
 from common.web.problems import (
     MEDIA_TYPE,
     STATUS,
@@ -127,7 +128,7 @@ async def test_each_category_has_one_shape(
     assert ("retry-after" in answer.headers) == (status in (429, 503))
     assert ("www-authenticate" in answer.headers) == (status == 401)
     with pytest.raises(ProblemReceived) as received:
-        raise_for_problem(answer)
+        raise_for_problem(ServiceResponse(answer.status_code, answer.headers, answer.content))
     assert (received.value.status, received.value.name) == (status, kind.name)
     assert received.value.problem == answer.json()
     assert received.value.retryable == (status in (408, 429, 503))
@@ -252,8 +253,8 @@ def test_subclasses_keep_the_status_of_their_category() -> None:
 
 def test_an_answer_that_is_no_problem() -> None:
     with pytest.raises(ProblemReceived, match="502 http_502"):
-        raise_for_problem(httpx.Response(502, text="<html>"))
+        raise_for_problem(ServiceResponse(502, {}, b"<html>"))
     with pytest.raises(ProblemReceived) as received:
-        raise_for_problem(httpx.Response(503, content=b"x", headers={"retry-after": "7"}))
+        raise_for_problem(ServiceResponse(503, {"Retry-After": "7"}, b"x"))
     assert (received.value.name, received.value.retry_after_s) == ("unavailable", 7.0)
-    raise_for_problem(httpx.Response(304))
+    raise_for_problem(ServiceResponse(304, {}, b""))

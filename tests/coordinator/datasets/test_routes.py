@@ -7,15 +7,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from algorithms.datasets.kinds import read
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator.datasets.datasets import Datasets
+from tests.common.web.serving import serving
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import CSV, hand_in
 from tests.coordinator.double import House, pointers, problem
@@ -221,41 +222,40 @@ async def test_a_retry_with_the_same_key_is_the_same_dataset(house: Houses, tmp_
         assert kept == [first.json()["id"]] == [item["id"] for item in listed]
 
 
-async def test_an_address_is_fetched_only_where_the_deployment_allows(house: Houses) -> None:
-    store = FastAPI()
-
-    @store.get("/public/table.csv")
-    async def table() -> Response:
+async def test_an_address_is_fetched_only_where_the_deployment_allows(
+    house: Houses, tmp_path: Path
+) -> None:
+    async def table(_: Request) -> Response:
         return Response(CSV)
 
-    @store.get("/public/moved.csv")
-    async def moved() -> Response:
+    async def moved(_: Request) -> Response:
         return Response(status_code=302, headers={"Location": "/private"})
 
-    wire = {"http://store.test": httpx.ASGITransport(app=store)}
     asked = {key: ROWS[key] for key in ("name", "kind", "format")}
-    async with house(0, dataset_url_prefixes=("http://store.test/public/",)) as it:
-        it.transports.update(wire)  # type: ignore[attr-defined]
-        await it.restart()
-        body = {**asked, "url": "http://store.test/public/table.csv"}
-        answer = await it.ask("POST", "/v1/datasets", body)
-        assert answer.status_code == 201, answer.text
-        assert (await values(it, answer.json()["id"])).rows == 2
-        for url in (
-            "http://store.test/private",
-            "http://store.test/public/../private",
-            "http://store.test/public/%2e%2e/private",
-            "http://user@store.test/public/table.csv",
-            "http://store.test.evil.test/public/table.csv",
-            "file:///etc/passwd",
-        ):
-            answer = await it.ask("POST", "/v1/datasets", {**asked, "url": url})
-            assert problem(answer) == (403, "url_refused"), url
-        for name in ("moved.csv", "missing.csv"):
-            url = f"http://store.test/public/{name}"
-            answer = await it.ask("POST", "/v1/datasets", {**asked, "url": url})
-            assert problem(answer) == (503, "url_unreachable")
-        assert len((await it.ask("GET", "/v1/datasets")).json()["datasets"]) == 1
+    async with serving(tmp_path / "store") as store:
+        store.app.add_route("/public/table.csv", table)
+        store.app.add_route("/public/moved.csv", moved)
+        host = f"127.0.0.1:{store.port}"
+        async with house(0, dataset_url_prefixes=(f"http://{host}/public/",)) as it:
+            body = {**asked, "url": f"http://{host}/public/table.csv"}
+            answer = await it.ask("POST", "/v1/datasets", body)
+            assert answer.status_code == 201, answer.text
+            assert (await values(it, answer.json()["id"])).rows == 2
+            for url in (
+                f"http://{host}/private",
+                f"http://{host}/public/../private",
+                f"http://{host}/public/%2e%2e/private",
+                f"http://user@{host}/public/table.csv",
+                f"http://{host}.evil.test/public/table.csv",
+                "file:///etc/passwd",
+            ):
+                answer = await it.ask("POST", "/v1/datasets", {**asked, "url": url})
+                assert problem(answer) == (403, "url_refused"), url
+            for name in ("moved.csv", "missing.csv"):
+                url = f"http://{host}/public/{name}"
+                answer = await it.ask("POST", "/v1/datasets", {**asked, "url": url})
+                assert problem(answer) == (503, "url_unreachable")
+            assert len((await it.ask("GET", "/v1/datasets")).json()["datasets"]) == 1
 
 
 async def test_a_universe_is_public_and_has_no_budget(house: Houses) -> None:

@@ -15,6 +15,7 @@ from tacit.protocol.enrolment import ENROLMENT_LABEL
 from tacit.wire import encode_binary
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import House, pointers, problem, query
+from tests.in_process import InProcess
 
 
 async def pairing(it: House, index: int = 0, **changes: Any) -> httpx.Response:
@@ -53,7 +54,7 @@ async def test_what_is_no_aggregator_is_not_paired(house: Houses) -> None:
             async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
                 return httpx.Response(200, text="<html>")
 
-        part_of(it.app, Conduct).peers._transports["http://page.test"] = Page()
+        part_of(it.app, Conduct).peers._transports["http://page.test"] = InProcess(Page())
         answer = await pairing(it, url="http://page.test")
         assert problem(answer) == (422, "not_an_aggregator")
         assert pointers(answer) == ["/url"]

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from aggregator.sealing.seal_keys import Wrapping
+from aggregator.seal_keys import Wrapping
 from tacit.crypto.sealing import SealKey
 from tacit.protocol.round.agreement import manifest_hash
 from tacit.protocol.round.messages import Reveal, RevealRequest

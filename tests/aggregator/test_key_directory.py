@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator.sealing.wrapping_keys import KeyDirectory, KeyDirectoryTaken
+from aggregator.seal_keys import KeyDirectory, KeyDirectoryTaken
 
 
 def mode(path: Path) -> int:

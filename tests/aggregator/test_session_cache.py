@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.sealing.seal_keys import WRAPPED_BYTES, HeldSession, SessionCache, Wrapping
+from aggregator.seal_keys import WRAPPED_BYTES, HeldSession, SessionCache, Wrapping
 from tacit.crypto.sealing import SealBroken
 
 KEY, SECRET = bytes(range(32)), bytes(range(32, 64))

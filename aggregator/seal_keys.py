@@ -1,37 +1,159 @@
 """Seal keys: made at first use, used until they end by this aggregator's own clock, then destroyed.
 
 A key of a period serves all rounds of that time; a round may have its own key. The private half is
-a seed, stored under its wrapping key. `SessionCache` keeps the keys of sessions under a seal key in
-memory, bounded.
+a seed, stored under a wrapping key, which is a separate file in the key directory: a key dies when
+that file is overwritten and removed, and its row is updated after that. So the database, its log,
+its free pages, archives and backups open nothing without the directory, which may be in memory.
+Every sweep repeats each step of a destruction until it is done. No key enters a log or an answer.
+`SessionCache` keeps the keys of sessions under a seal key in memory, bounded. Spec: keys, sections
+2.1 and 2.4.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from aggregator.errors import SealKeyGone, SealKeyUnavailable, TooManySealKeys
-from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.store import seal_keys as store
 from aggregator.store.seal_keys import KeyState, Limits, SealKeyRow
 from common.runtime.clock import Clock
+from common.runtime.process import make_private_directory
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from tacit.crypto.sealing import NONCE_BYTES, SealBroken, SealKey, length_prefixed, seal_octets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
+from tacit.errors import StartRefused
 from tacit.protocol.sealing_sessions import SEAL_KEY_LABEL, SealKeyStatement
 from tacit.protocol.trust import LASTING_SEAL_KEY_LABEL
 from tacit.protocol.verification import SECRET_BYTES
+
+WRAPPING_BYTES: Final = 32
+_SUFFIX: Final = ".kek"
+_GENERATION: Final = "generation"
+_OWNER: Final = "owner"
+
+
+class KeyDirectoryTaken(StartRefused):
+    """The directory of wrapping keys belongs to another aggregator."""
+
+
+class KeyDirectory:
+    """Wrapping keys by number, and the highest number that was ever published. Replicas share it.
+
+    Every change is on the disk when a method returns.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def claim(self, owner: str) -> None:
+        """Record the directory's owner. Raises KeyDirectoryTaken if it is another aggregator: their
+        numbers would be the same."""
+        make_private_directory(self._path)
+        try:
+            self._write(self._path / _OWNER, owner.encode())
+        except FileExistsError:
+            if (self._path / _OWNER).read_text() != owner:
+                raise KeyDirectoryTaken("the key directory is another aggregator's") from None
+
+    def make(self, number: int) -> bytes:
+        """A new wrapping key, in place of a file of this number that was never used."""
+        make_private_directory(self._path)
+        self.destroy(number)
+        content = os.urandom(WRAPPING_BYTES)
+        self._write(self._file(number), content)
+        return content
+
+    def read(self, number: int) -> bytes | None:
+        """The wrapping key of this number; None where there is none."""
+        try:
+            return self._file(number).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def destroy(self, number: int) -> None:
+        """Overwrite the file of this number, and remove it; nothing if there is none."""
+        path = self._file(number)
+        try:
+            descriptor = os.open(path, os.O_WRONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.write(descriptor, bytes(WRAPPING_BYTES))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        path.unlink(missing_ok=True)
+        self._sync()
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of all files."""
+        if not self._path.is_dir():
+            return ()
+        names = (path.name.removesuffix(_SUFFIX) for path in self._path.glob(f"*{_SUFFIX}"))
+        return tuple(sorted(int(name) for name in names if name.isdecimal()))
+
+    def generation(self) -> int:
+        """The highest number that was ever published from here; 0 before the first."""
+        try:
+            return int((self._path / _GENERATION).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def published(self, number: int) -> None:
+        """Record that a number was published. It only rises."""
+        make_private_directory(self._path)
+        with self._alone():
+            if number <= self.generation():
+                return
+            draft = self._path / f"{_GENERATION}.draft"
+            draft.unlink(missing_ok=True)
+            self._write(draft, str(number).encode())
+            draft.replace(self._path / _GENERATION)
+            self._sync()
+
+    def _file(self, number: int) -> Path:
+        return self._path / f"{number}{_SUFFIX}"
+
+    def _write(self, path: Path, content: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, content)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._sync()
+
+    def _sync(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Replicas may publish at the same time."""
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
 
 WRAPPED_BYTES: Final = 60
 """Nonce, key and tag of a wrapped key."""
@@ -87,15 +209,6 @@ class SessionCache:
         while len(self._held) > self._capacity:
             self._held.popitem(last=False)
 
-
-# Seal keys: made at first use, used until they end by this aggregator's own clock, destroyed.
-#
-# A key of a period serves all rounds of that time; a round may have its own key. The private
-# half is a seed. It is stored under a wrapping key that is a file of its own: a key dies when the
-# file is overwritten and removed; its row is updated after that. So whatever was copied of the
-# database opens nothing. Each step of a destruction is repeated by every sweep until it is done.
-#
-# No key ever enters a log or an answer. Spec: keys, sections 2.1 and 2.4.
 
 UNUSED_S: Final = 900
 """How long a round's key waits for its round."""
@@ -161,7 +274,7 @@ class SealKeyring:
     # --- using ---
 
     async def current(self) -> Signed[SealKeyStatement]:
-        """The signed key of the present period, made at its first use."""
+        """The signed key of the current period, made at its first use."""
         now = self._clock.now()
         async with self._database.reading() as transaction:
             row = await store.newest(transaction, now)
@@ -231,8 +344,10 @@ class SealKeyring:
         async with self._database.reading() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
             rows = [await store.by_number(transaction, number) for number in alive]
-        found = [(row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row]
-        return tuple(number for number, signed in found if self._signer(signed) == public_key)
+        signed_keys = [
+            (row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row
+        ]
+        return tuple(number for number, signed in signed_keys if self._signer(signed) == public_key)
 
     async def lasting(self, key_hash: bytes) -> Signed[SealKeyStatement] | None:
         """The statement of a key that is not destroyed, signed by both keys of the identity that
@@ -244,10 +359,10 @@ class SealKeyring:
             if row is None or row.state is KeyState.DESTROYED:
                 return None
             signed = _SignedKey.model_validate_json(row.signed)
-            found = self._identities.pair(self._signer(signed))
-            if found is None:
+            identity = self._identities.pair(self._signer(signed))
+            if identity is None:
                 return None
-            pair, _ = found
+            pair, _ = identity
             self._lasting[key_hash] = pair.sign(LASTING_SEAL_KEY_LABEL, signed.statement)
             while len(self._lasting) > MOST_WAITING:
                 self._lasting.popitem(last=False)
@@ -263,7 +378,7 @@ class SealKeyring:
             return await store.due(transaction, limits)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Step 0 of a destruction: nothing in memory, and nothing loads them again."""
+        """Step 0 of a destruction: remove keys from memory; they are not loaded again."""
         for number in numbers:
             self._dying.add(number)
             self._held.pop(number, None)
@@ -287,7 +402,7 @@ class SealKeyring:
         self._dying.discard(number)
 
     async def tidy(self) -> bool:
-        """Remove files that their makers did not get to use, and forget what another replica
+        """Remove files that were never used, and forget keys that another replica
         destroyed; whether there was any of that."""
         async with self._alone() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
@@ -387,13 +502,13 @@ class SealKeyring:
         return row
 
     async def _published(self, row: SealKeyRow) -> Signed[SealKeyStatement]:
-        """Nobody sees a key before its number is kept beside the wrapping keys."""
+        """A key is published only after its number is stored next to the wrapping keys."""
         if row.number not in self._held:
             await asyncio.to_thread(self._directory.published, row.number)
         return (await self.of(row.number)).signed
 
     def _opens(self, row: SealKeyRow) -> bool:
-        """Whether the key can be used here for a new round: the identity of now signed it."""
+        """Whether the key can be used here for a new round: the current identity signed it."""
         secret = self._held.get(row.number)
         try:
             secret = secret or self._opened(row)
