@@ -41,6 +41,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.dependencies import part_of, provide
 from common.web.middleware import add_direct, answer_directly
+from common.web.openapi import add_routes
 from common.web.token_routes import NewToken, add_tokens
 from common.web.tokens import Scope
 from tacit.errors import Invalid
@@ -82,7 +83,6 @@ def create_app(
         "aggregator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Sealed pieces in, one partial sum out. It never holds a curator's value.",
         body_limits={
@@ -94,11 +94,11 @@ def create_app(
     add_direct(app, pieces.DIRECT)
     answer_directly(app, rounds.DIRECT)
     app.plain_paths.update(examples.plain_paths())
-    app.include_router(pieces.router)
+    add_routes(app, pieces.router)
     add_identity(app, settings)
     add_key_rotation(app)
-    for room in (peer_seals, peers, roster, sealing_sessions, rounds, audit):
-        app.include_router(room.router)
+    rooms = (peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    add_routes(app, *(room.router for room in rooms))
     add_tokens(
         app,
         tables.tokens,

@@ -16,7 +16,6 @@ from itertools import accumulate
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import APIRouter
 from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
@@ -27,6 +26,7 @@ from aggregator.store.noise_audit import FamilyRow, LookRow, Named
 from aggregator.web import Operator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
+from common.web.openapi import api_router
 from tacit.accounting.screening import NoiseAudit, Reason, Verdict, far_values, rounds_to_tell
 from tacit.answers import registry as answers
 from tacit.query.functions import parts
@@ -404,7 +404,7 @@ Alpha = Annotated[
 ]
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.get(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DOTS_PER_INCH: Final = 150
+STYLE: Final = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 BLUE: Final = "#1b6ca8"
 RED: Final = "#c8553d"
 GREY: Final = "#555555"
@@ -40,12 +41,7 @@ def picture(
     from matplotlib.figure import Figure
 
     svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"{algorithm} {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
+    style: Any = {**STYLE, "svg.hashsalt": f"{algorithm} {name}"}
     with _one_at_a_time, rc_context(style):
         figure = Figure(figsize=inches, layout="constrained")
         fill(figure.subplots())

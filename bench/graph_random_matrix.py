@@ -35,7 +35,7 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from reproduction.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix.projection import Projection, entries, forget
+from tacit.encoders.graph_random_matrix import Projection, entries, forget
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SecureRandom
 

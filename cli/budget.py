@@ -27,11 +27,12 @@ from cli.context import (
 from cli.formatting import amount, verified
 from common.runtime.process import extra_needed
 from tacit import Client
+from tacit.answers import base as api
 
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
-def draw_forecast(found: dict[str, Any], path: Path) -> None:
+def draw_forecast(found: api.Answer, path: Path) -> None:
     """Draw a forecast; the suffix of the file chooses the format."""
     try:
         import matplotlib
@@ -100,7 +101,7 @@ def show_budget(
     return Answer(response, lambda: print_budget(response))
 
 
-def print_budget(found: Json) -> None:
+def print_budget(found: api.Answer) -> None:
     """The claimed bounds, the verified figures and the limits, in tables."""
     counts = ", ".join(f"{count} {name}" for name, count in found["curators"].items() if count)
     console.print(f"ledger: {found['ledger']['seq']} events; curators: {counts or 'none'}")
@@ -205,7 +206,7 @@ def own(
     return Answer(response, lambda: _print_own(response))
 
 
-def _print_own(response: Json) -> None:
+def _print_own(response: api.Answer) -> None:
     for unit, spent in response["units"].items():
         rows = [
             [
@@ -245,7 +246,7 @@ def events(
     return tabled(response, "Ledger", ["row", "time", "event", "about", "hash"], rows)
 
 
-def _whom(item: Json) -> str:
+def _whom(item: api.Answer) -> str:
     if "round" in item["payload"]:
         return f"round {item['payload']['round']}"
     if item["first"] is None:
@@ -323,7 +324,7 @@ def limits(
     """Show the budget limits, or set new ones."""
     if source is not None:
         wanted = read_table(source).get("limits", [])
-        response = client.set_budget_limits(wanted, curator=curator_id)
+        response: api.Answer = client.set_budget_limits(wanted, curator=curator_id)
     if curator_id is not None:
         response = client.curator_budget(curator_id)
     elif source is None:
@@ -426,7 +427,7 @@ def history(
     until: Annotated[str | None, typer.Option("--to", help="Last instant (default: now).")] = None,
     step_s: Annotated[int | None, typer.Option(min=1, help="Seconds between two lines.")] = None,
 ) -> Answer:
-    """What the worst curator had spent, step by step of time."""
+    """The spending of the worst curator over time."""
     response = client.budget_history(
         unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
     )
@@ -444,16 +445,16 @@ def outlook(
     client: Client,
     query: Annotated[
         list[str] | None,
-        typer.Argument(help="Queries to look at (default: all schedules that are running)."),
+        typer.Argument(help="Queries (default: all running schedules)."),
     ] = None,
     period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days to look ahead.")] = 365,
 ) -> Answer:
     """When each limit is used up, and what would make it last."""
     body: Json = {"days": days}
     if query:
         period = {} if period_s is None else {"period_s": period_s}
-        body["queries"] = [{"query_id": each, **period} for each in query]
+        body["queries"] = [{"query_id": query_id, **period} for query_id in query]
     response = client.budget_outlook(body)
 
     def human() -> None:
@@ -465,7 +466,7 @@ def outlook(
         if not response["schedules"]:
             say("no schedule is running: name a query, with --period-s")
         if not response["limits"]:
-            say("limits: none. Nothing stops spending: tacit budget limits sets them")
+            say("limits: none. Spending is not limited: `tacit budget limits` sets limits")
         for item in response["limits"]:
             _print_limits([item["limit"]])
             say(f"  {amount(item['left'])} left; {_lasts(item)}")

@@ -134,7 +134,7 @@ class Answer:
     def show(self, as_json: bool) -> None:
         """Print it. Raises typer.Exit where the exit code is not 0."""
         if as_json:
-            typer.echo(json.dumps(self.value, indent=2))
+            typer.echo(json.dumps(self.value, indent=2, default=dict))
         else:
             self.human()
         if self.exit_code:

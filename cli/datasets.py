@@ -25,6 +25,7 @@ from cli.context import (
 )
 from cli.formatting import amount
 from tacit import Client
+from tacit.answers import base as api
 from tacit.records.text_files import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
@@ -109,7 +110,7 @@ def listing(
 @at_coordinator
 def one(client: Client, dataset: Id) -> Answer:
     """One dataset and its ledger; none of its rows."""
-    response = client.dataset(dataset)
+    response = dict(client.dataset(dataset))
     response["events"] = client.dataset_ledger(dataset)["events"]
 
     def human() -> None:
@@ -231,5 +232,5 @@ def universe_of(text: str) -> Any:
         return [item for _, line in text_lines(stream) if (item := line.partition("\t")[0])]
 
 
-def _left(item: dict[str, Any]) -> str:
+def _left(item: dict[str, Any] | api.Answer) -> str:
     return "-" if item["left"] is None else amount(item["left"]["epsilon"])

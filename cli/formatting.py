@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.context import Answer, console, say
 from common.web.console.formatting import THIN, with_error
+from tacit.answers import base as api
 from tacit.query.functions import PRESENCE
 from tacit.report.figures import short
 from tacit.report.model import of_a_hundred
@@ -37,7 +38,7 @@ def amount(value: object, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".")
 
 
-def verified(response: Json) -> Answer:
+def verified(response: api.Answer) -> Answer:
     """The result of a check of every row of a ledger; exit code 1 where it is broken."""
     if response["verified"]:
         text = f"verified: {response['rows']} rows, head {response['head']}"
@@ -46,7 +47,7 @@ def verified(response: Json) -> Answer:
     return Answer(response, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
 
 
-def result_lines(found: Json) -> list[str]:
+def result_lines(found: api.Answer) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
@@ -75,7 +76,7 @@ def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
     return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
 
 
-def _half_width(response: Json, name: str) -> str | None:
+def _half_width(response: api.Answer, name: str) -> str | None:
     """The most by which noise moves a released sum or average in 95 of 100 cases."""
     error = response["report"].get("error") or {}
     for part in (*error.get("averages", ()), *error.get("parts", ())):
@@ -118,7 +119,7 @@ _GROUNDS = {
 }
 
 
-def refusal_lines(found: Json) -> list[str]:
+def refusal_lines(found: api.Answer) -> list[str]:
     """How many curators refuse a round, by reason."""
     return [
         f"{count} refuse: {_GROUNDS.get(ground, ground)}"
@@ -127,7 +128,7 @@ def refusal_lines(found: Json) -> list[str]:
     ]
 
 
-def refused_lines(found: Json) -> list[str]:
+def refused_lines(found: api.Answer) -> list[str]:
     """Which curators were refused by their proof, and contradictions among aggregators."""
     named = [
         f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
@@ -153,7 +154,7 @@ def guarantee(line: Json) -> str:
     return f"epsilon {amount(line['epsilon'])}, delta {amount(line['delta'])}"
 
 
-def error_lines(report: Json) -> list[str]:
+def error_lines(report: Json | api.Answer) -> list[str]:
     """The expected error of each figure of the result, by its noise, and further sentences."""
     found = report.get("error") or {}
     return [
@@ -180,20 +181,20 @@ def _unit(symbol: str) -> str:
     return "" if symbol == "1" else f" {symbol}"
 
 
-def print_report(report: Json, *, full: bool = False) -> None:
+def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
     """The privacy report: the expected error, who would have to collude to learn more, and what is
     not protected, public and assumed; `full`: every statement whole, and the source's claim."""
     for line in error_lines(report):
         say(line)
     width = min(console.width, 100)
-    say(brief_text(brief(report), full=full, width=width), markup=False)
+    say(brief_text(brief(dict(report)), full=full, width=width), markup=False)
     if full:
         say("\n".join(_claimed(report)), markup=False)
     else:
         say("For every statement in full, run the same command with --full.")
 
 
-def _claimed(report: Json) -> list[str]:
+def _claimed(report: Json | api.Answer) -> list[str]:
     mechanism = report["mechanism"]
     name = mechanism["name"] if isinstance(mechanism, dict) else mechanism
     lines = [

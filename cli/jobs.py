@@ -42,6 +42,7 @@ from cli.services.deployment import FILE, Deployment, Running
 from cli.services.up import service_settings
 from common.runtime.process import extra_needed
 from tacit import Client, Problem
+from tacit.answers import base as api
 
 app = typer.Typer(no_args_is_help=True, help="Algorithms on stored data or over curators.")
 schedule_app = typer.Typer(no_args_is_help=True, help="Federated jobs, repeated in every period.")
@@ -213,7 +214,7 @@ class Upload:
         if self.epsilon is not None:
             fields["budget"] = {"epsilon": self.epsilon, "delta": self.delta}
 
-        def add() -> Json:
+        def add() -> api.Answer:
             parts = parts_of(file, self.sensitive)
             written = self.format_name or format_of(file, kind)
             return client.add_dataset(file.name, kind, written, content=parts, **fields)
@@ -358,7 +359,6 @@ def show_job(client: Client, job_id: JobId) -> Answer:
 @at_coordinator
 def watch(client: Client, job_id: JobId) -> Answer:
     """Follow a job to its end, with its entries in the ledger; Ctrl-C leaves it running."""
-    job: Json = {}
     with progress() as bar:
         task = bar.add_task("queued", total=1.0)
         for event in client.job_events(job_id):
@@ -370,7 +370,7 @@ def watch(client: Client, job_id: JobId) -> Answer:
     return Answer(job, lambda: _print_job(job))
 
 
-def _print_job(job: Json, progress: str = "") -> None:
+def _print_job(job: api.Answer, progress: str = "") -> None:
     say(f"{job['algorithm']} ({job['stance']}): {job['state']}{progress}")
     say(_cost(job["budget"]))
     if job["error"]:
@@ -447,7 +447,7 @@ def _removed_on_refusal(client: Client, dataset: str | None) -> Iterator[None]:
         raise
 
 
-def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
+def _left_behind(client: Client, job: api.Answer, uploaded: str | None) -> str:
     """Delete the dataset that was uploaded for a job if no noise was drawn; else name it."""
     if uploaded is None:
         return ""
@@ -457,9 +457,8 @@ def _left_behind(client: Client, job: Json, uploaded: str | None) -> str:
     return "; nothing was charged, and the uploaded dataset is deleted"
 
 
-def _follow(client: Client, job_id: str) -> Json:
+def _follow(client: Client, job_id: str) -> api.Answer:
     """Wait for a job's end, showing how far it is; Ctrl-C cancels it."""
-    job: Json = {}
     with progress() as bar:
         task = bar.add_task("queued", total=1.0)
         try:
@@ -471,7 +470,7 @@ def _follow(client: Client, job_id: str) -> Json:
     return job
 
 
-def _stage(job: Json) -> str:
+def _stage(job: Json | api.Answer) -> str:
     """The current step of a job and the time left. Progress restarts with each attempt, so attempts
     after the first are numbered."""
     stage = str(job.get("stage") or job["state"])
@@ -480,14 +479,14 @@ def _stage(job: Json) -> str:
     return text if left_s is None else f"{text}, about {left_s} s left"
 
 
-def _write_private(out: Path, name: str, document: Json) -> None:
+def _write_private(out: Path, name: str, document: api.Answer) -> None:
     """A document that is visible only to the operator."""
     directory = out / "private"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (directory / name).write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    (directory / name).write_text(json.dumps(dict(document), indent=1) + "\n", "utf-8")
 
 
-def _write(client: Client, job: Json, out: Path) -> None:
+def _write(client: Client, job: api.Answer, out: Path) -> None:
     """The published parts, and the evaluation in the operator's directory."""
     with zipfile.ZipFile(io.BytesIO(client.job_archive(job["id"]))) as archive:
         archive.extractall(out)

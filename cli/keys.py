@@ -38,6 +38,9 @@ from cli.services.backup import PassphraseFile, opening_holder, sealing_holder
 from cli.services.deployment import trusted
 from cli.services.sealed_files import CONTENT, Sealer, opened_pair
 from tacit import Client
+from tacit.answers import base as api
+from tacit.answers.curator import WaitingReplacement
+from tacit.answers.registry import StorageKeyState
 from tacit.crypto.signing import HybridIdentity, HybridPublicKey
 from tacit.wire import encode_binary, parse_binary
 
@@ -87,7 +90,7 @@ def rotate_party(
     return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
 
 
-def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
+def _parties_waited(client: Client, wait_s: float) -> list[WaitingReplacement]:
     ends = time.monotonic() + wait_s
     with progress() as bar:
         waiting = client.waiting_parties()
@@ -99,7 +102,7 @@ def _parties_waited(client: Client, wait_s: float) -> list[dict[str, Any]]:
     return waiting
 
 
-def _problem(response: dict[str, Any]) -> str:
+def _problem(response: api.Answer) -> str:
     said = ", ".join(f"{name}: {problem}" for name, problem in sorted(response["problems"].items()))
     return f"{response['party']}: {said or 'not tried yet'}"
 
@@ -245,7 +248,7 @@ def confirm(
     compared = encode_binary(bytes.fromhex(digits(fingerprint)))
     if target.url is None:
         with target.deployment().coordinator.client() as client:
-            response = client.confirm_identity(service, compared)
+            response = dict(client.confirm_identity(service, compared))
     else:
         with Client(target.url, target.token, verify=trusted(target.url)) as client:
             response = _confirmed_at(client, service, compared)
@@ -301,14 +304,14 @@ def _write(file: Path, content: bytes) -> None:
         os.close(directory)
 
 
-def _committed(response: dict[str, Any], out: Path) -> str:
+def _committed(response: api.Answer, out: Path) -> str:
     return (
         f"committed: identity {response['serial']}, document {response['fingerprint']}\n"
         f"the next pair is sealed in {out}: keep it away from the service, and make a backup"
     )
 
 
-def _rotated(response: dict[str, Any], used: Path, following: Path) -> str:
+def _rotated(response: api.Answer, used: Path, following: Path) -> str:
     untold = "".join(f"{name} does not know of it yet\n" for name in response.get("untold", ()))
     return (
         f"identity {response['serial']}: key {response['key_fingerprint']}, document "
@@ -349,13 +352,13 @@ def seal_key(
     target: Target,
     aggregator: Annotated[
         str | None,
-        typer.Argument(help="Which aggregator of --home; all of them unless given."),
+        typer.Argument(help="An aggregator of --home; all of them unless given."),
     ] = None,
     destroy: Annotated[
         bool,
         typer.Option(
             "--destroy",
-            help="Destroy the old keys now, as one may have leaked; rounds that name them abort.",
+            help="Destroy the old keys now: one may have leaked. Rounds that name them abort.",
         ),
     ] = False,
 ) -> Answer:
@@ -363,11 +366,11 @@ def seal_key(
 
     An aggregator's own operator gives --url and --token.
     """
-    found = []
+    rotations = []
     for name, client in _aggregators(target, aggregator):
         with client:
-            found.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
-    return Answer(found, lambda: typer.echo("\n".join(_rotated_by(each) for each in found)))
+            rotations.append({"aggregator": name, **client.rotate_seal_key(destroy=destroy)})
+    return Answer(rotations, lambda: typer.echo("\n".join(map(_rotated_by, rotations))))
 
 
 rotate_app.command("identity")(rotate_identity)
@@ -375,7 +378,7 @@ rotate_app.command("party")(rotate_party)
 
 
 def _aggregators(target: Target, name: str | None) -> list[tuple[str, Client]]:
-    """The aggregators that are meant. Raises ValueError for a name that --home does not know."""
+    """The named aggregators. Raises ValueError for a name that is not in --home."""
     if target.url is not None:
         client = Client(target.url, target.token, verify=trusted(target.url))
         return [(client.aggregator_identity()["id"], client)]
@@ -393,10 +396,10 @@ def _rotated_by(response: dict[str, Any]) -> str:
     return f"{response['aggregator']}: seal key {response['number']} in place of {old} ({end})"
 
 
-def _waited(client: Client, response: dict[str, Any], wait_s: float) -> dict[str, Any]:
+def _waited(client: Client, response: StorageKeyState, wait_s: float) -> StorageKeyState:
     ends = time.monotonic() + wait_s
     with progress() as bar:
-        task = bar.add_task("sealing anew", total=max(1, response["left"]))
+        task = bar.add_task("sealing again", total=max(1, response["left"]))
         while response["state"] != "idle" and time.monotonic() < ends:
             time.sleep(_LOOK_S)
             response = client.storage_key()
@@ -404,14 +407,12 @@ def _waited(client: Client, response: dict[str, Any], wait_s: float) -> dict[str
     return response
 
 
-def _done(response: dict[str, Any]) -> str:
+def _done(response: api.Answer) -> str:
     sealed = f"everything is sealed with the storage key of generation {response['generation']}"
     if response["kept_in"] == "settings":
         return f"{sealed}; remove the second line of TACIT_STORAGE_KEY_FILE at every replica"
-    return f"{sealed}, in {response['kept_in']} of the data directory; the key before is destroyed"
+    return f"{sealed}, in {response['kept_in']} of the data directory; the old key is destroyed"
 
-
-# `tacit keys`: identities with their fingerprints, and certificates for trials of TLS.
 
 app = typer.Typer(
     no_args_is_help=True, help="Identities, their fingerprints, and rotation of keys."
@@ -426,23 +427,23 @@ app.command("show")(ended_identities.show)
 @app.command("list")
 @printed
 def listing(home: Home = DEFAULT_HOME) -> Answer:
-    """The fingerprint of every identity, and whether the coordinator knows it as shown."""
+    """List the fingerprints of all identities, and whether the coordinator has the same."""
     deployment = Target(home).deployment()
     with deployment.coordinator.client() as client:
-        own = client.get("/.well-known/tacit-coordinator")["fingerprint"]
-        known = {
-            item["id"]: item["fingerprint"] for item in client.get("/v1/aggregators")["aggregators"]
-        }
-    found = [{"service": "coordinator", "fingerprint": own, "paired": True}]
+        fingerprint = client.get("/.well-known/tacit-coordinator")["fingerprint"]
+        approved = client.get("/v1/aggregators")["aggregators"]
+    pins = {item["id"]: item["fingerprint"] for item in approved}
+    identities = [{"service": "coordinator", "fingerprint": fingerprint, "paired": True}]
     for service in deployment.aggregators:
         with service.client() as client:
-            shown = client.get("/.well-known/tacit-aggregator")["fingerprint"]
-        paired = known.get(service.id) == shown
-        found.append({"service": service.id, "fingerprint": shown, "paired": paired})
+            fingerprint = client.get("/.well-known/tacit-aggregator")["fingerprint"]
+        paired = pins.get(service.id) == fingerprint
+        identities.append({"service": service.id, "fingerprint": fingerprint, "paired": paired})
     rows = [
-        [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"] for item in found
+        [item["service"], item["fingerprint"], "yes" if item["paired"] else "NO"]
+        for item in identities
     ]
-    return tabled(found, "Identities", ["service", "fingerprint", "paired"], rows)
+    return tabled(identities, "Identities", ["service", "fingerprint", "paired"], rows)
 
 
 @app.command("dev-ca")
@@ -452,9 +453,9 @@ def dev_ca(
         typer.Argument(help="A service's names and addresses, with commas; the first names files."),
     ],
     out: Annotated[Path, typer.Option(help="Directory for the PEM files.")] = Path("tls"),
-    days: Annotated[int, typer.Option(min=1, max=825, help="How long they are good.")] = 90,
+    days: Annotated[int, typer.Option(min=1, max=825, help="Days that they are valid.")] = 90,
 ) -> None:
-    """A certificate authority for trials, and a certificate for each service; again renews them.
+    """Make a certificate authority for trials, and a certificate for each service; repeat to renew.
 
     Example: `tacit keys dev-ca coordinator,127.0.0.1 aggregator-1,10.0.0.5`
     """

@@ -31,6 +31,7 @@ from cli.context import (
 )
 from cli.services.deployment import ask_grant, assemble, join_token, trusted
 from tacit import Client
+from tacit.answers import base as api
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
 from tacit.wire import format_instant
 
@@ -295,12 +296,12 @@ def end_tokens(target: Target, service: Service = "coordinator") -> Answer:
     return Answer(response, lambda: typer.echo(f"ended: {said or 'none'}"))
 
 
-def _whose(item: dict[str, Any]) -> str:
+def _whose(item: api.Token) -> str:
     scopes = " ".join(item["scopes"])
     return scopes if item["subject"] is None else f"{scopes} of {item['subject']}"
 
 
-def _state(item: dict[str, Any], now: datetime) -> str:
+def _state(item: api.Token, now: datetime) -> str:
     if item["revoked"] is not None:
         return f"revoked {_to_the_second(item['revoked'])}"
     if item["expires"] is None:

@@ -29,6 +29,7 @@ from cli.context import (
 )
 from curator.policy import Policy
 from tacit import Client
+from tacit.answers import base as api
 from tacit.client.exchange import Json
 from tacit.field_errors import rule, unknown_field
 from tacit.wire import WireModel
@@ -285,7 +286,7 @@ def stops(client: Client, curator: Curator = None) -> Answer:
     return _stops(client.stops(curator), curator)
 
 
-def _stops(response: Json, curator: str | None) -> Answer:
+def _stops(response: api.Answer, curator: str | None) -> Answer:
     whose = "all curators of this process" if curator is None else curator
     by = {"process": response["since"]} if curator is None else response["by"]
     since = ", ".join(f"{who} since {at}" for who, at in by.items() if at is not None)

@@ -29,6 +29,7 @@ from cli.context import (
 from cli.formatting import print_report, refusal_lines, refused_lines, result_lines
 from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
+from tacit.answers import base as api
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.terms import Validity
 from tacit.report.model import PrivacyReport, of_a_hundred
@@ -91,9 +92,7 @@ def preview(
     response = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
 
     def human() -> None:
-        print_report(
-            {name: value for name, value in response.items() if name != "stops"}, full=full
-        )
+        print_report({name: response[name] for name in response.keys() - {"stops"}}, full=full)
         if "stops" in response:
             rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in response["stops"]]
             columns = ["epsilon", "error, 95 of 100", "right guesses"]
@@ -194,7 +193,7 @@ def list_rounds(
     return Answer(response, lambda: say("\n".join(lines), markup=False))
 
 
-def _lines(shown: dict[str, Any]) -> list[str]:
+def _lines(shown: api.Answer) -> list[str]:
     """A round for people; its id begins a line, so that any screen shows it whole."""
     window, curators = shown["window"], shown["participants"]
     state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
@@ -242,7 +241,7 @@ def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     def human() -> None:
         if full:
             typer.echo(
-                plain_words(PrivacyReport.model_validate_json(json.dumps(response))), nl=False
+                plain_words(PrivacyReport.model_validate_json(json.dumps(dict(response)))), nl=False
             )
         else:
             print_report(response)
@@ -363,7 +362,7 @@ def flow(
     return Answer(response, lambda: say("\n".join(_flow_lines(response)), markup=False))
 
 
-def _flow_lines(response: dict[str, Any]) -> list[str]:
+def _flow_lines(response: api.Answer) -> list[str]:
     rounds = ", ".join(f"{count} {state}" for state, count in response["rounds"].items())
     refused = ", ".join(f"{ground} {count}" for ground, count in response["refused"].items())
     lines = [

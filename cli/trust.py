@@ -29,6 +29,7 @@ from cli.context import (
     console,
     digits,
     fail,
+    grouped,
     plain_errors,
     printed,
     say,
@@ -38,6 +39,7 @@ from cli.context import (
 from cli.services.deployment import READY_S, pair, trusted
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
+from tacit.answers import base as api
 from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
@@ -336,10 +338,21 @@ Fingerprint = Annotated[
     str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")
 ]
 Address = Annotated[str, typer.Argument(help="Address of the other operator's service.")]
-Own = Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
-OwnToken = Annotated[
-    str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
-]
+
+
+@dataclass(frozen=True)
+class Own:
+    """Your own service, as options of a command."""
+
+    url: Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
+    token: Annotated[
+        str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+    ]
+
+    def client(self) -> Client:
+        """A client with the rights of its operator."""
+        return Client(self.url, self.token, verify=environment_trust())
+
 
 _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 
@@ -361,8 +374,7 @@ def identity(url: Address) -> Answer:
 def pair_coordinator(
     coordinator_url: Address,
     fingerprint: Fingerprint,
-    url: Own,
-    token: OwnToken,
+    own: Own,
     replace: Annotated[bool, typer.Option(help="Replace the pinned coordinator.")] = False,
     overlap_s: Annotated[
         int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays valid.")
@@ -373,7 +385,7 @@ def pair_coordinator(
     _compare(found, fingerprint)
     body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
     query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
     return Answer(answer, lambda: typer.echo(answer["token"]))
 
@@ -386,8 +398,7 @@ def aggregator(
     aggregator_token: Annotated[
         Path, typer.Option(help="File with the token that the aggregator's operator handed over.")
     ],
-    url: Own,
-    token: OwnToken,
+    own: Own,
 ) -> Answer:
     """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
     found = _ask(aggregator_url, "tacit-aggregator")
@@ -397,7 +408,7 @@ def aggregator(
         "token": aggregator_token.read_text("ascii").strip(),
         "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
     }
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.post("/v1/aggregators", body)
     return Answer(answer, lambda: console.print(f"paired with {answer['id']}"))
 
@@ -405,14 +416,14 @@ def aggregator(
 @pair_app.command("list")
 @at_coordinator
 def list_paired(client: Client) -> Answer:
-    """The coordinator's aggregators, and whether they are there."""
+    """List the coordinator's aggregators, and whether they are reachable."""
     response = list(client.aggregators(health=True))
     columns = ["id", "operator", "url", "fingerprint", "now"]
-    rows = [[*(each[name] for name in columns[:-1]), _standing(each)] for each in response]
+    rows = [[*(item[name] for name in columns[:-1]), _reachability(item)] for item in response]
     return tabled(response, "Aggregators", columns, rows)
 
 
-def _standing(response: Mapping[str, Any]) -> str:
+def _reachability(response: api.Answer) -> str:
     if not response["reachable"]:
         return str(response["problem"])
     another = response["fingerprint_seen"] != response["fingerprint"]
@@ -421,7 +432,7 @@ def _standing(response: Mapping[str, Any]) -> str:
 
 @pair_app.command("all")
 def everything(home: Home = DEFAULT_HOME) -> None:
-    """Pair all services of --home/deployment.json: one operator who holds all their tokens."""
+    """Pair all services of --home/deployment.json, for one operator who has all their tokens."""
     with plain_errors():
         deployment = Target(home).deployment()
         for service in (deployment.coordinator, *deployment.aggregators):
@@ -433,11 +444,11 @@ def everything(home: Home = DEFAULT_HOME) -> None:
 
 
 @pair_app.command("revoke")
+@grouped
 def revoke(
-    url: Own,
-    token: OwnToken,
+    own: Own,
     aggregator_id: Annotated[
-        str | None, typer.Option("--aggregator", help="At the coordinator: which one.")
+        str | None, typer.Option("--aggregator", help="At the coordinator: the aggregator.")
     ] = None,
 ) -> None:
     """End a pairing on your side: at the coordinator with --aggregator, at an aggregator without.
@@ -445,7 +456,7 @@ def revoke(
     Parties of queries that name the aggregator keep waiting for it: close those queries too.
     """
     path = "/v1/coordinator" if aggregator_id is None else f"/v1/aggregators/{aggregator_id}"
-    with plain_errors(), _client(url, token) as client:
+    with plain_errors(), own.client() as client:
         client.request("DELETE", path)
     console.print("revoked")
 
@@ -455,42 +466,41 @@ def revoke(
 def peer(
     name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
     fingerprint: Annotated[str, typer.Argument(help="As the other operator gave it.")],
-    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds say.")],
-    url: Own,
-    token: OwnToken,
-    replace: Annotated[bool, typer.Option(help="Unpin what is pinned under this id.")] = False,
+    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds state.")],
+    own: Own,
+    replace: Annotated[bool, typer.Option(help="Replace the pin of this id.")] = False,
 ) -> Answer:
-    """At an aggregator (--url): pin another aggregator. From the first on it sums with no other."""
+    """At an aggregator (--url): pin another aggregator. With any pin, it sums only with pins."""
     pinned = encode_binary(bytes.fromhex(digits(fingerprint)))
     body = {"id": name, "fingerprint": pinned, "operator": operator}
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.request("PUT", f"/v1/peers?replace={str(replace).lower()}", body).json()
     return Answer(answer, lambda: say(f"{name} of {operator} is pinned", markup=False))
 
 
 @pair_app.command("peers")
 @printed
-def peers(url: Own, token: OwnToken) -> Answer:
-    """At an aggregator (--url): the aggregators that are pinned."""
-    with _client(url, token) as client:
+def peers(own: Own) -> Answer:
+    """At an aggregator (--url): list the pinned aggregators."""
+    with own.client() as client:
         response = client.get("/v1/peers")["peers"]
     rows = [[item["id"], item["operator"], item["fingerprint"]] for item in response]
     return tabled(response, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
 
 
 @pair_app.command("remove-peer")
+@grouped
 def remove_peer(
     name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
-    url: Own,
-    token: OwnToken,
+    own: Own,
 ) -> None:
     """At an aggregator (--url): unpin another aggregator.
 
-    Once none is pinned it sums with any again, unless TACIT_PEERS=pinned.
+    Without pins it sums with any aggregator, unless TACIT_PEERS=pinned.
     """
-    with plain_errors(), _client(url, token) as client:
+    with plain_errors(), own.client() as client:
         client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
-    say(f"{name} is not pinned any more", markup=False)
+    say(f"{name} is no longer pinned", markup=False)
 
 
 def _client(url: str, token: str | None = None) -> Client:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from fastapi import FastAPI
@@ -69,7 +68,6 @@ def create_app(
         "coordinator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Queries, rounds and results. It holds no share and no reading.",
         body_limits={

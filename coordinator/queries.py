@@ -32,7 +32,7 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow, host_runs, list_aggregators
-from tacit.accounting.admission import headroom_problem, sound_refusal
+from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import FieldError, Invalid
 from tacit.query.fields import Schedule, Window

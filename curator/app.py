@@ -29,6 +29,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
+from common.web.openapi import add_routes
 from common.web.token_routes import NewToken, add_tokens
 from curator import examples
 from curator.errors import BadMapping
@@ -233,7 +234,6 @@ def create_app(
         "curator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Readings in, sealed contributions out.",
         body_limits={
@@ -245,8 +245,7 @@ def create_app(
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
-    app.include_router(parties.router)
-    app.include_router(anchors.router)
+    add_routes(app, parties.router, anchors.router)
     add_tokens(
         app,
         token_table,
@@ -256,9 +255,17 @@ def create_app(
         revoked=lambda: None,
         example=examples.TOKEN,
     )
-    for room in (policies, curators, owner, stopping, ledger_verification, intake_routes, files):
-        app.include_router(room.router)
-    app.include_router(records.router)
+    rooms = (
+        policies,
+        curators,
+        owner,
+        stopping,
+        ledger_verification,
+        intake_routes,
+        files,
+        records,
+    )
+    add_routes(app, *(room.router for room in rooms))
     if settings.console:
         _pages().add_console(app, time)
     return app

@@ -39,7 +39,8 @@ from tacit.crypto.sealing import (
     seal_part,
 )
 from tacit.crypto.signing import Identity
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import sealing_sessions
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.pieces import DeclaredForm, Piece
 from tacit.protocol.sealing_sessions import SessionEnds, begin_session
@@ -134,9 +135,7 @@ class Sealer:
 
     def _find(self, session: bytes) -> tuple[str, bytes] | None:
         sessions = self._sessions.items()
-        return next(
-            (name for name, session_held in sessions if session_held.session == session), None
-        )
+        return next((name for name, seal in sessions if seal.session == session), None)
 
 
 Ints = NDArray[np.int64]

@@ -25,6 +25,7 @@ from curator.store import parties as curator_parties
 from curator.store.parties import PartyRow
 from simulation.chaos import Plan, Site, Soak
 from tacit import sets
+from tacit.answers.base import Answer
 from tacit.protocol.round.messages import Manifest
 from tacit.query.terms import PrivacyUnit
 
@@ -120,7 +121,7 @@ async def ask(site: Site) -> Answers:
     return Answers(numbers, tuple(contributions), accepted, verified, dict(debits))
 
 
-def _contribution(curator: str, item: Mapping[str, Any]) -> Contribution:
+def _contribution(curator: str, item: Answer) -> Contribution:
     used = int(item["readings"]["used"]) if item["contributed"] else 0
     return Contribution(curator, item["round"], item["state"], bool(item["contributed"]), used)
 

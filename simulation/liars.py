@@ -30,8 +30,8 @@ from simulation.plots import Line, Panel, Plot
 from simulation.populations import Population
 from simulation.simulated_rounds import Store, Sums, check_unit, figures, readings, sums
 from tacit.crypto.sharing import Words
-from tacit.protocol.proved_pieces import clamped, proof_context
 from tacit.protocol.round.opening import proved_total
+from tacit.protocol.round.pieces import clamped, proof_context
 from tacit.query.functions import encode, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan, draw, scheme
 from tacit.query.proofs import is_proved, proof_plan

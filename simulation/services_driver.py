@@ -43,6 +43,7 @@ from simulation.populations import Population
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit import AsyncClient, RoundClosed
 from tacit.accounting.expected_error import forecast
+from tacit.client.objects import Round
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Transcript
@@ -279,17 +280,15 @@ class _Host:
         if answer["accepted"] != len(lines) - 1:
             raise RuntimeError("a reading was not stored")
 
-    async def _follow(self, round_id: str, senders: Bits) -> dict[str, Any]:
+    async def _follow(self, round_id: str, senders: Bits) -> Round:
         """Watch a round to its end; freeze it once all our curators have submitted, if none are
         remote."""
         if self.driver.alone and not senders.all() and senders.any():
             await self._delivered(round_id, self.ids[int(np.flatnonzero(senders)[0])])
             with contextlib.suppress(RoundClosed):  # it was faster
                 await self.coordinator.close_round(round_id)
-        last: dict[str, Any] = {}
-        async for state in self.coordinator.watch(round_id, self.query.deadline_s + GRACE_S):
-            last = state
-        return last
+        watched = self.coordinator.watch(round_id, self.query.deadline_s + GRACE_S)
+        return [state async for state in watched][-1]
 
     async def _delivered(self, round_id: str, curator: str) -> None:
         """Wait until the host's batch of a round is delivered, or will never be."""

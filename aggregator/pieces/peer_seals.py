@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator, AggregatorPart, RoundContext, stored_round
@@ -33,7 +33,7 @@ from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
 from common.store.database import exclusive
-from common.web.openapi import gives, gives_octets, takes, takes_octets
+from common.web.openapi import api_router, gives, gives_octets, takes, takes_octets
 from common.web.wire import content_type, encode, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
 from tacit.crypto import sealing
@@ -277,7 +277,7 @@ class RoundKeyRequest(WireModel):
     round: RoundId
 
 
-router = APIRouter(tags=["identity"])
+router = api_router("identity")
 
 
 @router.get(

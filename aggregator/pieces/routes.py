@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -43,6 +43,7 @@ from common.store.transactions import Database
 from common.web.auth import TokenUnknown, authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer
+from common.web.openapi import api_router
 from common.web.problems import MalformedBody, invalid_from, status_of
 from common.web.tokens import Scope
 from common.web.wire import (
@@ -168,7 +169,7 @@ class UploadCounts:
         return Flow(until=until, hours=tuple(hours))
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.get(

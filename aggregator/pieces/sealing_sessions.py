@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from aggregator.context import Aggregator, AggregatorPart, RoundContext
 from aggregator.errors import (
@@ -35,7 +35,7 @@ from aggregator.store.seal_keys import KeyState, SessionRow
 from aggregator.web import Curator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import CBOR, answer, read_body
 from tacit.answers.registry import AnnouncedSession
 from tacit.crypto.sealing import Direction, SealBroken
@@ -202,7 +202,7 @@ def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
         raise SealKeyGone from None
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.put(

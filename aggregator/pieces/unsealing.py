@@ -41,8 +41,9 @@ from tacit.crypto.sealing import (
     span_within,
 )
 from tacit.crypto.sharing import PRIME
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import sealing_sessions
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.messages import ONLY_PART
 from tacit.protocol.round.pieces import Piece
 from tacit.randomness import SEED_BYTES

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
 from fastapi import Query as Parameter
+from fastapi import Request, Response
 from pydantic import Field
 
 from aggregator import examples
@@ -24,7 +24,7 @@ from aggregator.store.admission import PeerRow
 from aggregator.web import Operator, Watcher
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.wire import CBOR, answer, read_body
 from tacit.errors import DomainError, Invalid
@@ -205,7 +205,7 @@ def _answer(row: PeerRow) -> PeerAnswer:
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 
-router = APIRouter(tags=["identity"])
+router = api_router("identity")
 
 
 @router.put(

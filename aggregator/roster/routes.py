@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from aggregator import examples
 from aggregator.context import AggregatorPart
@@ -14,7 +14,7 @@ from aggregator.store import tables
 from aggregator.web import AuthenticatorPart, Curator, Operator
 from common.web import tokens
 from common.web.grants import answer_enrolment
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery, next_link
 from common.web.tokens import Scope
 from common.web.wire import CBOR, answer, encode, etag_response, read_body
@@ -31,7 +31,7 @@ from tacit.protocol.enrolment import (
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary, format_instant
 
-router = APIRouter(tags=["roster"])
+router = api_router("roster")
 
 
 @router.post(

@@ -43,7 +43,7 @@ from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from tacit.accounting.admission import headroom_problem, sound_refusal
+from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor

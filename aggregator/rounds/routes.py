@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from aggregator import examples
@@ -30,7 +30,7 @@ from aggregator.web import Coordinator, Watcher
 from common.web.auth import authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer as RequestHandler
-from common.web.openapi import gives, gives_each, gives_octets, takes, takes_octets
+from common.web.openapi import api_router, gives, gives_each, gives_octets, takes, takes_octets
 from common.web.own_identity import NoIdentityDocument
 from common.web.problems import problem_response
 from common.web.tokens import Scope
@@ -221,7 +221,7 @@ def _done(answer: Answer, status: int = 200) -> Done:
     return Done(answer.model_dump_json(), status)
 
 
-async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnswer]:
+async def take_all(steps: RoundSteps, requested: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -229,7 +229,7 @@ async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnsw
         async with places:
             return await steps.take(step)
 
-    return await asyncio.gather(*(take(step) for step in steps_))
+    return await asyncio.gather(*(take(step) for step in requested))
 
 
 # --- routes --------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ OCTETS = "application/octet-stream"
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 
-router = APIRouter(tags=["rounds"])
+router = api_router("rounds")
 
 
 @router.post(

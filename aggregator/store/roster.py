@@ -160,8 +160,8 @@ async def parties_by_key(transaction: Transaction, keys: Sequence[int]) -> dict[
     result: dict[int, Party] = {}
     for start in range(0, len(keys), _CHUNK):
         chunk = keys[start : start + _CHUNK]
-        parties_found = _read(await transaction.execute(_BY_KEYS, {"chosen": chunk}))
-        result.update((party.key, party) for party in parties_found)
+        some = _read(await transaction.execute(_BY_KEYS, {"chosen": chunk}))
+        result.update((party.key, party) for party in some)
     return result
 
 
@@ -170,8 +170,8 @@ async def lone_by_number(transaction: Transaction, numbers: Sequence[int]) -> di
     result: dict[int, Party] = {}
     for start in range(0, len(numbers), _CHUNK):
         chunk = numbers[start : start + _CHUNK]
-        parties_found = _read(await transaction.execute(_LONE, {"chosen": chunk}))
-        result.update((party.first, party) for party in parties_found)
+        some = _read(await transaction.execute(_LONE, {"chosen": chunk}))
+        result.update((party.first, party) for party in some)
     return result
 
 

@@ -16,7 +16,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Stance
 from tacit.noise import DiscreteLaplace, floating_laplace
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
@@ -24,18 +23,6 @@ from tacit.randomness import NoiseSource, SeededRandom
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 """Whole numbers (sound) or floats (paper)."""
-
-
-@dataclass(frozen=True)
-class NoiseLaw:
-    """The noise of a cell: how many whole draws of scale reach / rate a released sum holds."""
-
-    draws: Fraction = Fraction(1)
-    stance: Stance = "sound"
-
-
-CENTRAL: Final = NoiseLaw()
-"""One whole draw."""
 
 
 @dataclass(frozen=True, eq=False)

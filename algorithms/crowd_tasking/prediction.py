@@ -61,19 +61,6 @@ def autocovariance(lag: int, components: tuple[str, ...], persistence: float) ->
     return 2 * found
 
 
-def mean_of_rounds_variance(rounds: int, components: tuple[str, ...], persistence: float) -> float:
-    """Var of one user's noise averaged over rounds 1..T, / b^2: G does not average out.
-
-    2 (1/T [Y] + 1 [G] + 1/T^2 sum_{s,t} p^|s-t| [L]).
-    """
-    found = ("Y" in components) / rounds + float("G" in components)
-    if "L" in components:
-        lags = np.arange(1, rounds, dtype=np.float64)
-        pairs = rounds + 2 * float(((rounds - lags) * persistence**lags).sum())
-        found += pairs / rounds**2
-    return 2.0 * found
-
-
 @lru_cache(maxsize=256)
 def mean_shift(dimension: int, parts: int) -> float:
     """E ||(Z_1, ..., Z_k)||_2 / b: how far a reading moves, to about 1e-4 of its value.

@@ -1,6 +1,6 @@
 """Distances of encoded records: Hamming distances of packed bits, and what is decoded from them.
 
-Block by block, by three kernels that agree bit for bit; decoded distances with their variance and
+Block by block, by two kernels that agree bit for bit; decoded distances with their variance and
 their combination over attributes; vertically partitioned records (Alice's part is exact, Bob's
 comes from bits); and distance consistence beyond 2t, where the code is flat. Spec: dpbv-clustering.
 """
@@ -37,7 +37,6 @@ Beat: TypeAlias = Callable[[], None]
 """Called between pieces of long work; raises to stop it."""
 
 BLOCK: Final = 1024
-_COUNT_ROWS: Final = 64
 
 
 def quiet() -> None:
@@ -57,15 +56,6 @@ def product(left: Words, right: Words, bits: int) -> Singles:
     result: Singles = signs(left, bits) @ signs(right, bits).T
     result *= -0.5
     result += np.float32(bits / 2)
-    return result
-
-
-def count(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero
-    """The same by counting bits."""
-    result = np.empty((len(left), len(right)), np.float32)
-    for start in range(0, len(left), _COUNT_ROWS):
-        turned = left[start : start + _COUNT_ROWS, None, :] ^ right[None, :, :]
-        result[start : start + _COUNT_ROWS] = np.bitwise_count(turned).sum(axis=2, dtype=np.int32)
     return result
 
 

@@ -35,6 +35,7 @@ from algorithms.graph_der.parameters import (
     BadGroup,
     BadShares,
     BadVertices,
+    Labelling,
     Parameters,
     block_plan_of,
     check_parameters,
@@ -95,40 +96,38 @@ def run(dataset: EdgeList, params: Parameters, stance: Stance, context: Context)
     """A release. Raises what `check` raises, Cancelled."""
     check_parameters(params, stance)
     if params.method_of(stance) == "blocks":
-        return _run_blocks(dataset, params, context)
-    plan, labelling = resolved(params, stance, dataset)
-    release = publish(dataset, plan, labelling, params.labelling_seed, context)
-    seen = Seen(plan, labelling, dataset.declared, release.tree)
-    outcome = Outcome(
-        result={
-            "vertices": dataset.count,
-            "edges": release.edges,
-            "regions": release.counts.size,
-            "height": plan.height,
-            "step": plan.grid.step,
-            "labelling": labelling,
-            "thresholds": {"few": float(f"{plan.few:.6g}"), "dense": plan.dense},
-            "budget_table": budget_table(plan),
-        },
-        report=graph_der_report(params, stance, seen),
-        files=_files(dataset, release, _leaf_regions(release, context), context),
-        plots=pictures(release, partial(context.progress, 0.95, "plotting")),
-        public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
-    )
+        block_plan, labelling = resolved_blocks(params, dataset)
+        blocks = publish_blocks(dataset, block_plan, labelling, params.labelling_seed, context)
+        release: Release | BlockRelease = blocks
+        outcome = published_blocks(dataset, blocks, params, context)
+    else:
+        plan, labelling = resolved(params, stance, dataset)
+        release = tree = publish(dataset, plan, labelling, params.labelling_seed, context)
+        seen = Seen(plan, labelling, dataset.declared, tree.tree)
+        outcome = Outcome(
+            result={
+                "vertices": dataset.count,
+                "edges": release.edges,
+                "regions": release.counts.size,
+                "height": plan.height,
+                "step": plan.grid.step,
+                "labelling": labelling,
+                "thresholds": {"few": float(f"{plan.few:.6g}"), "dense": plan.dense},
+                "budget_table": budget_table(plan),
+            },
+            report=graph_der_report(params, stance, seen),
+            files=_files(dataset, tree, _leaf_regions(tree, context), context),
+            plots=pictures(tree, partial(context.progress, 0.95, "plotting")),
+            public_seeds=_seeds(params, labelling),
+        )
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
     return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
 
 
-def _run_blocks(dataset: EdgeList, params: Parameters, context: Context) -> Outcome:
-    plan, labelling = resolved_blocks(params, dataset)
-    release = publish_blocks(dataset, plan, labelling, params.labelling_seed, context)
-    outcome = published_blocks(dataset, release, params, context)
-    context.progress(0.97, "releasing")
-    if params.metrics is None:
-        return outcome
-    return replace(outcome, evaluation=evaluate(dataset, release, params.metrics, context))
+def _seeds(params: Parameters, labelling: Labelling) -> dict[str, int]:
+    return {"labelling_seed": params.labelling_seed} if labelling == "random" else {}
 
 
 def published_blocks(
@@ -150,7 +149,7 @@ def published_blocks(
         report=blocks_report(params, seen),
         files=_files(vertices, release, _parts(release, context), context),
         plots=pictures(release, partial(context.progress, 0.95, "plotting")),
-        public_seeds={"labelling_seed": params.labelling_seed} if labelling == "random" else {},
+        public_seeds=_seeds(params, labelling),
     )
 
 

@@ -346,7 +346,6 @@ def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, 
 QUERIES: Final = ("number of edges", "degrees", "coarse counts", "fine counts")
 TOUCHED: Final = (1, 2, 1, 1)
 """L1 sensitivity of each to one edge."""
-HINTED_DEGREE: Final = 10
 _AREAS: Final = (Fraction(1, 10), Fraction(1, 4))
 """Where the forecast holds within a factor 2 (spec: utility, section 2). Of smaller ones borders
 count more."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.graph_random_matrix.linear_algebra import Offsets, Places, Rows
-from tacit.encoders.graph_random_matrix.projection import Entries
+from tacit.encoders.graph_random_matrix import Entries
 
 _SPREAD: Final = np.array(
     [sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.uint64

@@ -23,7 +23,7 @@ from algorithms.graph_random_matrix.parameters import Parameters, settings_of
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report
 from algorithms.parameters import MethodNeedsSound
-from tacit.encoders.graph_random_matrix.reports import RowReports
+from tacit.encoders.graph_random_matrix import RowReports
 from tacit.errors import Invalid
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import Charge, PrivacyReport

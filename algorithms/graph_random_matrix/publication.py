@@ -29,7 +29,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
     one_thread,
     orthonormal,
 )
-from tacit.encoders.graph_random_matrix.projection import (
+from tacit.encoders.graph_random_matrix import (
     Entries,
     Projection,
     entries,

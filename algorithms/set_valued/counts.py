@@ -72,11 +72,6 @@ class Split:
     cells: int
     leaf_mask: int
 
-    @property
-    def leaf_cells(self) -> int:
-        """Sub-partitions that are itemsets."""
-        return int((1 << self.leaf_mask.bit_count()) - 1)
-
 
 def root_cut(taxonomy: Taxonomy, epsilon: Fraction) -> Cut:
     """All records, generalised to the root; half of epsilon is for partitioning."""

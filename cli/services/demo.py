@@ -36,6 +36,7 @@ from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
 from simulation.populations import household_load
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import base as api
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
 from tacit.report import text as briefs
@@ -365,7 +366,7 @@ class Performed:
     """A finished round: its query, its result, and the check of its transcript."""
 
     query_id: str
-    found: dict[str, Any]
+    found: api.Answer
     checked: dict[str, Any]
 
 
@@ -399,7 +400,7 @@ def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
     return performed.query_id
 
 
-def _show(response: dict[str, Any], truth: Truth) -> None:
+def _show(response: api.Answer, truth: Truth) -> None:
     report = response["report"]
     released = float(response["result"]["sum"])
     forecast = report["error"]["parts"][0]["mean_absolute"]

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from rich import box
 from rich.table import Table
 
+from algorithms.drawing import can_draw
 from cli.context import Answer, Token, console, errors, fail, printed, say
 from cli.formatting import amount
 from cli.services.deployment import Deployment, Running, join_token, pair
@@ -27,7 +28,7 @@ from cli.services.up import service_settings
 from simulation import populations
 from simulation.events import Rates, stream
 from simulation.network import Network, Traffic
-from simulation.plots import can_draw, draw
+from simulation.plots import draw
 from simulation.populations import Population
 from simulation.simulated_rounds import Driver, Row, Summary, plot, row
 from tacit.field_errors import first_of

@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from algorithms.drawing import can_draw
 from cli.context import Answer, console, errors, fail, progress, say, table
 from cli.formatting import amount
 from cli.services.deployment import (
@@ -29,7 +30,7 @@ from cli.services.deployment import (
 from cli.services.up import service_settings
 from simulation import chaos
 from simulation.liars import Comparison, Lie, LiedRound, compare, comparison, plot
-from simulation.plots import can_draw, draw
+from simulation.plots import draw
 from simulation.populations import Population
 from tacit.protocol.enrolment import PartyKind
 from tacit.query.query import Query

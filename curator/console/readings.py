@@ -343,11 +343,11 @@ def fields() -> dict[str, Field]:
 def options_of(given: Mapping[str, str]) -> ImportOptions:
     """The options of a form's fields, without empty ones. Raises Invalid."""
     stated = {name: value.strip() for name, value in given.items() if value.strip()}
-    fields_stated = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
+    options = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
     try:
-        return ImportOptions.model_validate(fields_stated)
+        return ImportOptions.model_validate(options)
     except ValidationError as error:
-        raise invalid_from(error, fields_stated) from None
+        raise invalid_from(error, options) from None
 
 
 def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from common.runtime.process import give_back
 from common.web.auth import Principal
 from common.web.dependencies import part
+from common.web.openapi import api_router
 from common.web.problems import invalid_from
 from common.web.wire import content_type
 from curator import examples
@@ -165,7 +166,7 @@ Running = Annotated[Imports, Depends(part(Imports))]
 _XML = frozenset({"application/atom+xml", "application/xml", "text/xml"})
 
 
-router = APIRouter(tags=["readings"])
+router = api_router("readings")
 
 
 @router.post(

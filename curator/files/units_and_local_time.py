@@ -169,5 +169,5 @@ class Declared(WireModel):
         return _suited(kind, units.kind_mismatch(info.data.get("register_name", ""), kind))
 
 
-def _suited(value: Checked, mismatch_: units.Mismatch | None) -> Checked:
-    return value if mismatch_ is None else require(False, value, mismatch_.detail)
+def _suited(value: Checked, reason: units.Mismatch | None) -> Checked:
+    return value if reason is None else require(False, value, reason.detail)

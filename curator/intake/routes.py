@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from math import inf
 from typing import Annotated, Any, Final, TypeAlias
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from starlette.responses import JSONResponse
 
 from common.store.group_commit import GroupCommit
 from common.web.auth import Principal
 from common.web.dependencies import part
-from common.web.openapi import gives
+from common.web.openapi import api_router, gives
 from common.web.wire import JSON, NDJSON, content_type
 from curator import examples
 from curator.intake.intake import Answer, Intake, together
@@ -67,7 +67,7 @@ class Batching:
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.post(

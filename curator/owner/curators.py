@@ -14,13 +14,14 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.auth import Principal
+from common.web.openapi import api_router
 from common.web.paging import PageQuery
 from common.web.tokens import Scope
 from curator.ledger import INFINITE, LIFETIME, Bits
@@ -200,7 +201,7 @@ class ListOfRegisters(WireModel):
     registers: tuple[Register, ...]
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.get(

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
-from fastapi import APIRouter
 from fastapi import Query as Parameter
 
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
+from common.web.openapi import api_router
 from common.web.wire import LARGEST
 from curator.store import history
 from curator.store.outbox import stored_aborts
@@ -82,7 +82,7 @@ def _bytes(value: object) -> bytes:
     return b"" if value is None else str(value).encode()
 
 
-router = APIRouter()
+router = api_router()
 
 
 @router.get(

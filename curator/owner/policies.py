@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from common.store.transactions import Database, Transaction
 from common.web.auth import Principal
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
@@ -154,7 +154,7 @@ Of = Annotated[
 ]
 
 
-router = APIRouter(tags=["policy"])
+router = api_router("policy")
 
 
 @router.get("/v1/policy", **gives(Policy), summary="The default policy of this process")

@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from common.web.dependencies import part
-from common.web.openapi import gives
+from common.web.openapi import api_router, gives
 from common.web.paging import PageQuery
 from common.web.problems import ProblemReceived
 from common.web.wire import json_response
@@ -114,7 +114,7 @@ OfRound = Annotated[str, Depends(_round_id)]
 """A dependency, so that the API document lists it after the curator, as in the path."""
 
 
-router = APIRouter(tags=["owner"])
+router = api_router("owner")
 
 
 @router.get(

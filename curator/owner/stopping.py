@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from common.store.transactions import Transaction
-from common.web.openapi import takes
+from common.web.openapi import api_router, takes
 from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
@@ -67,7 +67,7 @@ def _instant(since: datetime | None) -> str | None:
     return None if since is None else format_instant(since)
 
 
-router = APIRouter(tags=["owner"])
+router = api_router("owner")
 
 
 @router.get(

@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, ClassVar, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.problems import ProblemReceived
 from common.web.wire import read_body
@@ -349,7 +349,7 @@ def _answer(
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
 
-router = APIRouter(tags=["parties"])
+router = api_router("parties")
 
 
 @router.get(

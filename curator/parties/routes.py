@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 
 from common.store.transactions import Database
 from common.web.dependencies import part
-from common.web.openapi import takes
+from common.web.openapi import api_router, takes
 from common.web.token_routes import NewToken
 from common.web.tokens import Scope
 from common.web.wire import read_body
@@ -69,7 +69,7 @@ EnrollerPart = Annotated[Enroller, Depends(part(Enroller))]
 SuccessionsPart = Annotated[Successions, Depends(part(Successions))]
 
 
-router = APIRouter(tags=["parties"])
+router = api_router("parties")
 
 
 @router.post(

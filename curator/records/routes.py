@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi import Query as Parameter
 
-from common.web.openapi import takes
+from common.web.openapi import api_router, takes
 from common.web.wire import JSON, content_type, parse_json
 from curator import examples
 from curator.errors import BadRecords
@@ -35,7 +35,7 @@ CuratorName = Annotated[
 ]
 
 
-router = APIRouter(tags=["records"])
+router = api_router("records")
 
 
 @router.post(

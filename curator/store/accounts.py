@@ -212,22 +212,22 @@ async def debits_of(
 ) -> list[tuple[int, Debit]]:
     """A page of the debits of one curator of a party, by its position, newest first: (id, debit);
     `before`: the id of the last one of the page before."""
-    rows_found: list[tuple[int, Debit]] = []
+    listed: list[tuple[int, Debit]] = []
     concerned = select(debits).where(
         debits.c.party == party,
         debits.c.offset <= position,
         debits.c.offset + debits.c.length > position,
     )
-    while len(rows_found) < limit:
+    while len(listed) < limit:
         page = concerned if before is None else concerned.where(debits.c.id < before)
         rows = (await transaction.execute(page.order_by(debits.c.id.desc()).limit(IDS))).all()
         for row in rows:
             if presence_bits(row.presence, row.length)[position - row.offset]:
-                rows_found.append((row.id, _debit(row, unit)))
+                listed.append((row.id, _debit(row, unit)))
         if len(rows) < IDS:
             break
         before = rows[-1].id
-    return rows_found[:limit]
+    return listed[:limit]
 
 
 def charge_in(row: Row[Any], unit: PrivacyUnit) -> Charge:
@@ -387,11 +387,11 @@ async def credit(transaction: Transaction, contribution: int, now: datetime) -> 
     rows = await transaction.execute(
         select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
-    debits_found = list(rows.all())
+    uncredited = list(rows.all())
     await transaction.execute(
-        update(debits).where(debits.c.id.in_([row.id for row in debits_found])).values(credited=now)
+        update(debits).where(debits.c.id.in_([row.id for row in uncredited])).values(credited=now)
     )
-    return debits_found
+    return uncredited
 
 
 async def note_refused(

@@ -183,11 +183,11 @@ async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None
 
 async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundRow]:
     """Those of these rounds that were received before, by id."""
-    rounds_found: dict[str, RoundRow] = {}
+    by_id: dict[str, RoundRow] = {}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_ROUNDS_OF, {"ids": ids[start : start + IDS]})
-        rounds_found |= {row.id: _round(row) for row in rows}
-    return rounds_found
+        by_id |= {row.id: _round(row) for row in rows}
+    return by_id
 
 
 async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDescriptor]]) -> None:

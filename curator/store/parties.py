@@ -322,7 +322,9 @@ async def hosted_curators(transaction: Transaction) -> int:
     return 0 if highest is None else highest + 1
 
 
-async def put_anchors(transaction: Transaction, party_id: str, anchors_: Sequence[Anchor]) -> None:
+async def put_anchors(
+    transaction: Transaction, party_id: str, replacement: Sequence[Anchor]
+) -> None:
     """Replace a party's anchors."""
     await transaction.execute(delete(anchors).where(anchors.c.party == party_id))
     await transaction.execute(
@@ -336,7 +338,7 @@ async def put_anchors(transaction: Transaction, party_id: str, anchors_: Sequenc
                 "token": item.token,
                 "pin": item.pin.model_dump_json(),
             }
-            for item in anchors_
+            for item in replacement
         ],
     )
 

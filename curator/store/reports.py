@@ -90,13 +90,13 @@ async def asked_of(
     )
     if before is not None:
         query = query.where(collections.c.job < before)
-    collections_found = []
+    page = []
     for row in await transaction.execute(query):
         values = dict(row._mapping)
         reports = int(values.pop("reports"))
         values["state"] = Stage(values["state"])
-        collections_found.append((CollectionRow(**values), reports))
-    return collections_found
+        page.append((CollectionRow(**values), reports))
+    return page
 
 
 _DUE = (

@@ -145,10 +145,8 @@ class ItemTables(Answer):
     tables: list[ItemTableSize]
 
 
-# What a curator's owner is answered: what was spent, what was answered and to whom, and stops.
-#
-# A charge has four figures: epsilon and delta as the query assumes, and the same if all aggregators
-# pool what they see.
+# Answers to a curator's owner. A charge has four figures: epsilon and delta as the query assumes,
+# and the same if all aggregators pool what they see.
 
 
 class ChargedAmount(Answer):

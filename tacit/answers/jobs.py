@@ -93,8 +93,6 @@ class DatasetLedger(Answer):
     events: list[DatasetEvent]
 
 
-# Answers about algorithms, jobs and their schedules (spec: jobs).
-
 Stance = Literal["sound", "paper"]
 
 

@@ -1,8 +1,6 @@
 """Answers about participants: services, parties, curators, grants, groups, and what aggregators
 answer about themselves.
 
-Answers about who takes part: services and their identities, parties, curators, grants, suites.
-
 A fingerprint is the SHA-256 of an identity's public key, in hex.
 """
 
@@ -149,9 +147,6 @@ class SignInCode(Answer):
     valid_s: int
 
 
-# Answers about groups of curators.
-
-
 class Group(Answer):
     """A group, without its curators. `curators`: how many; `parent`: the group it is a part of."""
 
@@ -180,7 +175,7 @@ class CuratorsOfGroup(Answer):
     curators: list[GroupCurator]
 
 
-# What aggregators answer, beside the signed statements of rounds (`tacit.protocol.round`).
+# Answers of aggregators, except the signed statements of rounds (`tacit.protocol.round`).
 
 
 class AggregatorIdentity(Answer):

@@ -148,9 +148,6 @@ class RefusedByProof(Answer):
     statements: list[str]
 
 
-# Answers about queries.
-
-
 class KeptQuery(Answer):
     """A query with the privacy report that each of its rounds would have. `rounds`: how many it
     had; `last`: the newest; `stopped`: since when its schedule opens no more."""

@@ -1,6 +1,5 @@
-"""Sealed pieces and batches, and the seal keys (X-Wing) that sessions are made with.
-
-Sealed pieces: only the two ends can open or make one (spec: aggregation, section 8).
+"""Sealed pieces and batches, which only the two ends can open or make (spec: aggregation, section
+8), and the seal keys (X-Wing) that sessions are made with.
 
     key = HKDF-SHA256(X25519(sender, receiver), salt = label,
                       info = version, both ids, both public keys, receiver's epoch, direction)
@@ -113,9 +112,6 @@ def _words(plain: bytes) -> NDArray[np.uint64]:
 def _octets(words: NDArray[np.uint64]) -> memoryview:
     # AEAD calls refuse arrays of words but take a view of their bytes, without a copy.
     return np.ascontiguousarray(words, "<u8").data.cast("B")
-
-
-# --- batches of a host ---------------------------------------------------------------------------
 
 
 def segment_size(dimension: int) -> int:
@@ -257,9 +253,6 @@ def open_batch(key: bytes, body: bytes, offset: int) -> NDArray[np.uint64]:
     return _words(_open(key, _nonce(body), view[offset:], view[:offset]))
 
 
-# --- parts of a host in a proved round -----------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PartHeader:
     """Where a host's part of a proved round belongs: as `BatchHeader`, but there is one plaintext
@@ -323,9 +316,8 @@ def open_part(key: bytes, body: bytes, offset: int) -> bytes:
     return _open(key, _nonce(body), view[offset:], view[:offset])
 
 
-# Seal keys: X-Wing, which is X25519 and ML-KEM-768 together, in the library's HPKE.
-#
-# A secret sealed so stays secret while either half holds. The private half is a seed of 32 bytes:
+# Seal keys: X-Wing (X25519 and ML-KEM-768 together) in the library's HPKE. A secret that is sealed
+# to one stays secret while either half is unbroken. The private half is a seed of 32 bytes:
 # SHAKE256(seed, 96) gives ML-KEM's d and z (64 bytes) and the X25519 key (32). The public key is
 # ML-KEM's 1,184 bytes and X25519's 32. Spec: keys, section 2; draft-connolly-cfrg-xwing-kem, RFC
 # 9180 with KEM 0x647a, HKDF-SHA256, AES-256-GCM.

@@ -201,9 +201,6 @@ def _need_one_shape(partials: dict[int, Words]) -> None:
         raise ValueError("partial sums of different lengths")
 
 
-# --- the field -----------------------------------------------------------------------------------
-
-
 def reduce_field(words: Words) -> Words:
     """Any 64-bit words modulo p: 2^57 = 13, then one conditional subtraction."""
     reduced: Words = words.copy()
@@ -311,9 +308,6 @@ def _lagrange_weights(points: tuple[int, ...], at: int) -> tuple[int, ...]:
                 bottom = bottom * (x - other) % PRIME
         weights.append(top * pow(bottom, -1, PRIME) % PRIME)
     return tuple(weights)
-
-
-# --- the specification: single integers ----------------------------------------------------------
 
 
 def split_additive(value: int, randoms: Iterable[int]) -> list[int]:

@@ -259,12 +259,10 @@ class PathSpends:
         return cls(found["denominator"], found["loose"], trees)
 
 
-# Counts of private lists in the cells of a public question.
-#
-# Spec: federated-counting, section 2. A question's cells are numbered through: those of its first
-# group, then those of the second, and so on. A document says in public what the cells are. It has
-# one level for each question before, so that who holds the lists needs the document alone; who is
-# asked question after question remembers how far it has come (`Counter.follow`).
+# Counts of private lists in the cells of a public question (spec: federated-counting, section 2).
+# The cells are numbered group by group. A document, which is public, defines them. It has one level
+# for each question before, so that the holder of the lists needs only the document; a holder that
+# answers question after question continues where it was (`Counter.follow`).
 
 Places = NDArray[np.int32]
 

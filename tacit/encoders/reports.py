@@ -24,7 +24,7 @@ LedgerUnit = Literal["record", "curator"]
 MODULES: Final = {
     "crowd-tasking": "crowd_tasking.reports",
     "dpbv-clustering": "dpbv_clustering.reports",
-    "graph-random-matrix": "graph_random_matrix.reports",
+    "graph-random-matrix": "graph_random_matrix",
 }
 OF_ITEMS: Final = frozenset({"graph-random-matrix"})
 """Algorithms whose rows are sets of items, one for each curator: no numbers."""

@@ -100,10 +100,9 @@ class Layout:
         return np.cumsum(held, axis=1) - held
 
 
-# Counts of sequences by their first items, level by level.
-#
-# Spec: sequential-prefix-tree, section 7; federated-counting, section 2. A sequence sits in the
-# prefix that it begins with, for as long as that prefix was kept; its next item is its one count.
+# Counts of sequences by their first items, level by level (spec: sequential-prefix-tree, section 7;
+# federated-counting, section 2). A sequence is counted once: by the item after the kept prefix that
+# it begins with.
 
 _MOST_BIN_GROUPS: Final = 1 << 22
 """Groups times time bins of a document, at most: a table of that size is held."""

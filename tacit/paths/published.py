@@ -103,9 +103,6 @@ def form(published: Published) -> str:
     return _FORMS[type(published)]
 
 
-# ----------------------------------------------------------------------------------------- writing
-
-
 def document(published: Published) -> dict[str, Any]:
     """The JSON object."""
     match published:
@@ -167,9 +164,6 @@ def _plain(value: Any) -> bytes:
 
 def _shown_direction(direction: Direction | None) -> dict[str, Any] | None:
     return None if direction is None else {"bit": direction.bit, "epsilon": direction.epsilon}
-
-
-# ----------------------------------------------------------------------------------------- reading
 
 
 def read(content: bytes | str | dict[str, Any]) -> Published:
@@ -281,9 +275,8 @@ _READERS: Final[dict[Any, Any]] = {
 }
 
 
-# A path for named recipients alone: authenticated encryption under a fresh random key.
-#
-# Spec: path-publishing, section 3.10; keys, section 2.7. The content key goes to each recipient by
+# A path for named recipients only, encrypted under a new random key (spec: path-publishing, section
+# 3.10; keys, section 2.7). The content key goes to each recipient by
 # HPKE (RFC 9180, base mode): X-Wing, HKDF-SHA256, AES-256-GCM. The path is under ChaCha20-Poly1305,
 # padded so that its length reveals only a bucket of 1 KiB. Keys, nonce and name come from the
 # operating system.

@@ -59,12 +59,9 @@ class StepAnswers(WireModel):
     answers: tuple[StepAnswer, ...]
 
 
-# What happened to uploads at an aggregator, hour by hour: counts, none of them below five.
-#
-# An hour is told once, when it is over, so no second look at it shows what one more upload changed.
-# Uploads are counted, not curators: a batch is one, and who tries again is counted again.
-#
-# Spec: console, section 7.
+# Counts of uploads at an aggregator by hour, none below five (spec: console, section 7). An hour is
+# reported once, when it is over, so that no second report shows what one more upload changed.
+# Uploads are counted, not curators: a batch is one, and a retry is counted again.
 
 HOUR: Final = timedelta(hours=1)
 KEPT: Final = timedelta(days=31)

@@ -233,9 +233,6 @@ def _of_table(columns: Sequence[FederatedColumn]) -> bool:
     return any(isinstance(column, str) for column in columns)
 
 
-# --- rounds --------------------------------------------------------------------------------------
-
-
 class JobTerms(WireModel):
     """What a job that is debited once promises for all its steps, in each of them.
 
@@ -352,9 +349,6 @@ def step_of(query: Query) -> StepName | None:
         return None
     found = _NAME.fullmatch(query.name)
     return found and StepName(found[1], int(found[2]), bytes.fromhex(found[3]))
-
-
-# --- reports -------------------------------------------------------------------------------------
 
 
 class Descriptor(WireModel):

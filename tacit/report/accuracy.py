@@ -116,9 +116,6 @@ def _spread(draws: tuple[Draws, ...], worth: Fraction) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------------- in words
-
-
 def _sentences(
     query: Query,
     participants: int,

@@ -1,11 +1,10 @@
 """The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs; and a
 guarantee as the guessing game's one figure.
 
-The guessing game: a guarantee as one figure that a person can judge.
-
-A coin decides whether one unit's data are in. Who saw all that some group could see guesses, and is
-right in at most this share of the cases; a half is a coin flip, one is knowing. It is what
-(epsilon, delta) allows a test between two hypotheses. Source: Kairouz, Oh and Viswanath 2015.
+The guessing game: a coin decides whether one unit's data are included. A player who sees everything
+that some group could see guesses, and is right in at most this share of the cases; a half is a coin
+flip, one is certainty. It is what (epsilon, delta) allows a test between two hypotheses. Source:
+Kairouz, Oh and Viswanath 2015.
 """
 
 from __future__ import annotations
@@ -53,11 +52,9 @@ def _most_right(epsilon: str | None, delta: str | None) -> float:
     return min(1.0, right + (1 - right) * float(Fraction(delta or "0")))
 
 
-# The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs.
-#
-# Spec: jobs, section "Privacy report"; aggregation, section 7. Numbers are decimal strings rounded
-# against us, `"inf"` is infinite, null means that no statement is made. It holds nothing that
-# depends on the data except through the mechanism.
+# The privacy report (spec: jobs, section "Privacy report"; aggregation, section 7). Numbers are
+# decimal strings rounded against us, `"inf"` is infinite, null means that no statement is made. It
+# holds nothing that depends on the data except through the mechanism.
 
 Amount = Annotated[
     str,

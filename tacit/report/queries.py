@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from tacit.accounting.admission import debit
 from tacit.accounting.amounts import Cost
+from tacit.accounting.charges import debit
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta

@@ -1,9 +1,7 @@
 """What a report of a query says in sentences, and the sentence about who runs the aggregators.
 
-Who runs the aggregators, and what that is worth: one sentence for reports and pages.
-
-Operators are declared. What addresses show beside that is not: aggregators on one machine are in
-the hands of whoever runs it.
+Operators are declared. Addresses show more: aggregators on one machine are under the control of one
+operator.
 """
 
 from __future__ import annotations
@@ -74,9 +72,7 @@ def operators_statements(
     return (declared,) if warning is None else (declared, warning)
 
 
-# What a report of a query says in sentences: what is not protected, assumed, broken, to be known.
-#
-# Spec: aggregation, sections 3, 7 and 8.
+# What is not protected, assumed and broken, and caveats (spec: aggregation, sections 3, 7 and 8).
 
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "

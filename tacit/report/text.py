@@ -1,7 +1,5 @@
-"""A privacy report as text: in a few lines, and as a page for people.
-
-A privacy report in a few lines: who would have to work together to learn more, and what is not
-protected. The same rows as text, as JSON and as a page; the whole report has every condition.
+"""A privacy report as text: in a few lines (who would have to collude to learn more, and what is
+not protected), and as a page for people; the whole report has every condition.
 
 A brief is made of the report as JSON, so that a client reads that of a newer service too.
 """
@@ -154,8 +152,6 @@ def _wrapped(text: str, start: str, indent: int, width: int) -> list[str]:
 def _item(text: str, width: int) -> list[str]:
     return textwrap.wrap(f"- {text}", width, initial_indent="  ", subsequent_indent="    ")
 
-
-# A privacy report as a page for people.
 
 _UNITS: Final = {
     "record": "one reading, more or less",

@@ -180,9 +180,6 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------------- in words
-
-
 def _worded(statement: ValidityStatement, query: Query) -> ValidityStatement:
     return statement.model_copy(update={"sentences": _sentences(statement, query)})
 

@@ -247,7 +247,7 @@ def test_refusals_are_one_line_and_change_nothing(desk: Desk) -> None:
     assert "either" in desk.refused(*restore, "--passphrase-file", words, **there)
     assert "either" in desk.refused(*restore[:3], **there)
     assert "unknown service" in desk.refused("backup", "meter", "--out", bad, **there)
-    assert "is there already" in desk.refused(
+    assert "exists already" in desk.refused(
         "backup", "curator", "--out", out, "--recipient", desk.recipient, **live
     )
     assert "public key" in desk.refused("backup", "curator", "--out", "x", "--recipient", "y")

@@ -25,7 +25,7 @@ from curator.engine import (
 )
 from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
 from tacit.crypto.signing import Identity
-from tacit.protocol import proved_pieces
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import Piece
 from tacit.query.functions import Readings

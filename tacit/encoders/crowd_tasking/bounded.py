@@ -64,9 +64,6 @@ def uniform(below: int, count: int, source: NoiseSource) -> Ints:
     return (found % np.uint64(below)).astype(np.int64)
 
 
-# ---------------------------------------------------------------------------------- one number
-
-
 @dataclass(frozen=True)
 class Window:
     """How one number of -X..X is reported, X = half - reach.
@@ -172,9 +169,6 @@ def best_window(epsilon: Fraction, half: int = HALF) -> Window:
     )
     row, column = np.unravel_index(int(worst.argmin()), worst.shape)
     return Window(found, int(reach[column]), round(float(shares[row, column]) * MIX), half)
-
-
-# --------------------------------------------------------------------------------- some buckets
 
 
 @dataclass(frozen=True)

@@ -229,9 +229,6 @@ def _kept(gaps: Ints, coins: Callable[[int], Bools]) -> Bools:
     return np.asarray(np.logical_and.reduceat(coins(int(gaps.sum())), starts), np.bool_)
 
 
-# ------------------------------------------------------------------------------------- one device
-
-
 @dataclass(frozen=True)
 class Device:
     """What a device keeps for the lifetime of a task. Secret: anyone who reads it can subtract G
@@ -319,8 +316,6 @@ def admits(limit: Fraction, cost: Fraction, left: Fraction | None = None) -> boo
     its ledger (None: it keeps none). Tasks add up: every one is charged in full."""
     return limit >= cost and (left is None or left >= cost)
 
-
-# ----------------------------------------------------------------------------------------- labels
 
 LABEL_GRAIN: Final = 1 << 32
 

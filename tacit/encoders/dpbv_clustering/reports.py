@@ -314,9 +314,6 @@ FARTHEST: Final = 60
 _MOST_POINTS: Final = 1 << 16
 
 
-# ------------------------------------------------------------------------------ one bit for a cell
-
-
 @dataclass(frozen=True)
 class CellReports(RowReports):
     """`grid-ldp`: unary encoding of the cell of a row."""
@@ -370,9 +367,6 @@ class CellReports(RowReports):
         return from_wire(report.bits, 1, self.cells.count)
 
 
-# ------------------------------------------------------------------------------------ noisy points
-
-
 @dataclass(frozen=True)
 class PointReports(RowReports):
     """`laplace-points`: noisy steps of every coordinate."""
@@ -413,9 +407,6 @@ class PointReports(RowReports):
         if not all(-beyond <= value <= POINT_STEPS + beyond for value in report.values):
             return f"a number lies more than {FARTHEST} noise scales beyond the bounds"
         return self.misplaced(report)
-
-
-# ---------------------------------------------------------------------------------- from a document
 
 
 def read(document: Mapping[str, Any]) -> CellReports | PointReports | BitReports:

@@ -111,9 +111,8 @@ class Nearest:
         return labels
 
 
-# K-means: what a curator computes on its own rows, in integers.
-#
-# Spec: kmeans, sections 5.1, 5.2, 5.4, 5.6 and 6.1. A record is put on a public grid: the declared
+# What a curator computes on its rows, in integers (spec: kmeans, sections 5.1, 5.2, 5.4, 5.6 and
+# 6.1). A record is put on a public grid: the declared
 # box becomes [-1, 1]^d in steps of 1/G. A query (`Histogram`, `Marginals`, `Lift`, `Zone`) is
 # public; its `sums(records)` is a vector of integers, the sum of one vector per record, and its
 # `blocks` say how far one record can move it, block by block. Noise of scale `sensitivity /
@@ -122,9 +121,7 @@ class Nearest:
 #
 # Every record's vector depends on that record and on public values alone. That is why all of it is
 # integer arithmetic: a matrix product in floating point may round a row differently when another
-# row joins the block, and that would break the bound.
-#
-# The central form and the federated one call the same functions.
+# row joins the block, and that would break the bound. The central form calls the same functions.
 
 GRID: Final = 1 << 16
 """G: steps from the middle of the box to its side."""

@@ -23,7 +23,13 @@ from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
 
-RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+RoundId = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        examples=["019a4a2e-7c00-7000-8000-000000000001"],
+    ),
+]
 
 MAX_GROUP_ROSTER = 2**26
 """A longer bitmap (8 MiB) of a descriptor that was not verified yet is never unpacked."""

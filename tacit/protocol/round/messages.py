@@ -1,8 +1,6 @@
 """Messages of a round: accepted sets, verdicts of proved rounds, manifest, commitments, reveals and
 the transcript.
 
-Whose pieces an aggregator holds at the freeze, and the parts of hosts in proved rounds.
-
 Spec: aggregation, section 6; validity, section 10.
 """
 
@@ -126,9 +124,7 @@ class FreezeRequest(WireModel):
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0
 
 
-# What aggregators of a proved round say to each other: key shares, verifier shares, verdicts.
-#
-# Spec: validity, sections 7 and 10.
+# Messages between aggregators of a proved round (spec: validity, sections 7 and 10).
 
 VERIFICATION_LABEL = "tacit verification v1"
 VERDICT_LABEL = "tacit verdict v1"
@@ -232,11 +228,10 @@ class Verdict(WireModel):
     reasons: dict[ProofReason, Binary]
 
 
-# What is summed and how it is opened: manifest, commitments, reveals, and the transcript of all.
-#
-# Spec: aggregation, section 6.
+# Manifest, commitments, reveals, and the transcript with all of them (spec: aggregation, section
+# 6).
 
-WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$", examples=["-12"])]
 """A whole number in decimal digits, which JSON readers take for no float."""
 
 COMMITMENT_LABEL = "tacit commitment v1"

@@ -31,7 +31,7 @@ from algorithms.graph_random_matrix.parameters import (
 from algorithms.parameters import MethodNeedsSound
 from simulation.stand_in_data import blocks
 from tacit.accounting.gaussian import zcdp_delta
-from tacit.encoders.graph_random_matrix.projection import Projection, entries
+from tacit.encoders.graph_random_matrix import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SeededRandom

@@ -46,8 +46,8 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from reproduction.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix import projection as projections
-from tacit.encoders.graph_random_matrix.projection import (
+from tacit.encoders import graph_random_matrix as projections
+from tacit.encoders.graph_random_matrix import (
     Entries,
     Kind,
     Projection,

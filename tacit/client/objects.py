@@ -1,21 +1,196 @@
-"""Answers of the API as Python objects: rounds, jobs, their results and pictures, the budget, and
-the progress of a call that waits. Pictures need matplotlib.
+"""Answers with Python values and methods for notebooks: reports, previews, queries, rounds, jobs,
+their results, the budget; what a query would cost; the progress of a call that waits.
+
+A time is a datetime, an amount an exact Decimal or Fraction. `to_frame` needs pandas or polars,
+`plot` matplotlib.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
 from fractions import Fraction
 from html import escape
-from typing import Any, Final
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any, Final, TypeAlias
 
-from tacit.client import report_objects
-from tacit.client.report_objects import Number, Report, Shown, frame, number
+from pydantic import PlainSerializer, PlainValidator
+
+from tacit.answers import budget, jobs, rounds
+from tacit.answers.base import Answer, read
 from tacit.errors import MissingExtra
 from tacit.query.functions import PRESENCE
+from tacit.query.query import Query
+from tacit.report.figures import short
+from tacit.report.model import Subject, of_a_hundred
+from tacit.report.text import HEADS, Brief, brief, brief_text
+
+
+def text(name: str, content: str) -> str:
+    """An element with this text."""
+    return f"<{name}>{escape(content)}</{name}>"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts."""
+    head = "".join(text("th", each) for each in heads)
+    body = "".join(f"<tr>{''.join(text('td', cell) for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def folded(title: str, lines: Iterable[str]) -> str:
+    """A list that opens when its title is clicked."""
+    items = "".join(text("li", each) for each in lines)
+    return f"<details>{text('summary', title)}<ul>{items}</ul></details>"
+
+
+def frame(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """A pandas data frame, a polars one without pandas, else a list of records. Figures are floats
+    there, exact in the rows themselves."""
+    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    for library in ("pandas", "polars"):
+        if find_spec(library) is not None:
+            return import_module(library).DataFrame(plain)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal | Fraction) else value
+
+
+# Amounts are exact: a Decimal, or a Fraction where the figure is one ("1/3").
+
+Number: TypeAlias = Decimal | Fraction
+
+
+def number(text: str | Number) -> Number:
+    """The exact figure of a text of the API: a decimal, a fraction, or `inf`."""
+    if not isinstance(text, str):
+        return text
+    return Fraction(text) if "/" in text else Decimal(text)
+
+
+Exact = Annotated[Number, PlainValidator(number), PlainSerializer(str)]
+
+# A privacy report as an object: in a few lines as text, in a notebook as a table. It has few fields
+# of its own, so that a client reads that of a newer service too.
+
+
+class Line(Answer):
+    """What holds against one group of people; None where nothing is stated."""
+
+    scenario: str
+    key: str | None = None
+    description: str | None = None
+    epsilon: Exact | None
+    delta: Exact | None
+    guess: Exact | None = None
+    privacy_unit: str | None = None
+    conditions: list[str]
+    reason: str | None = None
+
+
+class Interval(rounds.Interval):
+    """How far noise moves a figure at most, either way, with the probability `level`."""
+
+    level: Exact  # type: ignore[assignment]
+    half_width: Exact  # type: ignore[assignment]
+
+
+class PartError(Answer):
+    """How far noise will move one part of a result, in `unit`."""
+
+    part: str
+    unit: str
+    mean_absolute: Exact
+    standard_deviation: Exact
+    interval: Interval
+
+
+class Report(Answer):
+    """What was claimed, what holds against whom, what is not protected."""
+
+    stance: str
+    privacy_unit: str | None = None
+    verified: list[Line]
+    not_protected: list[str]
+    assumptions: list[str]
+    caveats: list[str]
+    details: dict[str, Any]
+
+    @property
+    def brief(self) -> Brief:
+        """Who would have to work together to learn more, and what is not protected."""
+        return brief(dict(self))
+
+    @property
+    def errors(self) -> list[PartError]:
+        """How far noise moves each figure of a result, averages first; of an algorithm with figures
+        of its own, empty."""
+        error = self.get("error") or {}
+        parts = [*(error.get("averages") or ()), *(error.get("parts") or ())]
+        return [read(PartError, part) for part in parts]
+
+    @property
+    def accuracy(self) -> list[str]:
+        """What else moves a result, in words: rounding and clamping."""
+        return [str(line) for line in (self.get("error") or {}).get("sentences") or ()]
+
+    def error_of(self, part: str) -> PartError | None:
+        """How far noise moves a part."""
+        return next((each for each in self.errors if each.part == part), None)
+
+    def __str__(self) -> str:
+        return brief_text(self.brief)
+
+    def _repr_html_(self) -> str:
+        rows = [(*row.cells, row.why or "") for row in self.brief.rows]
+        lists = (folded(title, lines) for title, lines in self.brief.lists)
+        return table([*HEADS, "because"], rows) + "".join(lists)
+
+
+class Preview(Report):
+    """The report of a query before anything is spent."""
+
+    def __str__(self) -> str:
+        return "\n".join([*map(_told, self.errors), *self.accuracy, super().__str__()])
+
+
+def _told(error: PartError) -> str:
+    interval = error["interval"]
+    unit = "" if error.unit == "1" else f" {error.unit}"
+    level = of_a_hundred(interval["level"])
+    width = short(interval["half_width"])
+    return f"{error.part}: ± {width}{unit} of noise in {level} of 100 cases"
+
+
+class AskedQuery(rounds.KeptQuery):
+    """A query as the coordinator keeps it, with its preview."""
+
+    query: dict[str, Any]  # type: ignore[assignment]
+    preview: Preview  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"query {self.id}, {self['query']['name']}"
+
+    def _repr_html_(self) -> str:
+        return text("p", str(self)) + self.preview._repr_html_()
+
+
+def price(query: Query, participants: int | None = None) -> Preview:
+    """The report of a query with this many curators (default: as few as it takes), as a
+    coordinator's preview would be whose aggregators each have an operator of their own."""
+    # Loaded only here: a client works without the extra `proofs`.
+    from tacit.report.queries import query_report
+
+    made = query_report(
+        query, subject=Subject(kind="query", id=query.name), participants=participants
+    )
+    return read(Preview, json.loads(made.model_dump_json()))
 
 
 def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
@@ -43,32 +218,23 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     return figure
 
 
-# A round and what it released.
-
 _DIGITS: Final = 2
 
 
-class Window(Shown):
+class Window(rounds.Span):
     """The readings that a round asks for: from `start`, and before `end`."""
 
-    start: datetime
-    end: datetime
+    start: datetime  # type: ignore[assignment]
+    end: datetime  # type: ignore[assignment]
 
 
-class Round(Shown):
-    """A round: where it stands. `participants`: of a released one."""
+class Round(rounds.RoundHead):
+    """The state of a round. `participants`: of a released one."""
 
-    id: str
-    query_id: str
-    state: str
-    reason: str | None
-    opened: datetime
-    deadline: datetime
-    finished: datetime | None
+    opened: datetime  # type: ignore[assignment]
+    deadline: datetime  # type: ignore[assignment]
+    finished: datetime | None  # type: ignore[assignment]
     window: Window
-    participants: int | None
-    aggregators: list[str]
-    unit: str
 
     @property
     def over(self) -> bool:
@@ -80,19 +246,14 @@ class Round(Shown):
         return f"round {self.id} {self.state}{why}"
 
     def _repr_html_(self) -> str:
-        return report_objects.text("p", str(self))
+        return text("p", str(self))
 
 
-class Result(Shown):
+class Result(rounds.RoundResult):
     """What a round released, with its report."""
 
-    round: str
-    query_id: str
-    function: str
-    unit: str
     window: Window
-    participants: int
-    report: Report
+    report: Report  # type: ignore[assignment]
 
     @property
     def figures(self) -> dict[str, Number | list[Number] | None]:
@@ -151,8 +312,6 @@ class Result(Shown):
     def plot(self) -> Any:
         """The released figures with their intervals, as a matplotlib figure. Raises
         MissingExtra without matplotlib."""
-        pass
-
         return drawn(self.rows(), self.function.replace("_", " "))
 
     @property
@@ -208,22 +367,11 @@ def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
     return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
 
 
-# A job and its result.
+class Job(jobs.Job):
+    """The state of a job."""
 
-
-class Job(Shown):
-    """A job: where it stands."""
-
-    id: str
-    algorithm: str
-    stance: str
-    state: str
-    progress: float
-    stage: str | None
-    remaining_s: float | None
-    error: dict[str, Any] | None
-    created: datetime
-    finished: datetime | None
+    created: datetime  # type: ignore[assignment]
+    finished: datetime | None  # type: ignore[assignment]
 
     @property
     def over(self) -> bool:
@@ -232,16 +380,14 @@ class Job(Shown):
 
     def __str__(self) -> str:
         told = f"job {self.id}, {self.algorithm}: {self.state}"
-        return told if self.over else f"{told}, {100 * self.get('progress', 0):.0f} %"
+        return told if self.over else f"{told}, {100 * self.progress:.0f} %"
 
     def _repr_html_(self) -> str:
-        return report_objects.text("p", str(self))
+        return text("p", str(self))
 
 
-class JobResult(Shown):
+class JobResult(jobs.JobResult):
     """What a job published."""
-
-    summary: dict[str, Any]
 
     def rows(self) -> list[dict[str, Any]]:
         """The longest list of the summary as records, or one record of its single figures."""
@@ -257,7 +403,7 @@ class JobResult(Shown):
 
     def _repr_html_(self) -> str:
         shown = [(name, str(value)[:200]) for name, value in self.summary.items()]
-        return report_objects.table(["published", "value"], shown)
+        return table(["published", "value"], shown)
 
 
 class Picture(bytes):
@@ -270,32 +416,24 @@ class Picture(bytes):
         return bytes(self) if self[:4] == b"\x89PNG" else None
 
 
-# What was spent over all releases.
+class SpentLine(budget.ReleasedAmount):
+    """The verified guarantee of all rounds against one group of people."""
+
+    epsilon: Exact  # type: ignore[assignment]
+    delta: Exact  # type: ignore[assignment]
 
 
-class SpentLine(Shown):
-    """What holds over all rounds against one group of people."""
-
-    scenario: str
-    key: str
-    trust_model: str | None
-    epsilon: Number | None
-    delta: Number | None
-
-
-class Released(Shown):
+class Released(budget.Released):
     """All rounds composed, for a reading and for a curator."""
 
-    rounds: int
-    record: list[SpentLine]
-    curator: list[SpentLine]
-    sentence: str
+    record: list[SpentLine]  # type: ignore[assignment]
+    curator: list[SpentLine]  # type: ignore[assignment]
 
 
-class Budget(Shown):
-    """The global bounds that the sources claim, and what really holds for what was released."""
+class Budget(budget.Budget):
+    """The global bounds that the sources claim, and the verified guarantee of what was released."""
 
-    claimed: dict[str, Any]
+    claimed: dict[str, Any]  # type: ignore[assignment]
     released: Released
 
     def rows(self) -> list[dict[str, Any]]:
@@ -321,10 +459,7 @@ class Budget(Shown):
         rows = [[str(value) for value in row.values()] for row in self.rows()]
         heads = ["unit", "row", "who works together", "epsilon", "delta"]
         told = f"{self.released.rounds} rounds. {self.released.sentence}"
-        return report_objects.table(heads, rows) + report_objects.text("p", told)
-
-
-# What happens while a call waits, on one line of standard error.
+        return table(heads, rows) + text("p", told)
 
 
 def show_progress(found: Round | Job) -> None:
