@@ -59,7 +59,7 @@ class Identities:
     own: OwnIdentities
     confirmed: Collection[bytes] | None
     """Fingerprints of documents that a person compared, where every change has to be; else None."""
-    _looked: dict[str, datetime] = field(default_factory=dict)
+    _checked: dict[str, datetime] = field(default_factory=dict)
 
     async def followed(
         self, rows: Sequence[AggregatorRow], *, again: bool = False
@@ -125,10 +125,10 @@ class Identities:
         if pin.anchored is not None and pin.anchored.forked:
             raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
         _check_current(row.id, pin)
-        looked = self._looked.get(row.id)
+        looked = self._checked.get(row.id)
         if not again and looked is not None and timedelta() <= now - looked < LOOK:
             return row
-        self._looked[row.id] = now
+        self._checked[row.id] = now
         try:
             shown = await self.peers.of(row).identities()
         except AggregatorUnreachable:
