@@ -22,7 +22,6 @@ from aggregator.roster.enrolment import SenderDirectory
 from aggregator.roster.identities import add_identity
 from aggregator.rounds import key_rotation, restoring, state_machine
 from aggregator.rounds import routes as rounds
-from aggregator.rounds.key_rotation import add_key_rotation
 from aggregator.rounds.routes import RoundSteps
 from aggregator.rounds.verification import Verifying
 from aggregator.rounds.verifier_shares import Evaluations
@@ -96,8 +95,7 @@ def create_app(
     app.plain_paths.update(examples.plain_paths())
     add_routes(app, pieces.router)
     add_identity(app, settings)
-    add_key_rotation(app)
-    rooms = (peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    rooms = (key_rotation, peer_seals, peers, roster, sealing_sessions, rounds, audit)
     add_routes(app, *(room.router for room in rooms))
     add_tokens(
         app,

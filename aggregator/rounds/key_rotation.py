@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 
 from aggregator import examples
 from aggregator.context import Aggregator, AggregatorPart
@@ -30,7 +30,7 @@ from aggregator.store.tables import tokens
 from aggregator.web import AuthenticatorPart, Operator
 from common.runtime.logs import describe, get_logger
 from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.own_identity import (
     IdentityAnswer,
     RevocationAnswer,
@@ -217,53 +217,52 @@ class RotationRequest(WireModel):
     destroy: bool = False
 
 
-def add_key_rotation(app: FastAPI) -> None:
-    """Add it to the app."""
+router = api_router("identity")
 
-    @app.post(
-        "/v1/identity/successor",
-        **gives(IdentityAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Replace the identity by the pair that it committed to",
-        openapi_extra=takes(SuccessorRequest),
-    )
-    async def succeed_identity(
-        request: Request,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        authenticator: AuthenticatorPart,
-        directory: DirectoryPart,
-        _: Operator,
-    ) -> Response:
-        asked = await read_body(request, SuccessorRequest)
-        try:
-            return answer(request, await rotate_identity(aggregator, intake, asked))
-        finally:  # after a compromised key tokens ended
-            authenticator.forget()
-            directory.forget()
 
-    @app.post(
-        "/v1/identity/revocation",
-        **gives(RevocationAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="End the identity without a successor, by the pair that it committed to",
-        openapi_extra=takes(RevocationRequest),
-    )
-    async def revoke_identity(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
-    ) -> Response:
-        asked = await read_body(request, RevocationRequest)
-        return answer(request, await end_identity(aggregator, intake, asked))
+@router.post(
+    "/v1/identity/successor",
+    **gives(IdentityAnswer, also=[CBOR]),
+    summary="Replace the identity by the pair that it committed to",
+    openapi_extra=takes(SuccessorRequest),
+)
+async def succeed_identity(
+    request: Request,
+    aggregator: AggregatorPart,
+    intake: IntakePart,
+    authenticator: AuthenticatorPart,
+    directory: DirectoryPart,
+    _: Operator,
+) -> Response:
+    asked = await read_body(request, SuccessorRequest)
+    try:
+        return answer(request, await rotate_identity(aggregator, intake, asked))
+    finally:  # after a compromised key tokens ended
+        authenticator.forget()
+        directory.forget()
 
-    @app.post(
-        "/v1/seal-keys/rotation",
-        tags=["identity"],
-        summary="Make a new seal key now; the old one opens no new round, or is destroyed now",
-        openapi_extra=takes(RotationRequest, examples.ROTATION),
-    )
-    async def rotate_seal_key(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
-    ) -> RotatedSealKey:
-        asked = await read_body(request, RotationRequest)
-        done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
-        return RotatedSealKey(number=done.number, retired=done.retired, destroyed=done.destroyed)
+
+@router.post(
+    "/v1/identity/revocation",
+    **gives(RevocationAnswer, also=[CBOR]),
+    summary="End the identity without a successor, by the pair that it committed to",
+    openapi_extra=takes(RevocationRequest),
+)
+async def revoke_identity(
+    request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+) -> Response:
+    asked = await read_body(request, RevocationRequest)
+    return answer(request, await end_identity(aggregator, intake, asked))
+
+
+@router.post(
+    "/v1/seal-keys/rotation",
+    summary="Make a new seal key now; the old one opens no new round, or is destroyed now",
+    openapi_extra=takes(RotationRequest, examples.ROTATION),
+)
+async def rotate_seal_key(
+    request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+) -> RotatedSealKey:
+    asked = await read_body(request, RotationRequest)
+    done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
+    return RotatedSealKey(number=done.number, retired=done.retired, destroyed=done.destroyed)
