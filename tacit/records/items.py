@@ -66,7 +66,7 @@ class Transactions:
 
 
 # Sequences of items, such as the path of a visitor or the trips of a card (spec: jobs, section
-# "Datasets", kind `sequences`; sequential-prefix-tree and sequential-ngram, section 2).
+# "Datasets"; sequential-prefix-tree and sequential-ngram, section 2).
 
 MAX_TOTAL_ITEMS: Final = 10**9
 """Most items of all sequences together."""
