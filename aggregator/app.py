@@ -50,7 +50,7 @@ from tacit.version import VERSION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SETTLED_SWEEPS = 3
-"""After so many sweeps every process has stored its counts of an hour."""
+"""After this many sweeps every process has stored its counts of an hour."""
 _logger = get_logger("tacit.aggregator")
 
 
@@ -60,7 +60,7 @@ def create_app(
     clock: Clock | None = None,
     intake_type: Callable[..., Intake] = Intake,
 ) -> FastAPI:
-    """The aggregator. `intake_type` lets a crash test put a broken writer in the place of ours."""
+    """The aggregator. `intake_type`: a crash test replaces the writer by a broken one."""
     time = clock or SystemClock()
 
     @asynccontextmanager
@@ -110,11 +110,11 @@ def create_app(
     return app
 
 
-async def _operators_only(asked: NewToken) -> None:
-    if asked.scope is not Scope.OPERATOR:
+async def _operators_only(token: NewToken) -> None:
+    if token.scope is not Scope.OPERATOR:
         detail = "is operator: parties have theirs by enrolment, the coordinator by pairing"
         raise Invalid(detail, pointer="/scope")
-    if asked.subject is not None:
+    if token.subject is not None:
         raise Invalid("an operator's token belongs to no party", pointer="/subject")
 
 
@@ -125,7 +125,7 @@ async def _start(
     clock: Clock,
     intake_type: Callable[..., Intake],
 ) -> tuple[Aggregator, Intake, Evaluations]:
-    """Make and provide the parts; those that have to be stopped again are returned."""
+    """Make and provide the parts; returns those that must be stopped."""
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
@@ -154,7 +154,6 @@ async def _start(
     steps = RoundSteps(aggregator, intake, verifying)
     provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
-    await intake.start()
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))
 

@@ -16,18 +16,17 @@ from itertools import accumulate
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.pieces.intake import ROUNDS_LOCK
 from aggregator.store import noise_audit as store
 from aggregator.store.noise_audit import FamilyRow, LookRow, Named
 from aggregator.web import Operator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
 from tacit.accounting.screening import NoiseAudit, Reason, Verdict, far_values, rounds_to_tell
 from tacit.answers import registry as answers
 from tacit.query.functions import parts
@@ -87,8 +86,8 @@ def audited(query: Query) -> tuple[Audited, ...]:
     plan = curator_plan(query)
     assert plan is not None
     places = accumulate(plan.dimensions, initial=0)
-    found = zip(parts(query), plan.scales, places, strict=False)
-    return tuple(Audited(place, part.name, scale) for part, scale, place in found)[:FIRST_PARTS]
+    values = zip(parts(query), plan.scales, places, strict=False)
+    return tuple(Audited(place, part.name, scale) for part, scale, place in values)[:FIRST_PARTS]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Noisy:
 
 
 class Listener:
-    """Takes in what a pass over the pieces of a local round opens, the audited values only."""
+    """Collects the audited values that a pass over the pieces of a local round opens."""
 
     def __init__(self, items: Sequence[Audited]) -> None:
         self._places = [item.place for item in items]
@@ -114,7 +113,7 @@ class Listener:
             self._values.append(words[:, self._places].view(np.int64))
 
     def heard(self) -> Noisy:
-        """All of it, in the order of roster numbers."""
+        """All collected values, in the order of roster numbers."""
         if not self._numbers:
             return Noisy(np.zeros(0, np.int64), np.zeros((0, len(self._places)), np.int64))
         numbers = np.concatenate(self._numbers)
@@ -132,24 +131,24 @@ def unexplained(values: Ints, scale: Fraction, screen: int) -> Floats:
     """
     if screen < 1:
         raise ValueError("screenings are counted from 1")
-    found = np.zeros(values.size)
+    excess = np.zeros(values.size)
     alpha = FAR_ALPHA / (screen * (screen + 1))
     for proposal in far_values(values, np.full(values.size, float(scale)), alpha):
         figures = proposal.figures
-        found[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
-    return found
+        excess[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
+    return excess
 
 
 def chunks_of(numbers: Ints) -> Iterator[tuple[int, slice]]:
     """The chunks that rising roster numbers lie in, and which of the numbers lie in each."""
-    found, starts = np.unique(numbers // CHUNK, return_index=True)
+    chunks, starts = np.unique(numbers // CHUNK, return_index=True)
     ends = [*starts[1:].tolist(), numbers.size]
-    for chunk, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+    for chunk, start, end in zip(chunks.tolist(), starts.tolist(), ends, strict=True):
         yield chunk, slice(start, end)
 
 
 def empty() -> Records:
-    """A chunk of curators of whom nothing was seen."""
+    """A chunk of curators without any observed value."""
     return np.zeros(CHUNK, RECORD)
 
 
@@ -170,7 +169,7 @@ def with_round(
 
 
 def audit_of(records: Records, scale: Fraction) -> NoiseAudit:
-    """The sums of these records as the mathematics takes them."""
+    """The sums of these records as a `NoiseAudit`."""
     one = NoiseAudit.of_scales([scale])
     return NoiseAudit(
         np.repeat(one.period, records.size),
@@ -224,20 +223,20 @@ async def add_round(transaction: Transaction, items: Sequence[Audited], noisy: N
         spans = list(chunks_of(noisy.numbers))
         for start in range(0, len(spans), AT_ONCE):
             some = spans[start : start + AT_ONCE]
-            known = await store.chunks(transaction, family, [chunk for chunk, _ in some])
+            stored = await store.chunks(transaction, family, [chunk for chunk, _ in some])
             written = await asyncio.to_thread(
-                _written, known, some, item.scale, noisy.numbers, values, far
+                _written, stored, some, item.scale, noisy.numbers, values, far
             )
             await store.put_chunks(
                 transaction,
                 family,
-                {chunk: body for chunk, body in written.items() if chunk not in known},
-                {chunk: body for chunk, body in written.items() if chunk in known},
+                {chunk: body for chunk, body in written.items() if chunk not in stored},
+                {chunk: body for chunk, body in written.items() if chunk in stored},
             )
 
 
 def _written(
-    known: dict[int, bytes],
+    stored: dict[int, bytes],
     spans: Sequence[tuple[int, slice]],
     scale: Fraction,
     numbers: Ints,
@@ -246,7 +245,7 @@ def _written(
 ) -> dict[int, bytes]:
     written = {}
     for chunk, here in spans:
-        body = known.get(chunk)
+        body = stored.get(chunk)
         records = empty() if body is None else np.frombuffer(body, RECORD)
         places = numbers[here] - chunk * CHUNK
         added = with_round(records, scale, places, values[here], far[here])
@@ -254,7 +253,7 @@ def _written(
     return written
 
 
-# --- an operator looks ---------------------------------------------------------------------------
+# --- a look by the operator ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -289,14 +288,14 @@ async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: flo
 
 async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
     numbers, records = [np.zeros(0, np.int64)], [np.zeros(0, RECORD)]
-    known = await store.chunk_numbers(transaction, row.key)
-    for start in range(0, len(known), AT_ONCE):
-        some = await store.chunks(transaction, row.key, known[start : start + AT_ONCE])
+    chunks = await store.chunk_numbers(transaction, row.key)
+    for start in range(0, len(chunks), AT_ONCE):
+        some = await store.chunks(transaction, row.key, chunks[start : start + AT_ONCE])
         for chunk, body in sorted(some.items()):
-            held = np.frombuffer(body, RECORD)
-            seen = np.flatnonzero(held["rounds"])
+            stored = np.frombuffer(body, RECORD)
+            seen = np.flatnonzero(stored["rounds"])
             numbers.append(seen + chunk * CHUNK)
-            records.append(held[seen])
+            records.append(stored[seen])
     return _Family(row, np.concatenate(numbers), np.concatenate(records))
 
 
@@ -396,9 +395,9 @@ def _proposal(
 Alpha = Annotated[
     float,
     Parameter(
-        ge=1e-200,  # it is divided by curators and looks, and has to stay a number
+        ge=1e-200,  # it is divided by curators and looks, and must not become zero
         lt=1,
-        description="The chance, in (0, 1), that an honest deployment ever sees anybody proposed "
+        description="The chance, in (0, 1), that an honest deployment ever sees anyone proposed "
         "for missing noise: it is divided among all curators and all looks. Of several, the "
         "largest counts.",
     ),
@@ -411,10 +410,10 @@ router = APIRouter()
 @router.get(
     "/v1/audit/noise",
     tags=["audit"],
-    summary="Who may add no noise, or stands far out, in local rounds: proposals only",
+    summary="Curators that may add no noise, or whose values are far out: proposals only",
 )
 async def audit_noise(
-    aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
+    aggregator: AggregatorPart,
     _: Operator,
     alpha: Alpha = 0.05,
 ) -> answers.NoiseAudit:

@@ -11,8 +11,9 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends
 from prometheus_client import Counter, Gauge
 from pydantic import BaseModel
 
@@ -29,9 +30,10 @@ from aggregator.store import rounds as store
 from common.runtime.clock import Clock
 from common.runtime.telemetry import ServiceMetrics
 from common.store.erasure import Erasure
-from common.store.group_commit import InTurn, Together, in_turn
+from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
+from common.web.dependencies import part
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
@@ -44,7 +46,7 @@ from tacit.query.terms import Sharing
 from tacit.randomness import SecureRandom
 
 _KEPT_ROUNDS = 1024
-"""Contexts in memory: more than the rounds that a coordinator has under way together."""
+"""Contexts in memory: more than the rounds that a coordinator has in progress."""
 _SignedDescriptor = Signed[RoundDescriptor]
 
 
@@ -131,14 +133,14 @@ class Aggregator:
         return self.settings.aggregator_id
 
     @cached_property
-    def looks(self) -> Together[InTurn, Any]:
-        """Reading that is due in many rounds shares a transaction."""
-        return Together(self.database.reading, in_turn)
+    def looks(self) -> GroupCommit[InTurn, Any]:
+        """Reads of many rounds share a transaction."""
+        return GroupCommit(in_transaction(self.database.reading, in_turn))
 
     @cached_property
-    def openings(self) -> Together[InTurn, Any]:
-        """So do rounds that are opened."""
-        return Together(self.database.begin, in_turn)
+    def openings(self) -> GroupCommit[InTurn, Any]:
+        """Openings of many rounds share a transaction."""
+        return GroupCommit(in_transaction(self.database.begin, in_turn))
 
     @property
     def url(self) -> str:
@@ -150,10 +152,10 @@ class Aggregator:
 
     async def round(self, round_id: str) -> RoundContext:
         """The context of a round. Raises UnknownRound or RoundExpired."""
-        known = self._rounds.get(round_id)
-        if known is not None:
+        cached = self._rounds.get(round_id)
+        if cached is not None:
             self._rounds.move_to_end(round_id)
-            return known
+            return cached
         async with self.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")
@@ -171,7 +173,7 @@ class Aggregator:
         return context if elsewhere else self._kept(context)
 
     async def know(self, identity_key: bytes) -> None:
-        """Look whether another process has made this identity the one of now."""
+        """Load identities again if another process may have made this one current."""
         if identity_key not in self.identities.public_keys:
             await self.identities.load()
 
@@ -225,6 +227,9 @@ class Aggregator:
             del self._locks[round_id]
 
 
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+
+
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:
     """The stored round. Raises UnknownRound or RoundExpired."""
     row = await store.round_row(transaction, round_id)
@@ -268,8 +273,8 @@ class Meters:
         self.commits: Counter = metrics.counter("commits", "Transactions of the writer.")
 
     async def count_rounds(self, database: Database) -> None:
-        """Bring the gauge of rounds up to date."""
+        """Update the gauge of rounds."""
         async with database.reading() as transaction:
-            found = await store.count_states(transaction)
+            counts = await store.count_states(transaction)
         for state in RoundState:
-            self.rounds.labels(state.value).set(found.get(state.value, 0))
+            self.rounds.labels(state.value).set(counts.get(state.value, 0))

@@ -60,8 +60,8 @@ class KeyDirectory:
         self._path = path
 
     def claim(self, owner: str) -> None:
-        """Keep whose directory this is. Raises KeyDirectoryTaken if it is another's: their numbers
-        would be the same."""
+        """Record the directory's owner. Raises KeyDirectoryTaken if it is another aggregator: their
+        numbers would be the same."""
         make_private_directory(self._path)
         try:
             self._write(self._path / _OWNER, owner.encode())
@@ -70,7 +70,7 @@ class KeyDirectory:
                 raise KeyDirectoryTaken("the key directory is another aggregator's") from None
 
     def make(self, number: int) -> bytes:
-        """A new wrapping key. A file of this number is one that its maker did not get to use."""
+        """A new wrapping key, in place of a file of this number that was never used."""
         make_private_directory(self._path)
         self.destroy(number)
         content = os.urandom(WRAPPING_BYTES)
@@ -114,7 +114,7 @@ class KeyDirectory:
             return 0
 
     def published(self, number: int) -> None:
-        """Keep that a number was published. It only rises."""
+        """Record that a number was published. It only rises."""
         make_private_directory(self._path)
         with self._alone():
             if number <= self.generation():
@@ -274,7 +274,7 @@ class SealKeyring:
     # --- using ---
 
     async def current(self) -> Signed[SealKeyStatement]:
-        """The signed key of the present period, made at its first use."""
+        """The signed key of the current period, made at its first use."""
         now = self._clock.now()
         async with self._database.reading() as transaction:
             row = await store.newest(transaction, now)
@@ -344,8 +344,10 @@ class SealKeyring:
         async with self._database.reading() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
             rows = [await store.by_number(transaction, number) for number in alive]
-        found = [(row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row]
-        return tuple(number for number, signed in found if self._signer(signed) == public_key)
+        signed_keys = [
+            (row.number, _SignedKey.model_validate_json(row.signed)) for row in rows if row
+        ]
+        return tuple(number for number, signed in signed_keys if self._signer(signed) == public_key)
 
     async def lasting(self, key_hash: bytes) -> Signed[SealKeyStatement] | None:
         """The statement of a key that is not destroyed, signed by both keys of the identity that
@@ -357,10 +359,10 @@ class SealKeyring:
             if row is None or row.state is KeyState.DESTROYED:
                 return None
             signed = _SignedKey.model_validate_json(row.signed)
-            found = self._identities.pair(self._signer(signed))
-            if found is None:
+            identity = self._identities.pair(self._signer(signed))
+            if identity is None:
                 return None
-            pair, _ = found
+            pair, _ = identity
             self._lasting[key_hash] = pair.sign(LASTING_SEAL_KEY_LABEL, signed.statement)
             while len(self._lasting) > MOST_WAITING:
                 self._lasting.popitem(last=False)
@@ -376,7 +378,7 @@ class SealKeyring:
             return await store.due(transaction, limits)
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Step 0 of a destruction: nothing in memory, and nothing loads them again."""
+        """Step 0 of a destruction: remove keys from memory; they are not loaded again."""
         for number in numbers:
             self._dying.add(number)
             self._held.pop(number, None)
@@ -400,7 +402,7 @@ class SealKeyring:
         self._dying.discard(number)
 
     async def tidy(self) -> bool:
-        """Remove files that their makers did not get to use, and forget what another replica
+        """Remove files that were never used, and forget keys that another replica
         destroyed; whether there was any of that."""
         async with self._alone() as transaction:
             alive = await store.numbers(transaction, KeyState.PUBLISHED, KeyState.RETIRED)
@@ -500,13 +502,13 @@ class SealKeyring:
         return row
 
     async def _published(self, row: SealKeyRow) -> Signed[SealKeyStatement]:
-        """Nobody sees a key before its number is kept beside the wrapping keys."""
+        """A key is published only after its number is stored next to the wrapping keys."""
         if row.number not in self._held:
             await asyncio.to_thread(self._directory.published, row.number)
         return (await self.of(row.number)).signed
 
     def _opens(self, row: SealKeyRow) -> bool:
-        """Whether the key can be used here for a new round: the identity of now signed it."""
+        """Whether the key can be used here for a new round: the current identity signed it."""
         secret = self._held.get(row.number)
         try:
             secret = secret or self._opened(row)

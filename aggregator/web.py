@@ -6,10 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from common.web.auth import Principal, require
+from common.web.auth import Authenticator, Principal, require
+from common.web.dependencies import part
 from common.web.tokens import Scope
 
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Coordinator = Annotated[Principal, Depends(require(Scope.COORDINATOR))]
 Curator = Annotated[Principal, Depends(require(Scope.CURATOR))]
 Watcher = Annotated[Principal, Depends(require(Scope.COORDINATOR, Scope.OPERATOR))]
+AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def batches(
-    items: Iterable[Item], size_of: Callable[[Item], int], most: int, most_items: float = inf
+    items: Iterable[Item], size_of: Callable[[Item], int], most: float, most_items: float = inf
 ) -> Iterator[list[Item]]:
     """The items in their order, in batches of at most `most` in size and `most_items` in number;
     an item that is larger alone is a batch alone."""

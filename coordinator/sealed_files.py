@@ -1,7 +1,7 @@
 """Files sealed with the storage key, chunk by chunk, and sealed again under the current key.
 
 A large file is never fully in memory, and never plain on disk. A file is a header (magic, the key's
-generation in 4 bytes, 32 random bytes) and chunks of 1 MiB, each with its tag. Sealing again: the
+generation in 4 bytes, 32 random bytes) and a sealed stream. Sealing again: the
 new file is written beside the old one, read back, and renamed over it, so that a kill at any
 instant leaves a file as it was, or done. Spec: keys, section 5.4.
 """
@@ -17,17 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from common.sealed_streams import CHUNK_BYTES, StreamOpener, StreamSealer
 from coordinator.errors import StorageKeyWrong
 from coordinator.storage_keys import GENERATION_BYTES, StorageKeys, sync_directory
 
-CHUNK_BYTES: Final = 1 << 20
-TAG_BYTES: Final = 16
 _MAGIC: Final = b"tacit sealed 1\n"
 _SALT_BYTES: Final = 32
-_SEALED_BYTES: Final = CHUNK_BYTES + TAG_BYTES
 
 
 @dataclass(frozen=True)
@@ -55,35 +50,25 @@ def file_generation(path: Path) -> int:
         return read_header(file).generation
 
 
-def _nonce(number: int, last: bool) -> bytes:
-    return number.to_bytes(11, "big") + bytes((last,))
-
-
 class SealedWriter:
     """Writes a sealed file of mode 0600; it is whole only after `close`."""
 
     def __init__(self, path: Path, keys: StorageKeys, purpose: str) -> None:
         salt, generation = os.urandom(_SALT_BYTES), keys.generation
-        self._cipher = AESGCM(keys.of(generation).derive(purpose, salt))
+        key = keys.of(generation).derive(purpose, salt)
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
         self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
         self._file.write(_MAGIC + generation.to_bytes(GENERATION_BYTES, "big") + salt)
-        self._waiting = bytearray()
-        self._number = 0
+        self._stream = StreamSealer(self._file, key)
         self.plain_bytes = 0
 
     def write(self, data: bytes) -> None:
         """Append plain bytes."""
-        self.plain_bytes += len(data)
-        self._waiting += data
-        while len(self._waiting) > CHUNK_BYTES:  # a full chunk waits: it may be the last
-            self._put(bytes(self._waiting[:CHUNK_BYTES]), last=False)
-            del self._waiting[:CHUNK_BYTES]
+        self.plain_bytes += self._stream.write(data)
 
     def close(self) -> None:
         """Seal the last chunk; the content is on the disk afterwards."""
-        self._put(bytes(self._waiting), last=True)
-        self._waiting.clear()
+        self._stream.finish()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -92,66 +77,21 @@ class SealedWriter:
         """Close a file that will be removed."""
         self._file.close()
 
-    def _put(self, plain: bytes, *, last: bool) -> None:
-        self._file.write(self._cipher.encrypt(_nonce(self._number, last), plain, None))
-        self._number += 1
 
-
-class SealedReader(io.RawIOBase):
+class SealedReader(StreamOpener):
     """The plain bytes of a sealed file, seekable. Raises StorageKeyWrong where a seal is broken."""
 
     def __init__(self, path: Path, keys: StorageKeys, purpose: str) -> None:
-        super().__init__()
-        self._file = path.open("rb")
-        header = read_header(self._file)
-        self._cipher = AESGCM(keys.of(header.generation).derive(purpose, header.salt))
-        self._first = header.size
-        # Of the open file: a rotation may put another, with a longer header, in its place.
-        sealed = os.fstat(self._file.fileno()).st_size - header.size
-        self._chunks = -(-sealed // _SEALED_BYTES)
-        self._size = sealed - self._chunks * TAG_BYTES
-        self._place = 0
-        self._open: tuple[int, bytes] = (-1, b"")
-        self._chunk(max(0, self._chunks - 1))  # a file that was cut off shows here
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
-
-    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        if self._place >= self._size:
-            return 0
-        number, offset = divmod(self._place, CHUNK_BYTES)
-        plain = self._chunk(number)[offset : offset + len(buffer)]
-        buffer[: len(plain)] = plain
-        self._place += len(plain)
-        return len(plain)
+        self._sealed = path.open("rb")
+        header = read_header(self._sealed)
+        key = keys.of(header.generation).derive(purpose, header.salt)
+        super().__init__(
+            self._sealed, key, lambda: StorageKeyWrong("the sealed file does not open")
+        )
 
     def close(self) -> None:
-        self._open = (-1, b"")
-        self._file.close()
+        self._sealed.close()
         super().close()
-
-    def _chunk(self, number: int) -> bytes:
-        if self._open[0] != number:
-            self._file.seek(self._first + number * _SEALED_BYTES)
-            sealed = self._file.read(_SEALED_BYTES)
-            nonce = _nonce(number, number == self._chunks - 1)
-            try:
-                self._open = (number, self._cipher.decrypt(nonce, sealed, None))
-            except (InvalidTag, ValueError):
-                raise StorageKeyWrong("the sealed file does not open") from None
-        return self._open[1]
 
 
 def open_sealed(path: Path, keys: StorageKeys, purpose: str) -> io.BufferedReader:

@@ -36,7 +36,7 @@ from curator.files import routes as files
 from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
-from curator.intake.routes import Gathering
+from curator.intake.routes import Batching
 from curator.owner import curators, ledger_verification, policies, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies
@@ -129,7 +129,7 @@ async def build_parts(
         settings,
         peers,
         intake,
-        Gathering(intake),
+        Batching(intake),
         Imports(clock, settings.import_max_errors),
         policy,
         enroller,
@@ -234,7 +234,7 @@ def create_app(
         settings,
         lifespan,
         version=VERSION,
-        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        description="Readings in, sealed contributions out.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,
@@ -274,15 +274,15 @@ def _pages() -> ModuleType:
 
 
 async def _enrolled(app: FastAPI) -> None:
-    """From now on new curators may send readings, and rounds for them are polled."""
+    """Let new curators send readings, and poll for their rounds."""
     async with part_of(app, Database).reading() as connection:
         await part_of(app, Intake).hosted.load(connection)
     await asyncio.to_thread(give_back)
     part_of(app, Participation).wake()
 
 
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    await check_token(part_of(app, Database), asked)
+async def _check_token(app: FastAPI, token: NewToken) -> None:
+    await check_token(part_of(app, Database), token)
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:

@@ -94,13 +94,13 @@ class Sealer:
 
     def seal(self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey) -> Seal:
         """What seals for the aggregator of this place in this round, with the seal key of its
-        entry. Raises SealBroken for a key with which nobody can agree."""
+        entry. Raises SealBroken for a key with which no key agreement succeeds."""
         entry = descriptor.aggregators[index]
         if seal_key.hash != entry.seal.public_key_hash:
             raise ValueError("not the seal key of this aggregator's entry")
         name = (entry.id, seal_key.hash)
-        found = self._sessions.get(name)
-        if found is None:
+        session = self._sessions.get(name)
+        if session is None:
             ends = SessionEnds(
                 deployment=descriptor.deployment,
                 party=self.party,
@@ -110,32 +110,34 @@ class Sealer:
                 direction=Direction.CURATOR_TO_AGGREGATOR,
             )
             own = begin_session(self._identity, ends, seal_key)
-            found = Seal(own.key, session=own.id, announce=encode_body(own.announce, CBOR))
-            self._sessions[name] = found
+            session = Seal(own.key, session=own.id, announce=encode_body(own.announce, CBOR))
+            self._sessions[name] = session
             while len(self._sessions) > _SESSIONS_EACH * len(descriptor.aggregators):
                 self._sessions.popitem(last=False)
-        return found
+        return session
 
     def is_answered(self, session: bytes) -> bool:
         """Whether the aggregator of a session has answered under it."""
-        found = self._find(session)
-        return found is not None and self._sessions[found].announce is None
+        name = self._find(session)
+        return name is not None and self._sessions[name].announce is None
 
     def answered(self, session: bytes) -> None:
         """The aggregator of a session has answered under it, and needs no announcement again."""
-        found = self._find(session)
-        if found is not None:
-            self._sessions[found] = Seal(self._sessions[found].key, session=session)
+        name = self._find(session)
+        if name is not None:
+            self._sessions[name] = Seal(self._sessions[name].key, session=session)
 
     def forget(self, session: bytes) -> None:
         """Seal nothing more under a session: its aggregator has lost it."""
-        found = self._find(session)
-        if found is not None:
-            del self._sessions[found]
+        name = self._find(session)
+        if name is not None:
+            del self._sessions[name]
 
     def _find(self, session: bytes) -> tuple[str, bytes] | None:
-        held = self._sessions.items()
-        return next((name for name, found in held if found.session == session), None)
+        sessions = self._sessions.items()
+        return next(
+            (name for name, session_held in sessions if session_held.session == session), None
+        )
 
 
 Ints = NDArray[np.int64]
@@ -168,7 +170,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Total:
-    """What some curators of a part add: f(x) of all (d,), and `used` and `clamped` of each."""
+    """The sum of f(x) over some curators of a part, (d,), and `used` and `clamped` of each."""
 
     values: Ints
     used: Ints
@@ -199,7 +201,7 @@ class HostPart:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a host's body belongs: `presence` tells which curators of the span it is of."""
+    """Where a host's body belongs: `presence`: the curators of the span that it covers."""
 
     span: Span
     part: int
@@ -207,7 +209,7 @@ class Placed:
 
 
 class Encodable(Protocol):
-    """What becomes f(x) by other means than readings: records of a federated job."""
+    """A source of f(x) other than readings: records of a federated job."""
 
     @property
     def count(self) -> int:
@@ -397,7 +399,7 @@ def prepare_parts(
 ) -> list[Prepared]:
     """Parts of a proved round, each sealed by the engine of its host. The totals of those that have
     as many curators are proved together, with randomness of the first engine's source."""
-    found: dict[int, Prepared] = {}
+    prepared: dict[int, Prepared] = {}
     sizes = [part.curators for part in parts]
     for curators in sorted(set(sizes)):
         places = [place for place, size in enumerate(sizes) if size == curators]
@@ -406,8 +408,8 @@ def prepare_parts(
         )
         for row, place in enumerate(places):
             plain = [rows[row].tobytes() for rows in shares]
-            found[place] = engines[place]._sealed_part(terms, parts[place], plain)
-    return [found[place] for place in range(len(parts))]
+            prepared[place] = engines[place]._sealed_part(terms, parts[place], plain)
+    return [prepared[place] for place in range(len(parts))]
 
 
 def _joined(several: Sequence[Ints]) -> Ints:
@@ -420,7 +422,7 @@ def _proved_totals(
 ) -> tuple[Rows, ...]:
     """Plaintexts for each aggregator, a row for each of these parts of `curators` curators."""
     assert terms.proofs is not None
-    values = np.stack([np.sum([each.values for each in part.totals], axis=0) for part in parts])
+    values = np.stack([np.sum([total.values for total in part.totals], axis=0) for part in parts])
     noise = None
     if terms.plan is not None:
         noise = np.stack([draw_total(terms.plan, source, curators) for _ in parts])
@@ -465,14 +467,14 @@ def _declared(
 
 def joined(several: Sequence[Readings]) -> Readings:
     """The readings of several groups of curators as those of one, in their order."""
-    firsts = np.cumsum([0, *(each.count for each in several)])
+    firsts = np.cumsum([0, *(readings.count for readings in several)])
     return Readings(
         int(firsts[-1]),
         np.concatenate(
-            [each.curator + first for each, first in zip(several, firsts, strict=False)]
+            [readings.curator + first for readings, first in zip(several, firsts, strict=False)]
         ),
-        np.concatenate([each.quantity for each in several]),
-        np.concatenate([each.offset for each in several]),
+        np.concatenate([readings.quantity for readings in several]),
+        np.concatenate([readings.offset for readings in several]),
     )
 
 

@@ -223,7 +223,7 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
-    """The same, a column with one element only where it is the same for everybody: most debits are
+    """The same; a column has one element if it is the same for all curators: most debits are
     of all curators of a span, or of none. Debits of one charge are counted, and added once: those
     of a proved round are hundreds of rows that differ in whose they are."""
     alike: dict[Charge, list[Debit]] = {}
@@ -238,7 +238,7 @@ def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bo
 
 def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
     """In how many of these debits, which all meet the span, each of its curators is; one element if
-    that is the same for everybody."""
+    that is the same for all."""
     of_all, times = 0, np.zeros(0, np.int64)
     for item in debits:
         first = max(offset - item.offset, 0)
@@ -298,10 +298,10 @@ def shortages(
     """Which of the members cannot afford the charge, limit by limit; empty if all can.
 
     A round without a verified figure costs no finite amount: it meets a finite lifetime limit
-    never, and a period's limit always (whether it is wanted at all is the policy's to say).
+    never, and a period's limit always (the policy decides whether such rounds are allowed).
     """
     own = for_account(charge, 1)
-    found = [
+    exceeded = [
         *_over(limits.period, "period", own.epsilon, own.delta, period.epsilon, period.delta),
         *_over(
             limits.lifetime,
@@ -321,7 +321,7 @@ def shortages(
         ),
     ]
     result, left = [], members.copy()
-    for over, detail, figures in found:
+    for over, detail, figures in exceeded:
         blocked = left & over
         if blocked.any():
             left &= ~blocked
@@ -332,20 +332,20 @@ def shortages(
 def _over(
     limit: Limit, name: str, epsilon: int, delta: int, spent_epsilon: Ints, spent_delta: Ints
 ) -> Iterable[tuple[Bits, str, dict[str, str]]]:
-    for figure, most, scale, asked, spent in (
+    for figure, most, scale, cost, spent in (
         ("epsilon", limit.epsilon, MICRO, epsilon, spent_epsilon),
         ("delta", limit.delta, FEMTO, delta, spent_delta),
     ):
         if most is None:
             continue
-        over = spent + asked > int(most * scale)
+        over = spent + cost > int(most * scale)
         if over.any():
             yield (
                 over,
                 f"the {name} limit on {figure} would be exceeded",
                 {
                     "limit": format_exact(most),
-                    "asked": format_scaled(asked, scale),
+                    "asked": format_scaled(cost, scale),
                     "spent_at_most": format_scaled(int(spent[over].max()), scale),
                 },
             )

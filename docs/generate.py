@@ -100,48 +100,38 @@ def _command_group(path: str, group: Any) -> list[str]:
     """A heading, a table of the group's own commands, then the groups inside it."""
     inside = {name: item for name, item in group.commands.items() if hasattr(item, "commands")}
     lines = [f"## `{path}`\n", f"{_one_line(group.help)}\n"]
-    rows = [
-        row
-        for name, item in group.commands.items()
-        if name not in inside
-        for row in _command_rows(f"{path} {name}", item)
-    ]
-    if rows:
-        lines += ["| command, option | default | meaning |", "|---|---|---|", *rows, ""]
+    own = [(name, item) for name, item in group.commands.items() if name not in inside]
+    if own:
+        lines += ["| command | what it does | options |", "|---|---|---|"]
+        lines += [*(_command_row(f"{path} {name}", item) for name, item in own), ""]
     for name, item in inside.items():
         lines += _command_group(f"{path} {name}", item)
     return lines
 
 
-def _command_rows(path: str, command: Any) -> list[str]:
-    """A row for the command, and one for each option that `CLI_HEAD` does not explain."""
+def _command_row(path: str, command: Any) -> str:
+    """A command with its arguments and the options that `CLI_HEAD` does not explain."""
     shown = [
         item
         for item in command.params
         if not getattr(item, "hidden", False) and item.name != "help"
     ]
-    usual = {item.name: item for item in shown if _is_usual(item)}
-    ends = ["AT"] if set(_AT) <= set(usual) else [f"--{name}" for name in _AT if name in usual]
-    if "json" in usual:
-        ends.append("--json")
-    rows = []
-    arguments = []
+    usual = {item.name for item in shown if _is_usual(item)}
+    ends = ["AT"] if set(_AT) <= usual else [f"--{name}" for name in _AT if name in usual]
+    ends += ["--json"] if "json" in usual else []
+    arguments, rest = [], []
     for item in shown:
-        if isinstance(item, click.Argument) or item.param_type_name == "argument":
-            names = f"`{(item.name or '').upper()}`"
-            arguments.append((item.name or "").upper())
-        elif item.name in usual:
+        if item.name in usual:
             continue
-        else:
-            names = ", ".join(f"`{each}`" for each in item.opts + item.secondary_opts)
-        plain = isinstance(item.default, str | int | float | Path) and item.default not in (
-            False,
-            "",
-        )
-        default = f"`{item.default}`" if plain else ""
-        rows.append(f"| {names} | {default} | {_cell(getattr(item, 'help', '') or '')} |")
+        names = ", ".join(f"`{each}`" for each in item.opts + item.secondary_opts)
+        if isinstance(item, click.Argument) or item.param_type_name == "argument":
+            arguments.append((item.name or "").upper())
+            names = f"`{arguments[-1]}`"
+        plain = isinstance(item.default, str | int | float | Path)
+        default = f" (`{item.default}`)" if plain and item.default not in (False, "") else ""
+        rest.append(f"{names}{default}: {_cell(getattr(item, 'help', '') or '')}")
     usage = " ".join((path, *arguments, *(f"[{end}]" for end in ends)))
-    return [f"| **`{usage}`** | | {_one_line(command.help)} |", *rows]
+    return f"| `{usage}` | {_one_line(command.help)} | {'<br>'.join(rest)} |"
 
 
 def _is_usual(option: Any) -> bool:
@@ -204,11 +194,23 @@ def algorithm_page(name: str) -> str:
         "| parameter | kind | default | meaning |",
         "|---|---|---|---|",
     ]
-    for field, kind, default, meaning in parameters(item["parameters"]):
+    rows = parameters(item["parameters"])
+    metrics = [field for field, *_ in rows if field.startswith("evaluate.")]
+    for field, kind, default, meaning in rows:
+        if field in metrics:
+            continue
+        if field == "evaluate":
+            meaning = _evaluation([each.partition(".")[2] for each in metrics])
         lines.append(f"| `{field}` | {_cell(kind)} | {_cell(default)} | {_cell(meaning)} |")
     lines += ["\n| result | what it is |", "|---|---|"]
     lines += [f"| `{field}` | {_cell(text)} |" for field, text in item["result"].items()]
     return _between(_algorithm_file(name), lines)
+
+
+def _evaluation(metrics: list[str]) -> str:
+    """The meaning of the parameter `evaluate`, with the names of what it computes."""
+    names = f"; an object has {', '.join(f'`{name}`' for name in metrics)}" if metrics else ""
+    return f"compare with the true data, for the operator only{names}"
 
 
 def _between(page: str, lines: list[str]) -> str:

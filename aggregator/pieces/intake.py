@@ -10,13 +10,16 @@ new rows are added after their commit.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, TypeAlias
+from math import inf
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
@@ -32,10 +35,12 @@ from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, con
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow
+from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Notice
 from common.store.database import exclusive
-from common.store.group_commit import BatchingWriter
-from common.store.transactions import Transaction
+from common.store.group_commit import GroupCommit, WriteFailed
+from common.store.transactions import LARGE_BYTES, Transaction
+from common.web.dependencies import part
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
@@ -45,6 +50,7 @@ from tacit.wire import encode_binary
 ROUNDS_LOCK = "aggregator rounds"
 _NAMED = 10_000
 _KEPT = 8
+_logger = get_logger("tacit.writer")
 
 
 class Outcome(IntEnum):
@@ -125,6 +131,14 @@ class _Round:
     fresh: list[_Part] = field(default_factory=list)
 
 
+def _shown(answer: Any) -> Any:
+    """What a sender hears: of a failed write no more than that nothing was stored."""
+    if isinstance(answer, Exception) and not isinstance(answer, DomainError):
+        _logger.error("write_failed", **describe(answer))
+        return WriteFailed()
+    return answer
+
+
 class Intake:
     """The one queue of this process, and the transaction that drains it."""
 
@@ -142,30 +156,40 @@ class Intake:
         self._touched: set[str] = set()
         self.changed = Notice()
         """Rounds, by id, have got pieces, or were closed."""
-        self._writer: BatchingWriter[Item, Any] = BatchingWriter(
-            aggregator.database,
-            self.apply,
-            max_items=aggregator.settings.queue_max_items,
-            max_bytes=aggregator.settings.queue_max_bytes,
+        self._writer: GroupCommit[Item, Any] = GroupCommit(
+            self._write,
             size_of=lambda item: item.size,
-            on_batch=self._committed,
+            batch_items=inf,
+            max_items=aggregator.settings.queue_max_items,
+            max_size=aggregator.settings.queue_max_bytes,
+            abandoned=True,
         )
 
-    async def start(self) -> None:
-        """Begin to drain the queue."""
-        await self._writer.start()
-
     async def stop(self) -> None:
-        """Write what waits, and end."""
+        """Write what is queued, and stop."""
         await self._writer.stop()
 
     async def submit(self, item: Item) -> Any:
-        """Queue an item; its answer comes after the commit."""
-        return await self._writer.submit(item)
+        """Queue an item; its answer comes after the commit. Raises what is wrong with it,
+        QueueFull, WriteFailed, WriterStopped."""
+        (answer,) = await self.submit_all([item])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     async def submit_all(self, items: Sequence[Item]) -> list[Any]:
         """Queue items of one request; for each its answer, or what is wrong with it."""
-        return await self._writer.submit_all(items)
+        answers = await self._writer.submit_all(items)
+        return [_shown(answer) for answer in answers]
+
+    async def _write(self, items: Sequence[Item]) -> Sequence[Any | Exception]:
+        """Write a batch in one transaction."""
+        started = time.perf_counter()
+        large = sum(item.size for item in items) >= LARGE_BYTES
+        async with self._aggregator.database.begin(large=large) as transaction:
+            answers = await self.apply(transaction, items)
+        self._committed(len(items), time.perf_counter() - started)
+        return answers
 
     async def apply(
         self, transaction: Transaction, items: Sequence[Item]
@@ -212,7 +236,7 @@ class Intake:
         return await item.run(transaction)
 
     def _committed(self, items: int, seconds: float) -> None:
-        # Called after the commit and before any sender runs on.
+        # After the commit and before any sender continues.
         for held, row, numbers in self._staged:
             held.add(row, numbers)
         for beginning in self._begun.values():
@@ -222,7 +246,8 @@ class Intake:
         self._on_batch(items, seconds)
 
     async def _refreshed(self, transaction: Transaction, item: PiecesItem) -> Held:
-        """The lone pieces that a round holds, with the rows that others (or a start) brought."""
+        """The lone pieces that a round holds, with rows of other processes or from before a
+        start."""
         key, name = item.context.key, item.context.descriptor.round
         held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held is None:
@@ -279,7 +304,8 @@ class Intake:
         return Outcome.STORED
 
     def _is_same(self, context: RoundContext, earlier: LonePiece, piece: LonePiece) -> bool:
-        """Whether a piece is the held one, byte for byte or freshly sealed."""
+        """Whether a piece equals the stored one: the same bytes, or the same content sealed
+        again."""
         if (earlier.tag, earlier.body) == (piece.tag, piece.body):
             return True
         return self._same_content_inside(context, earlier, piece)
@@ -347,21 +373,24 @@ class Intake:
     async def _parts(self, transaction: Transaction, state: _Round, segment: int) -> list[_Part]:
         """What the senders of this transaction have sent in a segment so far."""
         if not state.parts:
-            state.parts = {each: [] for each in state.hosts}
+            state.parts = {number: [] for number in state.hosts}
             hosts = sorted(set().union(*state.hosts.values()))
             key, segments = state.context.key, sorted(state.hosts)
             for row in await piece_store.batch_parts(transaction, key, segments, hosts):
                 state.parts[row.segment].append(_Part(row))
         return state.parts[segment]
 
-    async def _same_content(self, transaction: Transaction, item: BatchItem, held: _Part) -> bool:
-        """Whether a batch is the held one, byte for byte or freshly sealed."""
-        body = held.body
+    async def _same_content(
+        self, transaction: Transaction, item: BatchItem, earlier: _Part
+    ) -> bool:
+        """Whether a batch equals the stored one: the same bytes, or the same content sealed
+        again."""
+        body = earlier.body
         if body is None:
-            body = (await piece_store.batch_bodies(transaction, [held.row.id]))[held.row.id]
+            body = (await piece_store.batch_bodies(transaction, [earlier.row.id]))[earlier.row.id]
         if body == item.body:
             return True
-        if held.row.presence != item.header.presence:
+        if earlier.row.presence != item.header.presence:
             return False
 
         def opened(sealed: bytes) -> bytes:
@@ -373,19 +402,22 @@ class Intake:
         return await asyncio.to_thread(compare)
 
 
+IntakePart = Annotated[Intake, Depends(part(Intake))]
+
+
 async def _beginnings(transaction: Transaction, items: Sequence[Item]) -> dict[int, Beginning]:
     """What the new sessions of these items need, by the number of their seal key."""
-    found: dict[int, tuple[RoundContext, set[int]]] = {}
+    sessions: dict[int, tuple[RoundContext, set[int]]] = {}
     for item in items:
         if not isinstance(item, PiecesItem):
             continue
         fresh = {p.sender.key for p in item.pieces if p.session is not None and p.session.fresh}
         if fresh:
             number = item.context.seal_secret.number
-            found.setdefault(number, (item.context, set()))[1].update(fresh)
+            sessions.setdefault(number, (item.context, set()))[1].update(fresh)
     return {
         number: await Beginning.of(transaction, context.seal_secret, parties)
-        for number, (context, parties) in found.items()
+        for number, (context, parties) in sessions.items()
     }
 
 
@@ -400,8 +432,8 @@ def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow])
         return
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)
-    for part in parts:
-        meeting |= mine & np.frombuffer(part.presence, np.uint8)
+    for row in parts:
+        meeting |= mine & np.frombuffer(row.presence, np.uint8)
     if not meeting.any():
         return
     bitmap = meeting.tobytes()

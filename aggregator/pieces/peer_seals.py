@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator, RoundContext, stored_round
+from aggregator.context import Aggregator, AggregatorPart, RoundContext, stored_round
 from aggregator.errors import (
     KeyShareRefused,
     PeerKeyMissing,
@@ -33,7 +33,6 @@ from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
 from common.store.database import exclusive
-from common.web.dependencies import part
 from common.web.openapi import gives, gives_octets, takes, takes_octets
 from common.web.wire import content_type, encode, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
@@ -66,7 +65,7 @@ PublicKeys = Mapping[bytes, SealPublicKey]
 
 @dataclass(frozen=True)
 class Outgoing:
-    """With what an aggregator seals to another."""
+    """The session under which an aggregator seals to another."""
 
     key: bytes
     announce: Signed[Session]
@@ -98,11 +97,11 @@ async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> Pu
     others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
     wanted = [entry.seal.public_key_hash for entry in others]
     async with aggregator.database.reading() as transaction:
-        held = await store.peer_keys(transaction, wanted)
-    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in held]
+        stored = await store.peer_keys(transaction, wanted)
+    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in stored]
     if missing:
         raise PeerKeyMissing(extra={"key_hashes": missing})
-    return {key_hash: _public_key(raw) for key_hash, raw in held.items()}
+    return {key_hash: _public_key(raw) for key_hash, raw in stored.items()}
 
 
 _public_key = lru_cache(maxsize=256)(SealPublicKey)
@@ -116,8 +115,8 @@ def outgoing(
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
-    """With what this aggregator seals to one of the round, which may be itself. Raises
-    DescriptorRefused for a key with which nobody can agree."""
+    """The session under which this aggregator seals to one of the round, or to itself. Raises
+    DescriptorRefused for a key with which no key agreement succeeds."""
     try:
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
         identity = aggregator.identities.signer(own_entry.identity_key)
@@ -145,8 +144,8 @@ def incoming_key(
     sender: AggregatorEntry,
     announce: Signed[Session] | None,
 ) -> bytes:
-    """With what an aggregator of the round sealed to this one. Raises SealBroken, or SealKeyGone
-    after the own key's end."""
+    """The key under which an aggregator of the round sealed to this one. Raises SealBroken, or
+    SealKeyGone after the own key's end."""
     own = context.seal_secret
     if announce is None:
         raise SealBroken("it announces no session")
@@ -184,9 +183,9 @@ async def demand_key(aggregator: Aggregator, context: RoundContext) -> None:
 async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:
     """The 32 bytes of a round's verify key. Raises RoundNotKeyed, or RoundClosed once this
     aggregator's part of it is destroyed."""
-    known = aggregator.verify_keys.get(context.id)
-    if known is not None:
-        return known
+    cached = aggregator.verify_keys.get(context.id)
+    if cached is not None:
+        return cached
     async with aggregator.database.reading() as transaction:
         shares = await rounds.document(transaction, context.key, "relayed_key_shares")
     if shares is None:
@@ -215,24 +214,24 @@ def made_key(
         raise SealKeyUnavailable
     if own is None or own.verification_secret is None:
         raise RoundClosed("the round's keys are destroyed", extra={"included": False})
-    found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
+    key_shares = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
     for share in shares:
         try:
             index = descriptor.index_of(share.sender)
         except KeyError:
             raise KeyShareRefused("a share is of no aggregator of the round") from None
-        if index in found or share.receiver != aggregator.id:
+        if index in key_shares or share.receiver != aggregator.id:
             raise KeyShareRefused("a share is for another aggregator, or listed twice")
         entry = descriptor.aggregators[index]
         place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
         try:
             key = incoming_key(aggregator, context, entry, share.announce)
-            found[index] = open_octets(key, share.nonce, share.sealed, place)
+            key_shares[index] = open_octets(key, share.nonce, share.sealed, place)
         except SealBroken:
             raise KeyShareRefused(f"the share of {share.sender} does not open here") from None
-    if len(found) != len(descriptor.aggregators):
+    if len(key_shares) != len(descriptor.aggregators):
         raise KeyShareRefused("the share of an aggregator is missing")
-    return verify_key_of(context.digest, [found[index] for index in sorted(found)])
+    return verify_key_of(context.digest, [key_shares[index] for index in sorted(key_shares)])
 
 
 def sealed_shares(
@@ -268,13 +267,12 @@ def sealed_shares(
 
 # --- routes of seal keys -------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 OCTETS: Final = "application/octet-stream"
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 class RoundKeyRequest(WireModel):
-    """A key for one round is asked for before its descriptor is made."""
+    """A request for the key of one round, before its descriptor is made."""
 
     round: RoundId
 
@@ -285,7 +283,7 @@ router = APIRouter(tags=["identity"])
 @router.get(
     "/v1/seal-keys/current",
     **gives(Signed[SealKeyStatement]),
-    summary="The signed seal key of now",
+    summary="The current signed seal key",
 )
 async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
     return etag_response(request, _json(await aggregator.seal_keyring.current()))
@@ -300,8 +298,8 @@ async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> 
 async def create_round_seal_key(
     request: Request, aggregator: AggregatorPart, _: Coordinator
 ) -> Response:
-    asked = await read_body(request, RoundKeyRequest)
-    return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+    body = await read_body(request, RoundKeyRequest)
+    return json_response(_json(await aggregator.seal_keyring.for_round(body.round)))
 
 
 @router.get(

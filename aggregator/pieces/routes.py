@@ -142,7 +142,7 @@ class UploadCounts:
         self._waiting[hour_of(self._clock.now()), form, outcome] += 1
 
     async def store(self) -> None:
-        """Store what waits, and forget what is old."""
+        """Store the waiting counts, and delete old ones."""
         counts, self._waiting = self._waiting, Counter()
         try:
             async with self._database.begin() as transaction:
@@ -159,10 +159,10 @@ class UploadCounts:
         until = over if end is None else max(oldest, min(over, hour_of(end)))
         first = until - timedelta(days=1) if start is None else max(oldest, hour_of(start))
         async with self._database.reading() as transaction:
-            found = await store.uploads_between(transaction, first, until)
+            uploads = await store.uploads_between(transaction, first, until)
         hours = (
             FlowHour(hour=hour, form=form, outcomes=shown)  # type: ignore[arg-type]
-            for (hour, form), counts in found.items()
+            for (hour, form), counts in uploads.items()
             if (shown := told(counts))
         )
         return Flow(until=until, hours=tuple(hours))
@@ -254,10 +254,10 @@ async def _sender(
 ) -> Party:
     """The party of the token that a piece carries, or else the request; or the token's problem."""
     if carried is not None:
-        found = await parts.directory.find(carried, fresh=fresh)
-        if found is None:
+        party = await parts.directory.find(carried, fresh=fresh)
+        if party is None:
             raise TokenUnknown
-        return found
+        return party
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         sender = await parts.directory.find(token.strip(), fresh=fresh)
@@ -338,20 +338,20 @@ def _parsed(value: object, kind: type[AnyPiece]) -> AnyPiece | DomainError:
 async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
-    """An answer per item; one bad item spoils no other. An item that carries a token is its
-    party's, any other is the request's sender's. The items of one round are taken together."""
+    """An answer per item; a bad item does not affect the others. An item that carries a token is
+    its party's, any other is the request's sender's. The items of one round are taken together."""
     items = _items(parts, body, form)
     outcomes: list[Outcome | DomainError] = [UnknownRound()] * len(items)
     by_round: dict[str, list[int]] = {}
     carried: dict[int, _Carried] = {}
-    for index, found in enumerate(
+    for index, piece in enumerate(
         await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
     ):
-        if isinstance(found, DomainError):
-            outcomes[index] = found
+        if isinstance(piece, DomainError):
+            outcomes[index] = piece
         else:
-            carried[index] = found
-            by_round.setdefault(found.context.id, []).append(index)
+            carried[index] = piece
+            by_round.setdefault(piece.context.id, []).append(index)
 
     async def take(places: Sequence[int]) -> None:
         context = carried[places[0]].context
@@ -384,15 +384,15 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
         except DomainError as error:
             return error
 
-    found: list[BatchItem | DomainError] = []
+    batches: list[BatchItem | DomainError] = []
     for number, value in enumerate(_items(parts, body, CBOR), 1):
-        found.append(await opened(value))
+        batches.append(await opened(value))
         if number % _IN_A_ROW == 0:
             await asyncio.sleep(0)  # the loop serves others meanwhile
     stored = iter(
-        await parts.intake.submit_all([item for item in found if isinstance(item, BatchItem)])
+        await parts.intake.submit_all([item for item in batches if isinstance(item, BatchItem)])
     )
-    outcomes = [item if isinstance(item, DomainError) else next(stored) for item in found]
+    outcomes = [item if isinstance(item, DomainError) else next(stored) for item in batches]
     for outcome in outcomes:
         if not isinstance(outcome, Outcome | DomainError):
             raise outcome

@@ -15,8 +15,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator
@@ -32,10 +34,12 @@ from aggregator.store.admission import CoordinatorRow
 from aggregator.store.roster import Party
 from common.runtime.clock import Clock
 from common.store.database import exclusive
+from common.store.group_commit import GroupCommit, in_transaction
 from common.store.party_identities import forget_replaced
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.auth import TokenExpired
+from common.web.dependencies import part
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
 from common.web.tokens import MAX_CHARACTERS, Scope, hash_token, insert_token, mint, revoke_subject
 from tacit.crypto.signing import Signed, fingerprint
@@ -94,10 +98,10 @@ async def pair(
     wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        known = await admission.coordinator(transaction)
-        same = known is not None and _names(known) == _names(wanted)
-        if known is not None and not same and not replace:
-            raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
+        coordinator = await admission.coordinator(transaction)
+        same = coordinator is not None and _names(coordinator) == _names(wanted)
+        if coordinator is not None and not same and not replace:
+            raise AlreadyPaired(extra={"fingerprint": fingerprint(coordinator.identity_key).hex()})
         if not same:
             await admission.put_coordinator(transaction, wanted, now)
         overlap = timedelta(seconds=overlap_s if same else 0)
@@ -120,10 +124,10 @@ def _names(row: CoordinatorRow) -> tuple[str, bytes]:
 async def paired(aggregator: Aggregator) -> PairedCoordinator:
     """The coordinator that this aggregator is paired with. Raises NotPaired."""
     async with aggregator.database.reading() as transaction:
-        known = await admission.coordinator(transaction)
-    if known is None:
+        coordinator = await admission.coordinator(transaction)
+    if coordinator is None:
         raise NotPaired
-    return paired_answer(known)
+    return paired_answer(coordinator)
 
 
 def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
@@ -133,7 +137,7 @@ def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
     )
 
 
-async def part(aggregator: Aggregator) -> None:
+async def unpair(aggregator: Aggregator) -> None:
     """End the pairing: no coordinator may call any more. Accepted pieces are never summed, unless
     the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
     async with aggregator.database.begin() as transaction:
@@ -230,28 +234,28 @@ async def _check_same(
 ) -> None:
     """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
     and the party has been on the roster since then."""
-    known = await roster.active_party(transaction, request.party)
-    if known is None:
+    party = await roster.active_party(transaction, request.party)
+    if party is None:
         raise JoinTokenUsed
     same = (
-        known.identity_key == request.identity_key
-        and await roster.enrolled_at(transaction, known.key) == granted.used
-        and await _has_the_same_curators(transaction, known, request, hosted)
+        party.identity_key == request.identity_key
+        and await roster.enrolled_at(transaction, party.key) == granted.used
+        and await _has_the_same_curators(transaction, party, request, hosted)
     )
     if not same:
         raise JoinTokenUsed
 
 
 async def _has_the_same_curators(
-    transaction: Transaction, known: Party, request: Enrolment, hosted: _Hosted | None
+    transaction: Transaction, party: Party, request: Enrolment, hosted: _Hosted | None
 ) -> bool:
     """Whether an enrolment is of a party's kind, numbers and curators."""
-    asked = (request.kind, request.first, len(request.curators))
-    if asked != (known.kind, known.first, known.curators):
+    shape = (request.kind, request.first, len(request.curators))
+    if shape != (party.kind, party.first, party.curators):
         return False
     if hosted is None:
         return request.curators == (request.party,)
-    ids = await roster.hosted_ids(transaction, known.key)
+    ids = await roster.hosted_ids(transaction, party.key)
     return hosted.compressed == ids or _unpack(ids) == list(request.curators)
 
 
@@ -313,14 +317,14 @@ async def _replace(
     """Give a party on the roster another identity; its keys and tokens so far end. Raises
     UnknownParty, EnrolmentRefused for other curators or numbers, CuratorEnrolled for a key that a
     party has."""
-    known = await roster.active_party(transaction, request.party)
-    if known is None:
+    party = await roster.active_party(transaction, request.party)
+    if party is None:
         raise UnknownParty
-    if not await _has_the_same_curators(transaction, known, request, hosted):
+    if not await _has_the_same_curators(transaction, party, request, hosted):
         raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
     if await roster.has_identity(transaction, request.identity_key):
         raise CuratorEnrolled("the identity is enrolled", pointer="/identity_key")
-    await roster.set_identity(transaction, known.key, request.identity_key, enrolled=now)
+    await roster.set_identity(transaction, party.key, request.identity_key, enrolled=now)
     await forget_replaced(transaction, tables.replaced_keys, request.party)
     await revoke_subject(transaction, tables.tokens, request.party, now)
 
@@ -388,71 +392,46 @@ class SenderDirectory:
     """Parties by token, with a bounded cache in front of the store."""
 
     def __init__(self, database: Database, clock: Clock, *, ttl_s: float, capacity: int) -> None:
-        self._database = database
         self._clock = clock
         self._ttl_s = ttl_s
         self._capacity = capacity
         self._cache: OrderedDict[str, _Found] = OrderedDict()
-        self._wanted: dict[str, asyncio.Future[_Found | None]] = {}
-        self._loading: asyncio.Task[None] | None = None
+        self._lookups = GroupCommit(in_transaction(database.reading, self._load), batch_items=_MOST)
 
     async def find(self, token: str, *, fresh: bool = False) -> Party | None:
         """The party of a curator token, or nothing; TokenExpired for one that was valid once."""
         if len(token) > MAX_CHARACTERS:
             return None
         token_hash = hash_token(token)
-        found = None if fresh else self._remembered(token_hash)
-        if found is None:
-            found = await self._load(token_hash)
-        if found is None:
+        entry = None if fresh else self._remembered(token_hash)
+        if entry is None:
+            entry = await self._lookups.submit(token_hash)
+        if entry is None:
             return None
-        if found.expires is not None and found.expires <= self._clock.now():
+        if entry.expires is not None and entry.expires <= self._clock.now():
             raise TokenExpired
-        return found.party
+        return entry.party
 
     def forget(self) -> None:
         """Ask the store again for every token: after a change of the roster."""
         self._cache.clear()
 
     def _remembered(self, token_hash: str) -> _Found | None:
-        found = self._cache.get(token_hash)
-        if found is not None and self._clock.monotonic() - found.at >= self._ttl_s:
+        entry = self._cache.get(token_hash)
+        if entry is not None and self._clock.monotonic() - entry.at >= self._ttl_s:
             del self._cache[token_hash]
             return None
-        return found
+        return entry
 
-    async def _load(self, token_hash: str) -> _Found | None:
-        waiting = self._wanted.get(token_hash)
-        if waiting is None:
-            waiting = self._wanted[token_hash] = asyncio.get_running_loop().create_future()
-            if self._loading is None:
-                self._loading = asyncio.create_task(self._drain(), name="tacit-senders")
-        return await asyncio.shield(waiting)
-
-    async def _drain(self) -> None:
-        try:
-            while self._wanted:
-                batch = dict(list(self._wanted.items())[:_MOST])
-                for token_hash in batch:
-                    del self._wanted[token_hash]
-                await self._answer(batch)
-        finally:
-            self._loading = None
-
-    async def _answer(self, batch: dict[str, asyncio.Future[_Found | None]]) -> None:
-        try:
-            async with self._database.reading() as transaction:
-                rows = await store.senders(transaction, list(batch))
-        except Exception as error:
-            for waiting in batch.values():
-                waiting.set_exception(error)
-            return
-        now = self._clock.monotonic()
-        for token_hash, waiting in batch.items():
-            row = rows.get(token_hash)
-            found = None if row is None else _Found(now, *row)
-            if found is not None:
-                self._cache[token_hash] = found
-            waiting.set_result(found)
+    async def _load(
+        self, transaction: Transaction, tokens: Sequence[str]
+    ) -> Sequence[_Found | None]:
+        rows, now = await store.senders(transaction, list(set(tokens))), self._clock.monotonic()
+        entries = {token: _Found(now, *row) for token, row in rows.items()}
+        self._cache |= entries
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
+        return [entries.get(token) for token in tokens]
+
+
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]

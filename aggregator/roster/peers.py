@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi import Query as Parameter
 from pydantic import Field
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
 from aggregator.store import admission
 from aggregator.store import admission as store
@@ -24,7 +24,6 @@ from aggregator.store.admission import PeerRow
 from aggregator.web import Operator, Watcher
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.own_identity import ConfirmationRequest
 from common.web.wire import CBOR, answer, read_body
@@ -78,15 +77,15 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) 
     row = PeerRow(request.id, request.operator, pin, aggregator.clock.now())
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = await store.list_peers(transaction)
-        for other in known.values():
+        peers = await store.list_peers(transaction)
+        for other in peers.values():
             if other.fingerprint == row.fingerprint and other.id != row.id:
                 raise Invalid(f"is pinned as that of {other.id}", pointer="/fingerprint")
-        held = known.get(row.id)
-        if held is not None and _said(held) == _said(row):
-            return _answer(held)
-        if held is not None and not replacing:
-            raise PeerPinned(extra={"fingerprint": held.fingerprint.hex()})
+        peer = peers.get(row.id)
+        if peer is not None and _said(peer) == _said(row):
+            return _answer(peer)
+        if peer is not None and not replacing:
+            raise PeerPinned(extra={"fingerprint": peer.fingerprint.hex()})
         await store.put_peer(transaction, row)
     return _answer(row)
 
@@ -109,18 +108,18 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
     """Go along the chain of a pinned aggregator's identities, which the coordinator passes on; one
     that is not pinned is passed over.
 
-    Raises IdentityForked, which stays so until the operator confirms one, and what else stands
-    against the last link. What is shown is kept for the operator.
+    Raises IdentityForked, which remains until the operator confirms one, and what else invalidates
+    the last link. The chain is stored for the operator.
     """
     now = aggregator.clock.now()
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.list_peers(transaction)).get(peer)
-        if known is None:
+        pinned = (await store.list_peers(transaction)).get(peer)
+        if pinned is None:
             return
         deployment = await _deployment(transaction)
-        pin = known.pin
+        pin = pinned.pin
         try:
             pin = pin.follow(
                 deployment, shown, now, Role.AGGREGATOR, peer, aggregator.settings.confirmed_keys
@@ -129,7 +128,7 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
             pin, refused = pin.forking(), error
         except DomainError as error:
             refused = error
-        await store.put_peer(transaction, replace(known, pin=pin, shown=shown))
+        await store.put_peer(transaction, replace(pinned, pin=pin, shown=shown))
     if refused is not None:
         raise refused
 
@@ -139,14 +138,14 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
     what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.list_peers(transaction)).get(peer)
-        if known is None:
+        pinned = (await store.list_peers(transaction)).get(peer)
+        if pinned is None:
             raise UnknownPeer
-        if known.shown is None:
+        if pinned.shown is None:
             raise KeyNotAnchored("the coordinator has passed on no document of it")
         deployment = await _deployment(transaction)
-        pin = known.pin.confirmed(deployment, known.shown, compared)
-        row = replace(known, pin=pin)
+        pin = pinned.pin.confirmed(deployment, pinned.shown, compared)
+        row = replace(pinned, pin=pin)
         await store.put_peer(transaction, row)
     return _answer(row)
 
@@ -177,15 +176,15 @@ def check_pinned(
     for entry in descriptor.aggregators:
         if entry.id == own:
             continue
-        known = pinned.get(entry.id)
-        if known is None:
+        peer = pinned.get(entry.id)
+        if peer is None:
             raise PeerNotAnchored(f"aggregator {entry.id} is not pinned")
         try:
-            known.pin.check_key(entry.identity_key, now)
+            peer.pin.check_key(entry.identity_key, now)
         except KeyNotAnchored:
             said = f"aggregator {entry.id} shows another identity than is pinned"
             raise PeerNotAnchored(said) from None
-        if known.operator != entry.operator:
+        if peer.operator != entry.operator:
             raise PeerNotAnchored(f"another operator is pinned for aggregator {entry.id}")
 
 
@@ -203,7 +202,6 @@ def _answer(row: PeerRow) -> PeerAnswer:
     )
 
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 

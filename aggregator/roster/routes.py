@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import AggregatorPart
 from aggregator.errors import NotYourParty, UnknownParty
 from aggregator.roster import enrolment, identities
-from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.enrolment import DirectoryPart
 from aggregator.store import roster as store
 from aggregator.store import tables
-from aggregator.web import Curator, Operator
+from aggregator.web import AuthenticatorPart, Curator, Operator
 from common.web import tokens
-from common.web.auth import Authenticator
-from common.web.dependencies import part
 from common.web.grants import answer_enrolment
 from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, next_link
@@ -34,11 +30,6 @@ from tacit.protocol.enrolment import (
 )
 from tacit.protocol.party_identities import PartyChain
 from tacit.wire import encode_binary, format_instant
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
-DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
-
 
 router = APIRouter(tags=["roster"])
 
@@ -70,11 +61,11 @@ async def enrol(
     authenticator: AuthenticatorPart,
 ) -> Response:
     async def enrolled(signed: Signed[Enrolment]) -> Response:
-        found, new = await enrolment.enrol(aggregator, signed)
+        enrolled_party, new = await enrolment.enrol(aggregator, signed)
         if not new:  # the token of the answer that was lost is revoked
             directory.forget()
             authenticator.forget()
-        return answer(request, found, status=201)
+        return answer(request, enrolled_party, status=201)
 
     limit = await enrolment.largest_body(aggregator, request.headers.get(GRANT_HEADER))
     return await answer_enrolment(request, limit, aggregator.large_enrolments, enrolled)
@@ -116,8 +107,8 @@ async def renew_party_token(
 ) -> None:
     signed = await read_body(request, Signed[TokenRenewal])
     async with aggregator.database.reading() as transaction:
-        known = await store.active_party(transaction, party)
-    if known is None:
+        row = await store.active_party(transaction, party)
+    if row is None:
         raise UnknownParty
     await tokens.renew_by_identity(
         aggregator.database,
@@ -125,7 +116,7 @@ async def renew_party_token(
         signed,
         tokens.Holder(Scope.CURATOR, party),
         service=aggregator.id,
-        identity_key=known.identity_key,
+        identity_key=row.identity_key,
         clock=aggregator.clock,
     )
     directory.forget()

@@ -11,27 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.pieces.peer_seals import KEPT
-from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.enrolment import DirectoryPart
 from aggregator.rounds import state_machine
 from aggregator.rounds import state_machine as key_ends
 from aggregator.store import admission, rounds
 from aggregator.store import seal_keys as store
 from aggregator.store.tables import identities as table
 from aggregator.store.tables import tokens
-from aggregator.web import Operator
+from aggregator.web import AuthenticatorPart, Operator
 from common.runtime.logs import describe, get_logger
 from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
-from common.web.auth import Authenticator
-from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.own_identity import (
     IdentityAnswer,
@@ -126,13 +124,13 @@ async def rotate_identity(
 ) -> IdentityAnswer:
     """Replace the identity; the same request again finishes what a crash left, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
-    asked = request.replacement()
+    replacement = request.replacement()
     async with aggregator.database.begin() as transaction:
         coordinator = await admission.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
         now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
-        new = await replace(transaction, table, coordinator.deployment, asked, now)
+        new = await replace(transaction, table, coordinator.deployment, replacement, now)
         if request.compromised and new.serial != before:
             await end_renewable(transaction, tokens, now)
     await sweep_identities(aggregator, intake)
@@ -188,12 +186,12 @@ async def _rounds_of(aggregator: Aggregator, old: OwnIdentity) -> list[str]:
     """Live rounds that name an identity."""
     async with aggregator.database.reading() as transaction:
         names = await rounds.live(transaction)
-    found = []
+    naming = []
     for name in names:
         context = await aggregator.round(name)
         if context.descriptor.aggregators[context.index].identity_key == old.public_key:
-            found.append(name)
-    return found
+            naming.append(name)
+    return naming
 
 
 async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> list[str]:
@@ -211,11 +209,6 @@ async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> 
 
 
 # The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3.
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
-DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
 
 
 class RotationRequest(WireModel):
@@ -265,7 +258,7 @@ def add_key_rotation(app: FastAPI) -> None:
     @app.post(
         "/v1/seal-keys/rotation",
         tags=["identity"],
-        summary="Make a new seal key now; the old one opens no new round, or dies at once",
+        summary="Make a new seal key now; the old one opens no new round, or is destroyed now",
         openapi_extra=takes(RotationRequest, examples.ROTATION),
     )
     async def rotate_seal_key(

@@ -1,7 +1,7 @@
 """Routes of rounds: each parses, calls one function of the domain, and answers.
 
 A transition's answer is the stored one, byte for byte. A coordinator sends one step, or the steps
-that are due in many rounds in one request (`RoundSteps`). A released round's transcript can be
+that are due in many rounds together (`RoundSteps`). A released round's transcript can be
 sealed for readers years later (spec: keys, section 4).
 """
 
@@ -16,9 +16,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.rounds import commitment, opening, state_machine
 from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
@@ -86,28 +86,28 @@ async def seal_transcript(
     async with aggregator.database.reading() as transaction:
         coordinator = await admission.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
-    own = [each for each in transcript.reveals if each.aggregator == aggregator.id]
+    own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (
         revealed is None
         or transcript.descriptor.statement != context.descriptor
-        or [each.model_dump_json() for each in own] != [revealed]
+        or [reveal.model_dump_json() for reveal in own] != [revealed]
     ):
         raise TranscriptRefused("not what this aggregator opened and revealed")
     if coordinator is None:
         raise NotPaired
     anchored = coordinator.pin.anchored
     documents = () if anchored is None else anchored.documents
-    keys = (coordinator.identity_key, *(each.ed25519 for each in documents))
+    keys = (coordinator.identity_key, *(document.ed25519 for document in documents))
     signer = signer_of(DESCRIPTOR_LABEL, transcript.descriptor, keys)
     try:
         await asyncio.to_thread(check_transcript, transcript, signer)
     except (DomainError, ValueError) as error:
         raise TranscriptRefused(str(error)) from None
     entry = context.descriptor.aggregators[context.index]
-    found = aggregator.identities.pair(entry.identity_key)
-    if found is None:
+    identity = aggregator.identities.pair(entry.identity_key)
+    if identity is None:
         raise NoIdentityDocument
-    pair, document = found
+    pair, document = identity
     statement = TranscriptSeal(
         round=round_id, transcript=transcript.digest(), time=aggregator.clock.now()
     )
@@ -118,11 +118,11 @@ async def seal_transcript(
 # --- steps, one alone or those of many rounds in one request -------------------------------------
 
 AT_ONCE: Final = 32
-"""Steps of one request that are under way: each may hold a batch of pieces in memory."""
+"""Steps of one request in progress at a time: each may hold a batch of pieces in memory."""
 
 
 class Done(NamedTuple):
-    """What a step gives: JSON, and its HTTP status."""
+    """The result of a step: JSON, and its HTTP status."""
 
     body: str
     status: int = 200
@@ -137,55 +137,57 @@ class RoundSteps:
     verifying: Verifying
 
     async def open(self, signed: Signed[RoundDescriptor]) -> Done:
-        """Take part in a round."""
+        """Participate in a round."""
         if not self.aggregator.samplers_passed:
             raise SamplersFailed
         answered, new = await opening.open_round(self.aggregator, signed)
         return Done(answered, 201 if new else 200)
 
     async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:
-        """Hold other aggregators' shares of noise."""
-        held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
-        return _done(HeldContributions(contributions=held))
+        """Store other aggregators' shares of noise."""
+        places = await opening.add_contributions(
+            self.aggregator, self.intake, round_id, relayed.root
+        )
+        return _done(HeldContributions(contributions=places))
 
     async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
-        """Hold the others' shares of the verify key."""
+        """Store the others' shares of the verify key."""
         return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
 
-    async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
-        """Of how many of these curators no piece is held."""
-        missing = await state_machine.missing(self.aggregator, round_id, asked.members)
+    async def missing(self, round_id: str, awaited: AwaitedCurators) -> Done:
+        """How many of these curators have no accepted piece."""
+        missing = await state_machine.missing(self.aggregator, round_id, awaited.members)
         return _done(MissingPieces(missing=missing))
 
-    async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
-        """Sign whose pieces are in; with a request, only when enough are."""
-        if asked is not None:
-            awaited = Awaited(asked.accepted, asked.wait_s)
-            held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
-            if held is not None:
-                return _done(TooEarly(accepted=held), 202)
+    async def freeze(self, round_id: str, request: FreezeRequest | None) -> Done:
+        """Sign the set of accepted curators; with a request, only when there are enough."""
+        if request is not None:
+            awaited = Awaited(request.accepted, request.wait_s)
+            accepted = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
+            if accepted is not None:
+                return _done(TooEarly(accepted=accepted), 202)
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
-    async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
-        """Verify what all hold, and sign the hash of the verifier shares."""
-        return Done(await self.verifying.verify(round_id, asked))
+    async def verification(self, round_id: str, request: VerificationRequest) -> Done:
+        """Verify the contributions that all hold, and sign the hash of the verifier shares."""
+        return Done(await self.verifying.verify(round_id, request))
 
-    async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
+    async def verdict(self, round_id: str, request: VerdictRequest) -> Done:
         """Decide which contributions count."""
-        return Done(await self.verifying.decide(round_id, asked))
+        return Done(await self.verifying.decide(round_id, request))
 
-    async def commit(self, round_id: str, asked: ManifestRequest) -> Done:
+    async def commit(self, round_id: str, request: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
         return Done(
-            await commitment.commit(self.aggregator, self.intake, round_id, asked, self.verifying)
+            await commitment.commit(self.aggregator, self.intake, round_id, request, self.verifying)
         )
 
-    async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
-        """The partial sum, after everybody's commitments."""
-        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, asked))
+    async def reveal(self, round_id: str, request: RevealRequest) -> Done:
+        """The partial sum, once all commitments are known."""
+        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, request))
 
     async def take(self, step: Step) -> StepAnswer:
-        """One of several steps; what it raises is its own answer."""
+        """One of several steps; an error becomes its answer."""
         try:
             done = await self._take(step)
         except Exception as error:
@@ -219,7 +221,7 @@ def _done(answer: Answer, status: int = 200) -> Done:
     return Done(answer.model_dump_json(), status)
 
 
-async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswer]:
+async def take_all(steps: RoundSteps, steps_: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -227,13 +229,11 @@ async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswe
         async with places:
             return await steps.take(step)
 
-    return await asyncio.gather(*(take(step) for step in asked))
+    return await asyncio.gather(*(take(step) for step in steps_))
 
 
 # --- routes --------------------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
 StepsPart = Annotated[RoundSteps, Depends(part(RoundSteps))]
 Accepted = Annotated[
     int,
@@ -252,7 +252,7 @@ router = APIRouter(tags=["rounds"])
     "/v1/rounds",
     **gives(Opening, 200, 201),
     status_code=201,
-    summary="Take part in a round",
+    summary="Participate in a round",
     openapi_extra=takes(Signed[RoundDescriptor]),
 )
 async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Response:
@@ -266,8 +266,8 @@ async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Resp
     openapi_extra=takes(Steps, examples.STEPS),
 )
 async def take_round_steps(request: Request, steps: StepsPart, _: Coordinator) -> Response:
-    asked = await read_body(request, Steps)
-    answers = StepAnswers(answers=tuple(await take_all(steps, asked.steps)))
+    body = await read_body(request, Steps)
+    answers = StepAnswers(answers=tuple(await take_all(steps, body.steps)))
     return json_response(answers.model_dump_json())
 
 
@@ -300,7 +300,7 @@ async def get_verification_keys(
 @router.post(
     "/v1/rounds/{round_id}/missing",
     **gives(MissingPieces),
-    summary="Of how many of these curators no piece is held; nothing changes",
+    summary="How many of these curators have no accepted piece; nothing changes",
     openapi_extra=takes(AwaitedCurators, examples.AWAITED),
 )
 async def list_missing_pieces(
@@ -313,16 +313,16 @@ async def list_missing_pieces(
 @router.post(
     "/v1/rounds/{round_id}/freeze",
     **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
-    summary="Sign whose pieces are in; with a body, only when enough are",
-    description="Without a body at once. With one, 202 and the number held where pieces of "
-    "fewer curators are held when the time is over; the round stays open then.",
+    summary="Sign the set of accepted curators; with a body, only when there are enough",
+    description="Without a body immediately. With one, 202 and the number of accepted curators "
+    "if there are fewer when the time is over; the round then stays open.",
     openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
 )
 async def freeze_round(
     request: Request, round_id: str, steps: StepsPart, _: Coordinator
 ) -> Response:
-    asked = await read_body(request, FreezeRequest) if await request.body() else None
-    return json_response(*await steps.freeze(round_id, asked))
+    body = await read_body(request, FreezeRequest) if await request.body() else None
+    return json_response(*await steps.freeze(round_id, body))
 
 
 @router.post(
@@ -340,7 +340,7 @@ async def commit_round(
 @router.post(
     "/v1/rounds/{round_id}/reveal",
     **gives(Reveal),
-    summary="The partial sum, after everybody's commitments",
+    summary="The partial sum, once all commitments are known",
     openapi_extra=takes(RevealRequest),
 )
 async def reveal_round(
@@ -411,7 +411,7 @@ async def get_verdict(
 @router.post(
     "/v1/rounds/{round_id}/abort",
     **gives(Signed[AbortStatement]),
-    summary="End a round without a sum, for good",
+    summary="Abort a round permanently, without a sum",
     openapi_extra=takes(AbortRequest, examples.ABORT),
 )
 async def abort_round(
@@ -443,7 +443,7 @@ async def seal_round(
 @router.get(
     "/v1/rounds/{round_id}",
     **gives(RoundProgress),
-    summary="Where a round stands",
+    summary="The state of a round",
 )
 async def get_round(
     request: Request,

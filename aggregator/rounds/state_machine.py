@@ -133,9 +133,9 @@ async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> b
 
 async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:
     """All parts held, sorted, without those of hosts that left."""
-    held = await held_parts(transaction, context)
-    found = (part for part, (_, host) in held.items() if host.left is None)
-    return tuple(sorted(found, key=lambda part: part.order))
+    parts = await held_parts(transaction, context)
+    present = (part for part, (_, host) in parts.items() if host.left is None)
+    return tuple(sorted(present, key=lambda part: part.order))
 
 
 # --- abort ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def abort(
 
 
 def _frozen(state: RoundState, may_have: bool) -> Frozen:
-    """What an abort statement says."""
+    """What an abort statement states about the freeze."""
     if state is not RoundState.OPEN:
         return Frozen.YES
     return Frozen.MAYBE if may_have else Frozen.NEVER
@@ -269,12 +269,12 @@ async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
     context = await aggregator.round(round_id)
     size = context.descriptor.roster_size
     try:
-        asked = sets.unpack(members, size)
+        wanted = sets.unpack(members, size)
     except ValueError as error:
         raise Invalid(str(error), pointer="/members") from None
     async with aggregator.database.reading() as transaction:
-        held = sets.unpack(await _members(transaction, context), size)
-    return int((asked & ~held).sum())
+        accepted = sets.unpack(await _members(transaction, context), size)
+    return int((wanted & ~accepted).sum())
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:

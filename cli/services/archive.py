@@ -35,9 +35,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cli.services.sealed_files import CHUNK_BYTES, BackupRefused, Holder, Opener, Sealer
+from cli.services.sealed_files import BackupRefused, Holder, Opener, Sealer
 from common.runtime.process import make_private_directory
 from common.runtime.settings import ServiceSettings
+from common.sealed_streams import CHUNK_BYTES
 from common.store.postgresql import open_postgresql
 
 DATABASE: Final = "database"

@@ -3,17 +3,13 @@ and `tacit recipient-key`.
 
 A sealed stream for one holder: of a passphrase, or of a private key.
 
-The content lies in chunks of 1 MiB under AES-256-GCM; a chunk's nonce is its number and whether it
-is the last, so that none can be moved, repeated or cut off unnoticed (the STREAM construction of
-Hoang, Reyhanitabar, Rogaway and Vizar, 2015). The key of the content is random and lies in the
-header: sealed by HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or
-under a key that scrypt (RFC 7914) derives from the passphrase. The whole header is bound into the
-content. Memory does not grow with the content.
+The content is a sealed stream after a header. Its key is random and lies in the header: sealed by
+HPKE (RFC 9180) with X-Wing (spec: keys, section 2.7), or under a key that scrypt (RFC 7914) derives
+from the passphrase. The whole header is bound into the content.
 """
 
 from __future__ import annotations
 
-import io
 import os
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,16 +24,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from cli.context import plain_errors
+from common.sealed_streams import CHUNK_BYTES, StreamOpener, StreamSealer
 from tacit.crypto.sealing import SealBroken, SealKey, SealPublicKey
 from tacit.crypto.signing import SECRET_BYTES
 from tacit.wire import encode_binary, parse_binary
 
-CHUNK_BYTES: Final = 1 << 20
 MAGIC: Final = b"tacit backup 1\n"
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
-_SEALED_BYTES: Final = CHUNK_BYTES + 16
 _MOST_WRAPPED: Final = 2048
 _NEEDED: Final = {
     b"p": "a passphrase",
@@ -103,76 +98,31 @@ class Recipient:
         return self.private.open(wrapped, MAGIC + salt)
 
 
-class Sealer(io.RawIOBase):
+class Sealer(StreamSealer):
     """Seals plain bytes into `file`; the file is complete only after `finish`."""
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
-        super().__init__()
         key, salt = os.urandom(_KEY_BYTES), os.urandom(_SALT_BYTES)
         wrapped = holder.wrap(key, salt)
         header = MAGIC + holder.kind + salt + len(wrapped).to_bytes(2, "big") + wrapped
         file.write(header)
-        self._file, self._cipher = file, _cipher(key, header)
-        self._waiting = bytearray()
-        self._number = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        self._waiting += data
-        while len(self._waiting) > CHUNK_BYTES:  # a full chunk waits: it may be the last
-            self._put(bytes(self._waiting[:CHUNK_BYTES]), last=False)
-            del self._waiting[:CHUNK_BYTES]
-        return len(data)
-
-    def finish(self) -> None:
-        """Seal the last chunk."""
-        self._put(bytes(self._waiting), last=True)
-        self._waiting.clear()
-
-    def _put(self, plain: bytes, *, last: bool) -> None:
-        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), plain, None))
-        self._number += 1
+        super().__init__(file, _bound(key, header))
 
 
-class Opener(io.RawIOBase):
+class Opener(StreamOpener):
     """The plain bytes of a sealed file, from its beginning to its end.
 
     Raises BackupRefused where the holder is another one, or anything was altered.
     """
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
-        super().__init__()
-        self._file = file
-        self._cipher = _cipher(*_unwrapped(file, holder))
-        self._ahead = file.read(_SEALED_BYTES)
-        self._plain, self._number = memoryview(b""), 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview | bytearray) -> int:  # type: ignore[override]
-        if not self._plain and self._ahead:
-            self._plain = memoryview(self._next())
-        taken = self._plain[: len(buffer)]
-        buffer[: len(taken)] = taken
-        self._plain = self._plain[len(taken) :]
-        return len(taken)
+        key = _bound(*_unwrapped(file, holder))
+        super().__init__(file, key, lambda: BackupRefused("the backup was altered or truncated"))
 
     def drain(self) -> None:
         """Read to the end, which detects a truncated file."""
         while self.read(CHUNK_BYTES):
             pass
-
-    def _next(self) -> bytes:
-        sealed, self._ahead = self._ahead, self._file.read(_SEALED_BYTES)
-        nonce = _nonce(self._number, last=not self._ahead)
-        self._number += 1
-        try:
-            return self._cipher.decrypt(nonce, sealed, None)
-        except (InvalidTag, ValueError):
-            raise BackupRefused("the backup was altered or truncated") from None
 
 
 def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
@@ -194,13 +144,9 @@ def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
         ) from None
 
 
-def _cipher(key: bytes, header: bytes) -> AESGCM:
-    derived = HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
-    return AESGCM(derived)
-
-
-def _nonce(number: int, *, last: bool) -> bytes:
-    return number.to_bytes(_NONCE_BYTES - 1, "big") + bytes((last,))
+def _bound(key: bytes, header: bytes) -> bytes:
+    """The key of the content under this header."""
+    return HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
 
 
 # The next key pair of a service's identity. Spec: keys, section 5.1.

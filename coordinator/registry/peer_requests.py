@@ -8,17 +8,19 @@ tokens is given another one, by its identity (spec: keys, section 5.2).
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.store.group_commit import GroupCommit
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
 from common.web.client import ServiceResponse
@@ -59,6 +61,7 @@ PATHS: Final = {
 
 Post = Callable[[str, str], Awaitable[ServiceResponse]]
 """Sends JSON to a path. Raises AggregatorUnreachable."""
+Sender: TypeAlias = asyncio.Task[Sequence[ServiceResponse]]
 
 
 def path_of(step: Step) -> str:
@@ -72,90 +75,61 @@ def path_of(step: Step) -> str:
 class _Waiting:
     step: Step
     post: Post
-    answer: asyncio.Future[ServiceResponse] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
 
 
 class StepQueue:
-    """The steps that wait for one aggregator."""
+    """The steps that wait for one aggregator. `pace_s`: how long after a request the next goes."""
 
     def __init__(self, pace_s: Callable[[], float] = lambda: 0.0) -> None:
         self._pace_s = pace_s
         self._sent_at = -inf
-        self._later: asyncio.TimerHandle | None = None
-        self._waiting: deque[_Waiting] = deque()
-        self._senders: set[asyncio.Task[None]] = set()
-        self._awaited: asyncio.Task[None] | None = None
+        self._added = asyncio.Event()
+        self._senders: set[Sender] = set()
+        self._queue: GroupCommit[_Waiting, tuple[Sender, int]] = GroupCommit(
+            self._send,
+            size_of=lambda waiting: len(waiting.step.body),
+            batch_items=MOST_STEPS,
+            batch_size=MOST_BYTES,
+            before=self._paced,
+        )
 
     async def ask(self, step: Step, post: Post) -> ServiceResponse:
         """The answer to a step, whichever request it went with. Raises AggregatorUnreachable."""
-        waiting = _Waiting(step, post)
-        self._waiting.append(waiting)
-        self._start()
-        return await waiting.answer
+        self._added.set()
+        sender, place = await self._queue.submit(_Waiting(step, post))
+        return (await asyncio.shield(sender))[place]
 
-    def _start(self) -> None:
-        if self._awaited is not None or len(self._senders) >= AT_ONCE or not self._waiting:
-            return
-        loop = asyncio.get_running_loop()
-        early_s = self._sent_at + self._pace_s() - loop.time()
-        if early_s > 0 and len(self._waiting) < MOST_STEPS:
-            if self._later is None:
-                self._later = loop.call_later(early_s, self._resume)
-            return
-        if lot := self._lot():
-            self._sent_at = loop.time()
-            sender = self._awaited = asyncio.create_task(self._send(lot), name="steps")
-            self._senders.add(sender)
-
-    def _resume(self) -> None:
-        self._later = None
-        self._start()
-
-    async def _send(self, lot: Sequence[_Waiting]) -> None:
-        sender = asyncio.current_task()
-        assert sender is not None
-        slow = asyncio.get_running_loop().call_later(SLOW_S, self._pass_by, sender)
-        try:
-            answers = await _answers(lot)
-        except Exception as error:
-            for waiting in lot:
-                if not waiting.answer.done():
-                    waiting.answer.set_exception(error)
-        else:
-            for waiting, answer in zip(lot, answers, strict=True):
-                if not waiting.answer.done():
-                    waiting.answer.set_result(answer)
-        finally:  # before the task is done: a step asked in between would never be sent
-            slow.cancel()
-            self._senders.discard(sender)
-            self._pass_by(sender)
-
-    def _pass_by(self, sender: asyncio.Task[None]) -> None:
-        """What waits goes, as this request is answered, or takes too long to wait for it."""
-        if self._awaited is sender:
-            self._awaited = None
-        self._start()
-
-    def _lot(self) -> list[_Waiting]:
-        """What goes next: at least one step, and no more than fits."""
-        lot: list[_Waiting] = []
-        size = 0
-        while self._waiting and len(lot) < MOST_STEPS:
-            size += len(self._waiting[0].step.body)
-            if lot and size > MOST_BYTES:
+    async def _paced(self) -> None:
+        """Wait until the next request is due, or full."""
+        now = asyncio.get_running_loop().time
+        while (early_s := self._sent_at + self._pace_s() - now()) > 0:
+            if self._queue.waiting >= MOST_STEPS:
                 break
-            waiting = self._waiting.popleft()
-            if not waiting.answer.cancelled():  # who asked waits no longer
-                lot.append(waiting)
-        return lot
+            self._added.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(early_s):
+                    await self._added.wait()
+        self._sent_at = now()
+
+    async def _send(self, lot: Sequence[_Waiting]) -> list[tuple[Sender, int]]:
+        """Send one request; the task that gets its answers, and the place of each. Others wait for
+        it no longer than `SLOW_S`, unless `AT_ONCE` requests are in progress."""
+        sender = asyncio.create_task(_answers(lot), name="steps")
+        self._senders.add(sender)
+        sender.add_done_callback(self._ended)
+        await asyncio.wait((sender,), timeout=SLOW_S)
+        while len(self._senders) >= AT_ONCE:
+            await asyncio.wait(self._senders, return_when=asyncio.FIRST_COMPLETED)
+        return [(sender, place) for place in range(len(lot))]
+
+    def _ended(self, sender: Sender) -> None:
+        self._senders.discard(sender)
+        if not sender.cancelled():
+            sender.exception()  # also where nobody waits for it any more
 
     async def aclose(self) -> None:
-        """End the requests under way."""
-        self._waiting.clear()
-        if self._later is not None:
-            self._later.cancel()
+        """End the requests in progress."""
+        await self._queue.cancel()
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 
 from common.runtime.clock import Clock
-from common.store.group_commit import InTurn, Together, in_turn
+from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
@@ -77,24 +77,24 @@ class Conduct:
         return found
 
     @cached_property
-    def changes(self) -> Together[InTurn, Any]:
+    def changes(self) -> GroupCommit[InTurn, Any]:
         """Transitions: those that are due in many rounds share a transaction."""
-        return Together(self.database.begin, in_turn)
+        return GroupCommit(in_transaction(self.database.begin, in_turn))
 
     @cached_property
-    def rows(self) -> Together[str, RoundRow | None]:
+    def rows(self) -> GroupCommit[str, RoundRow | None]:
         """Stored rounds by id, as those of many are read together."""
-        return Together(self.database.reading, store.find_all)
+        return GroupCommit(in_transaction(self.database.reading, store.find_all))
 
     @cached_property
-    def looks(self) -> Together[InTurn, Any]:
+    def looks(self) -> GroupCommit[InTurn, Any]:
         """Other reading that is due in many rounds."""
-        return Together(self.database.reading, in_turn)
+        return GroupCommit(in_transaction(self.database.reading, in_turn))
 
     @cached_property
-    def registered(self) -> Together[None, Mapping[str, AggregatorRow]]:
+    def registered(self) -> GroupCommit[None, Mapping[str, AggregatorRow]]:
         """All aggregators by id, also those removed since a round began."""
-        return Together(self.database.reading, _registered)
+        return GroupCommit(in_transaction(self.database.reading, _registered))
 
 
 class RoundAborted(Exception):

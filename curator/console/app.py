@@ -50,7 +50,7 @@ async def console_parts(
     clock: Clock,
     version: str,
 ) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started."""
+    """The parts that pages use, once the service has started."""
     about = About("curator", "", await _name(database), version)
     sessions = Sessions(
         database,
@@ -68,7 +68,7 @@ async def console_parts(
 
 
 async def _name(database: Database) -> str:
-    """Cookies do not tell ports apart: a random name parts this store's from another's."""
+    """Cookies do not distinguish ports: a random name separates this store's from another's."""
     async with database.begin() as transaction:
         await exclusive(transaction, _NAME)
         name = await store.fact(transaction, _NAME)

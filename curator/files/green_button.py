@@ -58,7 +58,7 @@ _READ: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that cannot be read: where, and why."""
+    """An error in a file: where, and why."""
 
     line: int
     element: str
@@ -99,7 +99,7 @@ class Feed:
 
 
 class FeedReader:
-    """Takes a file in pieces. `feed` and `close` raise BadImport for what is no such file."""
+    """Parses a file in pieces. `feed` and `close` raise BadImport for any other file."""
 
     def __init__(self) -> None:
         self._parser: Any = DefusedExpatParser(forbid_dtd=True)
@@ -296,7 +296,7 @@ class Series:
 
 
 class _Unsuited(Exception):
-    """A reading type that we cannot take: element and reason."""
+    """An unsupported reading type: element and reason."""
 
 
 def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
@@ -304,17 +304,17 @@ def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
     faults = [(fault, 1) for fault in feed.faults]
     by_self = {entry.self: entry for entry in feed.entries if entry.self}
     types = [entry for entry in feed.entries if entry.resource == "ReadingType"]
-    found = []
+    usages = []
     for block in _blocks(feed):
         try:
             meter = _meter(block, by_self, feed)
             kind = _type_of(block, meter, by_self, types)
             point = _above(meter, "MeterReading", by_self) if meter is not None else None
-            found.append(_series(block, point, kind))
+            usages.append(_series(block, point, kind))
         except _Unsuited as error:
             element, detail = error.args
             faults.append((Fault(block.line, element, detail), len(block.readings.starts)))
-    return found, faults
+    return usages, faults
 
 
 def _blocks(feed: Feed) -> Iterator[Entry]:
@@ -346,9 +346,9 @@ def _type_of(
 ) -> Entry:
     for holder in (meter, block):
         for href in holder.related if holder is not None else ():
-            found = by_self.get(href)
-            if found is not None and found.resource == "ReadingType":
-                return found
+            reading_type = by_self.get(href)
+            if reading_type is not None and reading_type.resource == "ReadingType":
+                return reading_type
     if len(types) == 1:
         return types[0]
     raise _Unsuited("MeterReading", "no ReadingType is linked to it")
@@ -402,15 +402,15 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 
 
 class FeedMap(WireModel):
-    """Whose the usage points of a feed are. Keys are an entry's id (with or without `urn:uuid:`),
-    its title, or the last part of its self link."""
+    """Which curator each usage point of a feed belongs to. Keys are an entry's id (with or without
+    `urn:uuid:`), its title, or the last part of its self link."""
 
     curator: Identifier | None = None
     usage_points: dict[str, Identifier] = Field(default_factory=dict, max_length=100_000)
 
 
 class FeedImport:
-    """One feed on its way in."""
+    """The import of one feed."""
 
     def __init__(
         self,
@@ -428,13 +428,13 @@ class FeedImport:
         """Read a body to its end and store it. Raises BadImport if it is no such feed."""
         feed = await self._read(chunks)
         self.progress.lines = feed.lines
-        found, faults = await asyncio.to_thread(series, feed)
+        usages, faults = await asyncio.to_thread(series, feed)
         for fault, count in faults:
             self.progress.error(
                 fault.line, None, f"{fault.element} {fault.detail}", count, element=fault.element
             )
-        for each in found:
-            await self._store(each)
+        for usage in usages:
+            await self._store(usage)
         await self._intake.count_rejected(
             self._rejected, self.progress.rejected - self.progress.rejected_at_intake
         )
@@ -515,10 +515,10 @@ class FeedImport:
             count = int(lot.size)
             device, owner = (np.full(count, key, np.int64) for key in (place[1], place[0]))
             columns = (times[lot], device, owner, values[lot])
-            found = await self._intake.store_columns(columns, part.register, part.unit)
-            self.progress.duplicates += found[Status.DUPLICATE]
-            self.progress.conflicts += found[Status.CONFLICT]
-            self.progress.accepted += found[Status.ACCEPTED]
+            outcomes = await self._intake.store_columns(columns, part.register, part.unit)
+            self.progress.duplicates += outcomes[Status.DUPLICATE]
+            self.progress.conflicts += outcomes[Status.CONFLICT]
+            self.progress.accepted += outcomes[Status.ACCEPTED]
 
     async def _counters(
         self, part: Series, place: tuple[str, str], times: Ints, good: NDArray[np.bool_]
@@ -570,8 +570,8 @@ def _names(point: Entry | None) -> list[str]:
     if point is None:
         return []
     last = point.self.rpartition("/")[2]
-    found = (point.id, point.id.removeprefix("urn:uuid:"), point.title, last)
-    return [name for name in found if name]
+    text = (point.id, point.id.removeprefix("urn:uuid:"), point.title, last)
+    return [name for name in text if name]
 
 
 def _short(point: Entry | None) -> str:
@@ -581,5 +581,5 @@ def _short(point: Entry | None) -> str:
 
 def _device(point: Entry | None, curator: str) -> str:
     """The usage point's id, else the end of its link, else the curator's own name."""
-    found = [name for name in _names(point)[1:] if _IDENTIFIER.fullmatch(name)]
-    return found[0] if found else curator
+    names = [name for name in _names(point)[1:] if _IDENTIFIER.fullmatch(name)]
+    return names[0] if names else curator

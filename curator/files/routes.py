@@ -59,7 +59,7 @@ class ImportOptions(BaseModel):
     )
     kind: str | None = Field(
         None,
-        description="delta: what was used in each interval; total_increasing: the meter's stand; "
+        description="delta: what was used in each interval; total_increasing: the meter's total; "
         "instant: a power or level. Default: the register's",
     )
     rollover: str | None = Field(
@@ -68,7 +68,7 @@ class ImportOptions(BaseModel):
     delimiter: str = Field(",", description="Between two cells: one character, or tab")
     decimal: str = Field(".", description="The decimal sign: . or ,")
     header_line: int = Field(1, description="Number of the line that names the columns")
-    curator: str | None = Field(None, description="Whose all readings are, if no column says it")
+    curator: str | None = Field(None, description="Whose readings these are, if no column names it")
     curator_column: str | None = Field(None, description="The column that names the curator")
     device_column: str | None = Field(None, description="The column that names the meter")
     date_column: str | None = Field(
@@ -79,10 +79,10 @@ class ImportOptions(BaseModel):
     time_format: str | None = Field(None, description="As in strptime, such as %d.%m.%Y %H:%M")
     timezone: str | None = Field(None, description="IANA zone of stamps without an offset")
     ambiguous: str = Field(
-        "refuse", description="The hour that comes twice: refuse, order, earlier, later"
+        "refuse", description="The repeated hour of a clock change: refuse, order, earlier, later"
     )
     offset_column: str | None = Field(
-        None, description="The column that says of the hour that comes twice which it is"
+        None, description="The column that tells the two passes of the repeated hour apart"
     )
     stamp: str = Field("start", description="Which end of its interval a stamp names: start or end")
     start: str | None = Field(
@@ -124,7 +124,7 @@ def _map(kind: type[Map], given: dict[str, Any]) -> Map:
 
 @dataclass(frozen=True)
 class Importer:
-    """Imports files into the intake; `imports` tells meanwhile how far each is."""
+    """Imports files into the intake; `imports` reports their progress."""
 
     intake: Intake
     settings: CuratorSettings
@@ -133,7 +133,7 @@ class Importer:
     async def take(
         self, chunks: AsyncIterator[bytes], options: ImportOptions, caller: Principal, *, xml: bool
     ) -> Progress:
-        """Read a file to its end; `xml`: its media type says Green Button where the options do not.
+        """Read a file to its end. `xml`: its media type is Green Button's; options may override it.
 
         Raises Invalid or BadImport for a map that means nothing, and BadImport, which then shows
         the progress, for a file that is none of this map. What was stored by then stays.
@@ -194,7 +194,7 @@ async def import_readings(
 @router.get(
     "/v1/readings/imports/{import_id}",
     response_model_exclude_unset=True,
-    summary="How far an import is, while it runs (give it an `import_id`)",
+    summary="Progress of an import while it runs (give it an `import_id`)",
 )
 async def get_import(import_id: str, _: Operator, imports: Running) -> ImportedReadings:
     return imports.find(import_id).answer()

@@ -65,7 +65,7 @@ async def plain_chunks(
 
 
 async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterator[bytes]:
-    """What follows the first lines of a file, which are no rows. Raises BadImport for an endless
+    """The file after its first lines, which are no rows. Raises BadImport for an endless
     line among them."""
     rest = b""
     async for chunk in chunks:
@@ -165,12 +165,12 @@ class _Parts:
         }
 
     def take(self) -> list[bytes]:
-        """What has come since the last call."""
+        """The bytes received since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
     def fields(self) -> dict[str, str]:
-        """The fields that have come, as text. Raises BadImport."""
+        """The fields received so far, as text. Raises BadImport."""
         try:
             return {name.decode(): value.decode() for name, value in self._fields.items()}
         except UnicodeDecodeError:
@@ -219,7 +219,7 @@ KEPT_IMPORTS: Final = 100
 
 
 class Progress:
-    """What an import has done so far; its sender may ask meanwhile."""
+    """The progress of an import; its sender may poll it."""
 
     def __init__(self, import_id: str, max_errors: int) -> None:
         self.id, self.state = import_id, "running"
@@ -269,7 +269,7 @@ class Imports:
         self._kept: dict[str, Progress] = {}
 
     def begin(self, name: str | None) -> Progress:
-        """That of a new import; without a name it gets one."""
+        """The progress of a new import; without a name it gets one."""
         progress = Progress(name or str(uuid7(self._clock)), self._max_errors)
         self._kept.pop(progress.id, None)
         self._kept[progress.id] = progress
@@ -279,10 +279,10 @@ class Imports:
 
     def find(self, name: str) -> Progress:
         """Raises UnknownImport."""
-        found = self._kept.get(name)
-        if found is None:
+        progress = self._kept.get(name)
+        if progress is None:
             raise UnknownImport
-        return found
+        return progress
 
 
 TOGETHER: Final = 5000

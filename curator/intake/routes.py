@@ -7,18 +7,14 @@ own. There is no timer: a single request is written immediately.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from math import inf
+from typing import Annotated, Any, Final, TypeAlias
 
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import JSONResponse
 
-from common.runtime.logs import describe, get_logger
-from common.store.failures import store_failed
-from common.store.group_commit import QueueFull
+from common.store.group_commit import GroupCommit
 from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives
@@ -35,24 +31,24 @@ SMALL: Final = 256
 """Most items in a request that is batched; a larger one gets its own transaction."""
 TOGETHER: Final = 4_096
 MOST_WAITING: Final = 20_000
-_logger = get_logger("tacit.curator.gathering")
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    raws: Sequence[Any]
-    caller: Principal
-    answer: asyncio.Future[list[Answer]]
+Sent: TypeAlias = tuple[Sequence[Any], Principal]
 
 
-class Gathering:
-    """Requests that wait, and the task that writes them while there are any."""
+class Batching:
+    """Writes the requests that wait in one transaction."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
-        self._queue: deque[_Waiting] = deque()
-        self._items = 0
-        self._task: asyncio.Task[None] | None = None
+        self._requests: GroupCommit[Sent, list[Answer]] = GroupCommit(
+            self._write,
+            size_of=lambda request: len(request[0]),
+            batch_items=inf,
+            batch_size=TOGETHER,
+            max_size=MOST_WAITING,
+            abandoned=True,
+        )
 
     async def take(self, raws: Sequence[Any], caller: Principal) -> list[Answer]:
         """Store the items of a request; one answer each, after the commit.
@@ -62,45 +58,10 @@ class Gathering:
         """
         if len(raws) > SMALL:
             return await self._intake.take(raws, caller)
-        if self._items + len(raws) > MOST_WAITING:
-            raise QueueFull(retry_after_s=1)
-        answer: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(raws, caller, answer))
-        self._items += len(raws)
-        if self._task is None:
-            self._task = asyncio.create_task(self._drain(), name="readings")
-        return await answer
+        return await self._requests.submit((raws, caller))
 
-    async def _drain(self) -> None:
-        try:
-            while self._queue:
-                lot = [self._queue.popleft()]
-                count = len(lot[0].raws)
-                while self._queue and count + len(self._queue[0].raws) <= TOGETHER:
-                    lot.append(self._queue.popleft())
-                    count += len(lot[-1].raws)
-                self._items -= count
-                await self._write(lot)
-        finally:
-            self._task = None
-
-    async def _write(self, lot: Sequence[_Waiting]) -> None:
-        try:
-            found = await together(self._intake, [(each.raws, each.caller) for each in lot])
-        except Exception as error:
-            if len(lot) == 1 or store_failed(error):
-                for waiting in lot:
-                    if not waiting.answer.done():
-                        waiting.answer.set_exception(error)
-                return
-            # One request that cannot be stored must not fail the others: each by itself.
-            _logger.error("requests_unprocessable", requests=len(lot), **describe(error))
-            for waiting in lot:
-                await self._write([waiting])
-            return
-        for waiting, answers in zip(lot, found, strict=True):
-            if not waiting.answer.done():
-                waiting.answer.set_result(answers)
+    async def _write(self, requests: Sequence[Sent]) -> list[list[Answer]]:
+        return await together(self._intake, requests)
 
 
 _LINES = frozenset({NDJSON, "application/ndjson", "application/jsonl"})
@@ -119,11 +80,11 @@ router = APIRouter()
 async def post_readings(
     request: Request,
     caller: Sender,
-    gathering: Annotated[Gathering, Depends(part(Gathering))],
+    batching: Annotated[Batching, Depends(part(Batching))],
     settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
 ) -> Response:
     raws = await _raw_items(request, settings.max_items)
-    answers = await gathering.take(raws, caller)
+    answers = await batching.take(raws, caller)
     return JSONResponse({"items": [answer.document() for answer in answers]})
 
 

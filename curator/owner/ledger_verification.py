@@ -103,10 +103,10 @@ async def verify_ledger(
 ) -> LedgerVerification:
     kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
     async with database.reading() as transaction:
-        found = await verify(transaction, kept)
+        outcome = await verify(transaction, kept)
     broken = None
-    if found.broken is not None:
-        broken = BrokenRow(row=found.broken[0], reason=found.broken[1])
+    if outcome.broken is not None:
+        broken = BrokenRow(row=outcome.broken[0], reason=outcome.broken[1])
     return LedgerVerification(
-        verified=broken is None, rows=found.rows, head=found.head.hex(), broken=broken
+        verified=broken is None, rows=outcome.rows, head=outcome.head.hex(), broken=broken
     )

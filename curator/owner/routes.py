@@ -12,21 +12,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from common.runtime.clock import Clock
-from common.store.transactions import Database
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives
-from common.web.paging import PageQuery, next_link
+from common.web.paging import PageQuery
 from common.web.problems import ProblemReceived
 from common.web.wire import json_response
 from curator.errors import NotGiven, NothingPublished, SignerForgotten
 from curator.owner import statement
-from curator.owner.policies import Policies
-from curator.owner.statement import AskedReports
+from curator.owner.policies import PoliciesPart
+from curator.owner.statement import AskedReports, OwnCurator, OwnCuratorPart
 from curator.parties.peers import Peers
 from curator.store.parties import Coordinator, PartyRow
-from curator.web import CuratorId, DatabasePart, Owner, answer, answer_of
+from curator.web import ClockPart, answer, page_of
 from tacit.answers.curator import (
     ListOfContributions,
     ListOfDebits,
@@ -45,7 +42,7 @@ from tacit.wire import WireModel
 
 @dataclass(frozen=True)
 class Given:
-    """A round that a curator answered, as `coordinator_key` signed it, and the party that spoke for
+    """A round that a curator answered, as `coordinator_key` signed it, and the party that acted for
     the curator."""
 
     descriptor: RoundDescriptor
@@ -73,10 +70,9 @@ class Given:
         )
 
 
-async def given(database: Database, curator_id: str, round_id: str, caller: Principal) -> Given:
+async def given(own: OwnCurator, round_id: str) -> Given:
     """Raises ForeignCurator, UnknownCurator, UnknownAnswer, NotGiven, SignerForgotten."""
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+    async with own.reading() as (transaction, row, party):
         answer, signed = await statement.answered(transaction, row, party, round_id)
     if not answer.contributed:
         raise NotGiven
@@ -109,7 +105,13 @@ class ListOfReports(WireModel):
     reports: tuple[AskedReports, ...]
 
 
+async def _round_id(round_id: str) -> str:
+    return round_id
+
+
 PeersPart = Annotated[Peers, Depends(part(Peers))]
+OfRound = Annotated[str, Depends(_round_id)]
+"""A dependency, so that the API document lists it after the curator, as in the path."""
 
 
 router = APIRouter(tags=["owner"])
@@ -121,17 +123,11 @@ router = APIRouter(tags=["owner"])
     summary="The ledger statement: what was spent, what is left",
 )
 async def get_own_budget(
-    curator_id: CuratorId,
-    caller: Owner,
-    database: DatabasePart,
-    policies: Annotated[Policies, Depends(part(Policies))],
-    clock: Annotated[Clock, Depends(part(Clock))],
+    own: OwnCuratorPart, policies: PoliciesPart, clock: ClockPart
 ) -> OwnBudget:
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
-        return await statement.budget(
-            transaction, row, party, await policies.current(), clock.now()
-        )
+    async with own.reading() as (transaction, row, party):
+        default = await policies.current()
+        return await statement.budget(transaction, row, party, default, clock.now())
 
 
 @router.get(
@@ -139,19 +135,11 @@ async def get_own_budget(
     **gives(ListOfContributions),
     summary="Rounds this curator contributed to or refused, newest first",
 )
-async def list_contributions(
-    request: Request,
-    curator_id: CuratorId,
-    page: PageQuery,
-    caller: Owner,
-    database: DatabasePart,
-) -> Response:
+async def list_contributions(request: Request, page: PageQuery, own: OwnCuratorPart) -> Response:
     after = page.after_number()
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+    async with own.reading() as (transaction, row, party):
         items, following = await statement.contributions(transaction, row, party, after, page.limit)
-    headers = None if following is None else next_link(request, following)
-    return answer_of(ListOfContributions(contributions=items), headers)
+    return page_of(request, ListOfContributions(contributions=items), following)
 
 
 @router.get(
@@ -159,11 +147,8 @@ async def list_contributions(
     response_model_exclude_unset=True,
     summary="One answer, and who would have to work together to learn what of it",
 )
-async def get_contribution(
-    curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-) -> WholeContribution:
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+async def get_contribution(own: OwnCuratorPart, round_id: OfRound) -> WholeContribution:
+    async with own.reading() as (transaction, row, party):
         return await statement.contribution(transaction, row, party, round_id)
 
 
@@ -173,13 +158,9 @@ async def get_contribution(
     responses={200: {"model": Transcript}},
 )
 async def get_contribution_transcript(
-    curator_id: CuratorId,
-    round_id: str,
-    caller: Owner,
-    database: DatabasePart,
-    peers: PeersPart,
+    own: OwnCuratorPart, round_id: OfRound, peers: PeersPart
 ) -> Response:
-    of = await given(database, curator_id, round_id, caller)
+    of = await given(own, round_id)
     return json_response(await transcript(peers, of))
 
 
@@ -188,11 +169,8 @@ async def get_contribution_transcript(
     summary="Which round was answered, and whose identities the answer went to",
     responses={200: {"model": Anchors}},
 )
-async def get_contribution_anchors(
-    curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-) -> Response:
-    of = await given(database, curator_id, round_id, caller)
-    return answer(of.anchors)
+async def get_contribution_anchors(own: OwnCuratorPart, round_id: OfRound) -> Response:
+    return answer((await given(own, round_id)).anchors)
 
 
 @router.get(
@@ -202,18 +180,14 @@ async def get_contribution_anchors(
 )
 async def list_debits(
     request: Request,
-    curator_id: CuratorId,
     page: PageQuery,
-    caller: Owner,
-    database: DatabasePart,
+    own: OwnCuratorPart,
     unit: PrivacyUnit = PrivacyUnit.CURATOR,
 ) -> Response:
     after = page.after_number()
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+    async with own.reading() as (transaction, row, party):
         items, following = await statement.debits(transaction, row, party, unit, after, page.limit)
-    headers = None if following is None else next_link(request, following)
-    return answer_of(ListOfDebits(debits=items), headers)
+    return page_of(request, ListOfDebits(debits=items), following)
 
 
 @router.get(
@@ -221,28 +195,17 @@ async def list_debits(
     summary="Jobs that asked for noisy reports, newest first, and how many were made",
     response_model=ListOfReports,
 )
-async def list_reports(
-    request: Request,
-    curator_id: CuratorId,
-    page: PageQuery,
-    caller: Owner,
-    database: DatabasePart,
-) -> Response:
+async def list_reports(request: Request, page: PageQuery, own: OwnCuratorPart) -> Response:
     after = page.after_text()
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+    async with own.reading() as (transaction, row, party):
         items, following = await statement.reports(transaction, row, party, after, page.limit)
-    headers = None if following is None else next_link(request, following)
-    return answer_of(ListOfReports(reports=tuple(items)), headers)
+    return page_of(request, ListOfReports(reports=tuple(items)), following)
 
 
 @router.get(
     "/v1/curators/{curator_id}/readings",
     summary="How many readings were accepted, refused, used, clamped",
 )
-async def list_readings(
-    curator_id: CuratorId, caller: Owner, database: DatabasePart
-) -> ReadingCounts:
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+async def list_readings(own: OwnCuratorPart) -> ReadingCounts:
+    async with own.reading() as (transaction, row, party):
         return await statement.reading_counts(transaction, row, party)

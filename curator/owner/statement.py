@@ -1,4 +1,4 @@
-"""What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
+"""What only a curator's owner may see: budget, contributions, counts of readings.
 
 What each answer was asked, how well it is hidden, and why a contribution counted no reading. Counts
 of readings used and clamped depend on data; they are answered to the curator's own token and to the
@@ -8,14 +8,18 @@ operator alone.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+from fastapi import Depends
 from sqlalchemy import Row
 
 from common.runtime.clock import epoch_microseconds
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from common.web.auth import Principal
 from common.web.tokens import Scope
 from curator import ledger
@@ -28,6 +32,7 @@ from curator.store import readings as store
 from curator.store import reports as report_store
 from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
+from curator.web import CuratorId, DatabasePart, Owner
 from tacit.accounting.scenarios import Scenario, assumption
 from tacit.answers import curator as answers
 from tacit.answers.base import Answer
@@ -82,6 +87,42 @@ async def find(
     return row, party
 
 
+@dataclass(frozen=True)
+class OwnCurator:
+    """A curator as its owner, or an operator, asks about it. Both contexts yield a transaction, the
+    curator and its party, and raise ForeignCurator or UnknownCurator."""
+
+    id: str
+    caller: Principal
+    database: Database
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[tuple[Transaction, CuratorRow, PartyRow]]:
+        """To read."""
+        async with self.database.reading() as transaction:
+            yield transaction, *await find(transaction, self.id, self.caller)
+
+    @asynccontextmanager
+    async def changing(
+        self, *, large: bool = False
+    ) -> AsyncIterator[tuple[Transaction, CuratorRow, PartyRow]]:
+        """To write."""
+        async with self.database.begin(large=large) as transaction:
+            yield transaction, *await find(transaction, self.id, self.caller)
+
+    async def find(self) -> tuple[CuratorRow, PartyRow]:
+        """The curator and its party."""
+        async with self.reading() as (_, row, party):
+            return row, party
+
+
+async def _own_curator(curator_id: CuratorId, caller: Owner, database: DatabasePart) -> OwnCurator:
+    return OwnCurator(curator_id, caller, database)
+
+
+OwnCuratorPart = Annotated[OwnCurator, Depends(_own_curator)]
+
+
 async def budget(
     transaction: Transaction, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
 ) -> OwnBudget:
@@ -118,11 +159,11 @@ async def debits(
 ) -> tuple[list[answers.Debit], int | None]:
     """A page of a curator's debits in one unit, newest first, and where the next page starts."""
     position = row.key - party.first_key
-    found = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
-    paid = [item.contribution for _, item in found if item.contribution is not None]
+    rows = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
+    paid = [item.contribution for _, item in rows if item.contribution is not None]
     texts = await history.descriptors(transaction, paid)
-    items = [_debit(item, texts.get(item.contribution or 0)) for _, item in found]
-    return items, found[-1][0] if len(found) == limit else None
+    items = [_debit(item, texts.get(item.contribution or 0)) for _, item in rows]
+    return items, rows[-1][0] if len(rows) == limit else None
 
 
 class AskedReports(WireModel):
@@ -146,26 +187,26 @@ async def reports(
 ) -> tuple[list[AskedReports], str | None]:
     """A page of the jobs that asked a curator for noisy reports, newest first, and where the next
     page starts."""
-    found = await report_store.asked_of(transaction, party.id, row.key, before, limit)
+    collections = await report_store.asked_of(transaction, party.id, row.key, before, limit)
     items = []
-    for collection, made in found:
+    for collection, made in collections:
         signed = Signed[Descriptor].model_validate_json(collection.descriptor)
-        asked = signed.statement
+        descriptor = signed.statement
         items.append(
             AskedReports(
-                job=asked.job,
-                algorithm=asked.algorithm,
-                stance=asked.stance,
-                columns=tuple(map(column_name, asked.columns)),
-                label=asked.label,
-                opened=asked.opened,
-                deadline=asked.deadline,
+                job=descriptor.job,
+                algorithm=descriptor.algorithm,
+                stance=descriptor.stance,
+                columns=tuple(map(column_name, descriptor.columns)),
+                label=descriptor.label,
+                opened=descriptor.opened,
+                deadline=descriptor.deadline,
                 state=collection.state.value,
                 reports=made,
                 refused_because=collection.ground,
             )
         )
-    return items, found[-1][0].job if len(found) == limit else None
+    return items, collections[-1][0].job if len(collections) == limit else None
 
 
 def _debit(item: Debit, text: str | None) -> answers.Debit:
@@ -190,7 +231,7 @@ def _span(window: Window) -> Span:
 
 
 def extended(kind: type[Whole], answer: Answer, **more: object) -> Whole:
-    """An answer with the fields that a derived model has more."""
+    """An answer as a derived model, with the additional fields."""
     return kind(**{name: getattr(answer, name) for name in answer.model_fields_set}, **more)
 
 
@@ -199,7 +240,7 @@ def _descriptor(text: str) -> RoundDescriptor:
 
 
 def _assumption(descriptor: RoundDescriptor) -> str:
-    """Under which the figure of a round's debit holds."""
+    """The assumption under which the figure of a round's debit holds."""
     ids = [entry.id for entry in descriptor.aggregators]
     return assumption(descriptor.query, ids, descriptor.operators)
 
@@ -245,14 +286,14 @@ async def contributions(
     transaction: Transaction, row: CuratorRow, party: PartyRow, after: int | None, limit: int
 ) -> tuple[list[GivenContribution], int | None]:
     """The curator's history, newest first, and where the next page starts."""
-    found = await history.history(transaction, party.id, after, limit)
-    ids = [item.id for item in found]
+    rows = await history.history(transaction, party.id, after, limit)
+    ids = [item.id for item in rows]
     position = row.key - party.first_key
     debits, refusals = await history.spans_over(transaction, ids, position)
     states = await outbox.delivery_states(transaction, ids)
     problems = await outbox.problems_of(transaction, ids)
     items = []
-    for item in found:
+    for item in rows:
         charged = await _charged(transaction, item, row.key, position, debits.get(item.id))
         delivery = {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
         items.append(_contribution(item, position, refusals.get(item.id, []), charged | delivery))
@@ -366,7 +407,7 @@ async def reading_counts(
 
 @lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
 def verified(query: Query, operators: tuple[str, ...]) -> tuple[VerifiedStatement, ...]:
-    """Who would have to work together to learn what: rows a to e, whoever else takes part."""
+    """Who would have to work together to learn what: rows a to e, for any other participants."""
     return verified_statements(query, operators=operators)
 
 
@@ -392,7 +433,7 @@ def _noise_by(query: Query) -> str:
 
 
 def asked(query: Query) -> AskedFor:
-    """What of the readings is asked for; `bounds`: to which each is cut."""
+    """What a query asks of the readings; `bounds`: to which each is clamped."""
     return AskedFor(
         register=query.register_name,
         unit=query.unit,
@@ -416,15 +457,15 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
         bases = await store.register_bases(transaction, name)
         if not bases:
             return f"no reading of {name} was ever stored"
-        kept = " and ".join(DIMENSIONS[each] for each in bases)
+        kept = " and ".join(DIMENSIONS[base_unit] for base_unit in bases)
         return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base]}"
     window = descriptor.window
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    found = await store.lengths(transaction, key, curator, start, end)
-    if not found:
+    lengths = await store.lengths(transaction, key, curator, start, end)
+    if not lengths:
         return f"there is no reading of {name} in the window"
     wanted = reading_dimension(query) if reads_vectors(query) else None
-    if wanted in found:
+    if wanted in lengths:
         return f"the readings of {name} in the window came after the contribution was made"
-    asked = "numbers" if wanted is None else f"vectors of {wanted}"
-    return f"the readings of {name} in the window are not the {asked} that the query asks for"
+    wanted_form = "numbers" if wanted is None else f"vectors of {wanted}"
+    return f"the readings of {name} in the window are not the {wanted_form} that the query asks for"

@@ -42,7 +42,7 @@ from curator.store.parties import Coordinator, PartyRow, Speaker
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
 GIVEN_BACK_BYTES = 1 << 20
-"""After so many sealed bytes freed memory is given back: it takes a millisecond."""
+"""After this many sealed bytes freed memory is returned to the system: it takes a millisecond."""
 IDLE_S = 1.0
 WATCHERS_S = 10.0
 """Seconds between checks for coordinators of parties that another process on the store enrolled."""
@@ -164,12 +164,12 @@ class Participation:
     async def _look_after_watchers(self) -> None:
         ticket = self._enrolled.ticket()
         async with self._store.reading() as transaction:
-            found = await party_store.speakers(transaction)
-        if set(found) != self._speakers:
-            self._speakers = set(found)
+            speakers = await party_store.speakers(transaction)
+        if set(speakers) != self._speakers:
+            self._speakers = set(speakers)
             self._planning.forget()
         wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
-        for url in {speaker.url for speaker in found} - self._watched:
+        for url in {speaker.url for speaker in speakers} - self._watched:
             self._watched.add(url)
             for discovery in (self._rounds, self._collections):
                 self._spawn(discovery.watch(url, wait_s, retry_s))
@@ -185,8 +185,8 @@ class Participation:
         """Process the open collections of a coordinator now; whether it answered."""
         return await self._collections.look(url)
 
-    async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
-        listed, foreign = await self._planning.take_up(known, items)
+    async def _take_up(self, coordinators: Set[Coordinator], items: Sequence[Any]) -> bool:
+        listed, foreign = await self._planning.take_up(coordinators, items)
         await self._note_gone(listed)
         self._awake.notify()
         return foreign
@@ -232,8 +232,8 @@ class Participation:
         earlier = self._earlier(by_round, rounds, parties)
         for round_id, items in by_round.items():
             self._busy.update(item.id for item in items)
-            row, known = rounds[round_id], earlier[round_id]
-            started.append(self._spawn(self._perform(row, items, parties, known)))
+            row, settled = rounds[round_id], earlier[round_id]
+            started.append(self._spawn(self._perform(row, items, parties, settled)))
         if wait:
             await asyncio.gather(*started)
         return following
@@ -337,15 +337,15 @@ class Participation:
         of the same coordinators are asked about together: one that hangs delays no other's."""
         together: dict[frozenset[str], list[RoundRow]] = {}
         for round_id, items in due.items():
-            asked = frozenset(parties[item.party].coordinator_url for item in items)
-            together.setdefault(asked, []).append(rounds[round_id])
-        found: dict[str, asyncio.Task[bool]] = {}
+            urls = frozenset(parties[item.party].coordinator_url for item in items)
+            together.setdefault(urls, []).append(rounds[round_id])
+        settling: dict[str, asyncio.Task[bool]] = {}
         for rows in together.values():
             task = asyncio.create_task(self._settled_together(rows))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-            found |= {row.id: task for row in rows}
-        return found
+            settling |= {row.id: task for row in rows}
+        return settling
 
     async def _settled_together(self, rows: Sequence[RoundRow]) -> bool:
         """Whether no error came up."""
@@ -359,20 +359,20 @@ class Participation:
     async def _settle_earlier(self, rows: Sequence[RoundRow]) -> None:
         """Fetch the final state of earlier rounds of these queries and windows, before deciding."""
         async with self._store.reading() as transaction:
-            found = {
+            unsettled = {
                 earlier.id: earlier
                 for row in rows
                 for earlier in await outbox.open_ended(transaction, row)
             }
-        if found:
-            await self._answering.settling.ask(list(found.values()))
+        if unsettled:
+            await self._answering.settling.ask(list(unsettled.values()))
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
         async with self._store.reading() as transaction:
-            asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
-        rows = list({**self._gone, **{item.id: item for item in asked}}.values())
+            unsettled = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        rows = list({**self._gone, **{item.id: item for item in unsettled}}.values())
         for round_id in await self._answering.settling.ask(rows) if rows else ():
             self._gone.pop(round_id, None)
 

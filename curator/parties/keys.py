@@ -45,11 +45,11 @@ class Keyring:
 
     def engine_of(self, party: PartyRow) -> Engine:
         """The engine of a party."""
-        held = self._engines.get(party.id)
-        if held is None:
+        engine = self._engines.get(party.id)
+        if engine is None:
             sealer = Sealer(party.id, Identity.from_bytes(party.identity))
-            held = self._engines[party.id] = Engine(sealer, self._source)
-        return held
+            engine = self._engines[party.id] = Engine(sealer, self._source)
+        return engine
 
     def forget(self, party: str) -> None:
         """Seal nothing more under the identity that a party had, and make its engine again."""
@@ -57,8 +57,8 @@ class Keyring:
 
     def is_answered(self, party: str, session: bytes) -> bool:
         """Whether the aggregator of a session is known to know it."""
-        held = self._engines.get(party)
-        return held is not None and held.sealer.is_answered(session)
+        engine = self._engines.get(party)
+        return engine is not None and engine.sealer.is_answered(session)
 
     def answered(self, party: str, session: bytes) -> None:
         """The aggregator of a session has answered under it."""
@@ -110,7 +110,7 @@ class SealKeys:
             return
         async with database.reading() as transaction:  # what the round's check has followed
             row = (await store.parties_by_id(transaction, [party.id]))[party.id]
-        anchor = next(each for each in row.anchors if each.aggregator == entry.id)
+        anchor = next(anchor for anchor in row.anchors if anchor.aggregator == entry.id)
         anchored = anchor.pin.anchored
         try:
             signed = await self._peers.seal_signature(anchor.url, entry.seal.public_key_hash)
@@ -127,22 +127,22 @@ class SealKeys:
 
     async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
         wanted = entry.seal.public_key_hash
-        found = self._keys.get(wanted)
-        if found is None:
+        key = self._keys.get(wanted)
+        if key is None:
             raw = await self._fetched(entry.id, wanted, party)
             try:
-                found = SealPublicKey(raw)
-                found.seal(b"", b"")  # an X25519 half of small order shows only here
+                key = SealPublicKey(raw)
+                key.seal(b"", b"")  # an X25519 half of small order shows only here
             except (SealKeyMalformed, SealBroken) as error:
                 raise SealKeyUnusable(f"{entry.id}: {error}") from None
-            self._keys[wanted] = found
+            self._keys[wanted] = key
             while len(self._keys) > KEPT:
                 self._keys.popitem(last=False)
         self._keys.move_to_end(wanted)
-        return found
+        return key
 
     async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
-        anchored = [each.url for each in party.anchors if each.aggregator == aggregator]
+        anchored = [anchor.url for anchor in party.anchors if anchor.aggregator == aggregator]
         for url in (*anchored, party.coordinator_url):
             try:
                 raw = await self._peers.seal_key(url, wanted)
@@ -258,11 +258,11 @@ class Successions:
 
     async def begin(self, named: Sequence[str] | None, overlap: timedelta) -> int:
         """Make the next identity of some enrolled parties, or of all; how many. One that waits
-        already goes on. Raises UnknownParty."""
+        is already in progress. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
-            held = {each.party for each in await store.waiting_identities(transaction)}
-            chosen = [row for row in rows if row.id not in held]
+            waiting = {identity.party for identity in await store.waiting_identities(transaction)}
+            chosen = [row for row in rows if row.id not in waiting]
             for row in chosen:
                 await store.add_next_identity(
                     transaction, await self._next(transaction, row, overlap)
@@ -272,25 +272,25 @@ class Successions:
     async def waiting(self) -> tuple[Waiting, ...]:
         """Parties whose next identity is not known to all their services."""
         async with self.database.reading(large=True) as transaction:
-            found = await store.waiting_identities(transaction)
+            identities = await store.waiting_identities(transaction)
         return tuple(
             Waiting(
-                each.party,
-                fingerprint(each.link.statement.identity_key),
-                each.secret is None,
-                self._problems.get(each.party, {}),
+                identity.party,
+                fingerprint(identity.link.statement.identity_key),
+                identity.secret is None,
+                self._problems.get(identity.party, {}),
             )
-            for each in found
+            for identity in identities
         )
 
     async def sweep(self) -> int:
         """Show what waits to all services; how many identities all of them know now."""
         async with self.database.reading(large=True) as transaction:
-            found = await store.waiting_identities(transaction)
+            identities = await store.waiting_identities(transaction)
         done = 0
-        for start in range(0, len(found), _TOGETHER):
-            some = found[start : start + _TOGETHER]
-            done += sum(await asyncio.gather(*(self._finish(each) for each in some)))
+        for start in range(0, len(identities), _TOGETHER):
+            some = identities[start : start + _TOGETHER]
+            done += sum(await asyncio.gather(*(self._finish(identity) for identity in some)))
         return done
 
     async def _chosen(
@@ -299,11 +299,11 @@ class Successions:
         rows = await store.list_parties(transaction, state=ACTIVE)
         if named is None:
             return rows
-        known = {row.id: row for row in rows}
+        by_name = {row.id: row for row in rows}
         for place, name in enumerate(named):
-            if name not in known:
+            if name not in by_name:
                 raise UnknownParty(pointer=f"/parties/{place}")
-        return [known[name] for name in dict.fromkeys(named)]
+        return [by_name[name] for name in dict.fromkeys(named)]
 
     async def _next(
         self, transaction: Transaction, row: PartyRow, overlap: timedelta
@@ -320,19 +320,19 @@ class Successions:
         serial = await store.identity_serial(transaction, row.id) + 1
         return NextIdentity(row.id, serial, succeed_party(statement, new, old), new.to_bytes())
 
-    async def _finish(self, found: NextIdentity) -> bool:
+    async def _finish(self, identity: NextIdentity) -> bool:
         """Whether all services know it now."""
         async with self.database.reading() as transaction:
-            row = await store.party(transaction, found.party)
-            chain = await store.identity_chain(transaction, found.party)
+            row = await store.party(transaction, identity.party)
+            chain = await store.identity_chain(transaction, identity.party)
         assert row is not None
         problems = await self._shown(row, chain)
-        over = self.clock.now() >= found.link.statement.overlap_until
+        over = self.clock.now() >= identity.link.statement.overlap_until
         async with self.database.begin() as transaction:
             if not problems:
-                await store.mark_identity_shown(transaction, found)
-            if found.secret is not None and (over or not problems):
-                await store.use_next_identity(transaction, found)
+                await store.mark_identity_shown(transaction, identity)
+            if identity.secret is not None and (over or not problems):
+                await store.use_next_identity(transaction, identity)
         self.keyring.forget(row.id)
         if problems:
             self._problems[row.id] = problems
@@ -348,7 +348,7 @@ class Successions:
         """Show a party's links to all its services; the problems of those that did not take it."""
         assert row.coordinator_token is not None
         services = [(row.deployment, row.coordinator_url, row.coordinator_token)]
-        services += [(each.aggregator, each.url, each.token or "") for each in row.anchors]
+        services += [(anchor.aggregator, anchor.url, anchor.token or "") for anchor in row.anchors]
         problems = {}
         for name, url, token in services:
             try:

@@ -153,18 +153,18 @@ async def enrol_party_again(
     return _party(row)
 
 
-async def check_token(database: Database, asked: NewToken) -> None:
+async def check_token(database: Database, token: NewToken) -> None:
     """Raises BadItem or UnknownCurator for a token that a curator service does not issue."""
-    if asked.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
+    if token.scope not in (Scope.OPERATOR, Scope.DEVICE, Scope.CURATOR):
         raise BadItem("is operator, device or curator", pointer="/scope")
-    if asked.scope is Scope.OPERATOR:
-        if asked.subject is not None:
+    if token.scope is Scope.OPERATOR:
+        if token.subject is not None:
             raise BadItem("an operator's token belongs to no curator", pointer="/subject")
         return
-    if asked.subject is None:
+    if token.subject is None:
         raise UnknownCurator(pointer="/subject")
     async with database.reading() as transaction:
-        if await store.curator(transaction, asked.subject) is None:
+        if await store.curator(transaction, token.subject) is None:
             raise UnknownCurator(pointer="/subject")
 
 

@@ -12,16 +12,15 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Request
 from fastapi import Query as Parameter
 
-from common.runtime.clock import Clock
-from common.web.dependencies import part
 from common.web.openapi import takes
 from common.web.wire import JSON, content_type, parse_json
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement
+from curator.owner.statement import OwnCuratorPart
 from curator.records.records import RecordTable, checked, read_csv
 from curator.store import records as store
-from curator.web import DatabasePart, Owner
+from curator.web import ClockPart, DatabasePart, Owner
 from tacit.answers.curator import ItemTables, ItemTableSize, KeptItems, KeptTable
 from tacit.encoders.count_sums import MOST_SEQUENCES
 from tacit.encoders.counts import Ints, Lists
@@ -48,7 +47,7 @@ async def put_records(
     request: Request,
     caller: Owner,
     database: DatabasePart,
-    clock: Annotated[Clock, Depends(part(Clock))],
+    clock: ClockPart,
     curator: CuratorName = None,
 ) -> KeptTable:
     form, body = content_type(request), await request.body()
@@ -77,7 +76,7 @@ async def get_records(curator_id: Identifier, caller: Owner, database: DatabaseP
         row, _ = await statement.find(transaction, curator_id, caller)
         outline = await store.outline(transaction, row.key)
     columns, rows = outline or ((), 0)
-    return KeptTable(curator=curator_id, columns=list(columns), rows=rows)
+    return KeptTable(curator=row.id, columns=list(columns), rows=rows)
 
 
 @router.delete(
@@ -85,9 +84,8 @@ async def get_records(curator_id: Identifier, caller: Owner, database: DatabaseP
     status_code=204,
     summary="Delete a curator's table; what was contributed stays as it was",
 )
-async def drop_records(curator_id: Identifier, caller: Owner, database: DatabasePart) -> None:
-    async with database.begin() as transaction:
-        row, _ = await statement.find(transaction, curator_id, caller)
+async def drop_records(own: OwnCuratorPart) -> None:
+    async with own.changing() as (transaction, row, _):
         await store.drop_table(transaction, row.key)
 
 
@@ -146,8 +144,8 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
 def _other_form(content: bytes) -> Form | None:
     """What a file is that came as text, the default, by mistake: read so, its marks would be items.
     Its first records decide, all of them."""
-    found = (line.strip() for line in without_mark(io.BytesIO(content)))
-    lines = list(islice((line for line in found if line[:1] not in _NO_RECORD), LOOKED_AT))
+    stripped = (line.strip() for line in without_mark(io.BytesIO(content)))
+    lines = list(islice((line for line in stripped if line[:1] not in _NO_RECORD), LOOKED_AT))
     if lines and all(line.split()[-2:] in _SPMF_ENDS for line in lines):
         return "spmf"
     return "ndjson" if lines and all(map(_is_json, lines)) else None
@@ -174,7 +172,7 @@ async def put_items(
     caller: Owner,
     kind: KindPart,
     database: DatabasePart,
-    clock: Annotated[Clock, Depends(part(Clock))],
+    clock: ClockPart,
     curator: NamedCurator,
     form: FormName = "text",
     name: TableName = "records",

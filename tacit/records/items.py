@@ -65,8 +65,10 @@ class Transactions:
         return cls(tuple(items), values, np.concatenate(([0], np.cumsum(lengths))))
 
 
-# Sequences of items, such as the path of a visitor or the trips of a card (spec: jobs, section
-# "Datasets", kind `sequences`; sequential-prefix-tree and sequential-ngram, section 2).
+# Sequences of items, such as the path of a visitor or the trips of a card.
+#
+# Spec: jobs, section "Datasets" (kind `sequences`); sequential-prefix-tree and sequential-ngram,
+# section 2.
 
 MAX_TOTAL_ITEMS: Final = 10**9
 """Most items of all sequences together."""

@@ -142,7 +142,6 @@ async def test_pieces_that_were_stored_together_are_compared_one_by_one(
         assert await service.intake.submit(together) == [201, 201, 201, 200]
         assert await service.intake.submit(await request(current, pieces[3])) == [201]
         restarted = Intake(service.aggregator)
-        await restarted.start()
         for queue in (service.intake, restarted):
             for n, sender in enumerate(senders):
                 fresh = await opened_piece(current, sender, 10 + n)

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from common.sealed_streams import CHUNK_BYTES
 from coordinator.errors import StorageKeyWrong
-from coordinator.sealed_files import CHUNK_BYTES, SealedWriter, open_sealed
+from coordinator.sealed_files import SealedWriter, open_sealed
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import KeySource, StorageKey, StorageKeys
 from tests.property_examples import examples

@@ -12,9 +12,9 @@ import pytest
 from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from common.web.tokens import Scope
-from curator.intake import batching
+from curator.intake import routes as batching
 from curator.intake.intake import Answer, Status
-from curator.intake.routes import Gathering
+from curator.intake.routes import Batching
 
 CALLER = Principal("test", frozenset({Scope.OPERATOR}))
 
@@ -43,12 +43,12 @@ class Store:
         ]
 
 
-def made() -> tuple[Store, Gathering]:
+def made() -> tuple[Store, Batching]:
     store = Store()
-    return store, Gathering(store)  # type: ignore[arg-type]
+    return store, Batching(store)  # type: ignore[arg-type]
 
 
-async def asked(it: Gathering, *requests: list[Any]) -> list[Any]:
+async def asked(it: Batching, *requests: list[Any]) -> list[Any]:
     tasks = []
     for raws in requests:
         tasks.append(asyncio.create_task(it.take(raws, CALLER)))
@@ -104,8 +104,8 @@ async def test_who_goes_away_is_stored_all_the_same() -> None:
 async def test_the_queue_is_bounded_and_large_requests_go_by_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(batching, "MOST_WAITING", 5)  # one of them is being written
     store, it = made()
-    monkeypatch.setattr(batching, "MOST_WAITING", 4)
     tasks = await asked(it, ["a"])
     await asyncio.sleep(0)
     tasks += await asked(it, ["b", "c"], ["d", "e"])

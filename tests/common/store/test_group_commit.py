@@ -1,17 +1,26 @@
-"""The batching writer: order, answers after the commit only, failures, back-pressure."""
+"""Group commit: order, answers after the commit only, failures, back-pressure."""
 
 import asyncio
 import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+from sqlalchemy import Column, Integer, MetaData, Table, insert, select, text
+from sqlalchemy.exc import IntegrityError
 
-from common.store.group_commit import BatchingWriter, QueueFull, WriteFailed, WriterStopped
+from common.store.database import open_database
+from common.store.group_commit import (
+    BATCH_ITEMS,
+    GroupCommit,
+    QueueFull,
+    WriterStopped,
+    in_transaction,
+)
 from common.store.transactions import Database, Transaction
 from tacit.errors import Conflict
 from tests.property_examples import examples
@@ -49,8 +58,8 @@ class Double:
         return [Conflict(str(item)) if item < 0 else item * 10 for item in items]
 
 
-def writer_on(double: Double, **options: Any) -> BatchingWriter[int, int]:
-    return BatchingWriter[int, int](cast(Database, double), double.apply, **options)
+def writer_on(double: Double, **options: Any) -> GroupCommit[int, int]:
+    return GroupCommit(in_transaction(double.begin, double.apply), abandoned=True, **options)
 
 
 async def settle() -> None:
@@ -61,7 +70,6 @@ async def settle() -> None:
 async def test_no_answer_before_the_commit() -> None:
     double = Double(held=True)
     writer = writer_on(double, max_items=4)
-    await writer.start()
     first = asyncio.create_task(writer.submit(1))
     await settle()
     assert double.batches == [[1]]
@@ -83,7 +91,6 @@ async def test_several_items_wait_together_each_with_an_answer_of_its_own() -> N
     """What is refused, or finds no room, spoils no other; nothing is answered before the commit."""
     double = Double(held=True)
     writer = writer_on(double, max_items=4)
-    await writer.start()
     several = asyncio.create_task(writer.submit_all([1, -2, 3, 4, 5]))
     await settle()
     assert (double.batches, several.done()) == ([[1, -2, 3, 4]], False)
@@ -94,7 +101,7 @@ async def test_several_items_wait_together_each_with_an_answer_of_its_own() -> N
     assert isinstance(full, QueueFull)
     assert await writer.submit_all([]) == []
     double.fail_commit = True
-    assert [type(each) for each in await writer.submit_all([6, 7])] == [WriteFailed] * 2
+    assert [type(each) for each in await writer.submit_all([6, 7])] == [OSError] * 2
     await writer.stop()
     assert [type(each) for each in await writer.submit_all([8])] == [WriterStopped]
 
@@ -107,12 +114,11 @@ async def test_an_item_that_breaks_the_transaction_fails_alone() -> None:
             raise ValueError
         return await double.apply(transaction, items)
 
-    writer = BatchingWriter[int, int](cast(Database, double), brittle)
-    await writer.start()
+    writer = GroupCommit(in_transaction(double.begin, brittle))
     asked = (writer.submit(n) for n in (1, 13, 3))
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert answers[::2] == [10, 30]
-    assert isinstance(answers[1], WriteFailed)
+    assert isinstance(answers[1], ValueError)
     assert (double.batches, double.committed) == ([[1], [3]], 2)
     await writer.stop()
 
@@ -121,10 +127,8 @@ async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
     double = Double()
     double.fail_commit = True
     writer = writer_on(double)
-    await writer.start()
     answers = await asyncio.gather(*(writer.submit(n) for n in (1, 2)), return_exceptions=True)
-    assert all(isinstance(answer, WriteFailed) for answer in answers)
-    assert "4711" not in str(answers)
+    assert all(isinstance(answer, OSError) for answer in answers)
     double.fail_commit = False
     assert await writer.submit(5) == 50
     await writer.stop()
@@ -132,8 +136,7 @@ async def test_a_failing_commit_fails_all_and_the_writer_lives() -> None:
 
 async def test_back_pressure_by_items_and_bytes() -> None:
     double = Double(held=True)
-    writer = writer_on(double, max_items=3, max_bytes=100, size_of=lambda n: n)
-    await writer.start()
+    writer = writer_on(double, max_items=3, max_size=100, size_of=lambda n: n)
     kept = [asyncio.create_task(writer.submit(n)) for n in (10, 10, 10)]
     await settle()
     with pytest.raises(QueueFull) as full:
@@ -156,9 +159,6 @@ async def test_back_pressure_by_items_and_bytes() -> None:
 async def test_stop_drains_and_refuses() -> None:
     double = Double(held=True)
     writer = writer_on(double)
-    with pytest.raises(WriterStopped):
-        await writer.submit(0)
-    await writer.start()
     first = asyncio.create_task(writer.submit(1))
     await settle()
     second = asyncio.create_task(writer.submit(2))
@@ -176,7 +176,6 @@ async def test_stop_drains_and_refuses() -> None:
 async def test_a_sender_that_left_changes_nothing() -> None:
     double = Double(held=True)
     writer = writer_on(double)
-    await writer.start()
     tasks = [asyncio.create_task(writer.submit(n)) for n in (1, 2, 3)]
     await settle()
     gone = asyncio.create_task(writer.submit(4))
@@ -195,7 +194,6 @@ def test_order_is_kept_whatever_the_batches(plan: list[tuple[int, bool]]) -> Non
     async def run() -> None:
         double = Double()
         writer = writer_on(double)
-        await writer.start()
         tasks = []
         for item, pause in plan:
             tasks.append(asyncio.create_task(writer.submit(item)))
@@ -219,14 +217,12 @@ async def test_on_a_real_database(database: Database) -> None:
     async def apply(
         transaction: Transaction, items: Sequence[tuple[int, int]]
     ) -> list[int | Exception]:
+        batches.append(len(items))
         values = [{"position": position, "n": n} for position, n in items]
         await transaction.execute(insert(rows), values)
         return [n for _, n in items]
 
-    writer = BatchingWriter[tuple[int, int], int](
-        database, apply, on_batch=lambda items, _: batches.append(items)
-    )
-    await writer.start()
+    writer = GroupCommit(in_transaction(database.begin, apply))
 
     async def one(position: int) -> None:
         assert await writer.submit((position, position * 2)) == position * 2
@@ -235,9 +231,92 @@ async def test_on_a_real_database(database: Database) -> None:
             assert (await transaction.execute(query)).scalar_one() == position * 2
 
     await asyncio.gather(*(one(position) for position in range(100)))
-    with pytest.raises(WriteFailed):
+    with pytest.raises(IntegrityError):
         await writer.submit((0, 1))
     assert await writer.submit((100, 7)) == 7
     await writer.stop()
-    assert sum(batches) == 101
+    assert sum(batches) == 102
     assert len(batches) < 100
+
+
+async def write(transaction: Transaction, items: Sequence[int]) -> list[int]:
+    for item in items:
+        await transaction.execute(text("INSERT INTO entry VALUES (:n)"), {"n": item})
+        if item < 0:
+            raise ValueError(item)
+    return [10 * item for item in items]
+
+
+async def test_items_share_a_transaction_and_a_bad_one_is_alone(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
+    async with database.begin() as transaction:
+        await transaction.execute(text("CREATE TABLE entry (n INTEGER)"))
+    writer = GroupCommit(in_transaction(database.begin, write))
+    before = database.counts.writing
+    assert await asyncio.gather(*map(writer.submit, range(BATCH_ITEMS))) == [
+        10 * item for item in range(BATCH_ITEMS)
+    ]
+    assert database.counts.writing - before == 1
+    answers = await asyncio.gather(*map(writer.submit, (101, -1, 102)), return_exceptions=True)
+    assert answers[::2] == [1010, 1020]
+    assert isinstance(answers[1], ValueError)
+    async with database.reading() as transaction:
+        found = list((await transaction.execute(text("SELECT n FROM entry"))).scalars())
+    assert found == [*range(BATCH_ITEMS), 101, 102]
+    await database.dispose()
+
+
+async def test_what_comes_during_a_transaction_goes_with_the_next(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
+    gate, taken = asyncio.Event(), []
+
+    async def work(_: Transaction, items: Sequence[int]) -> Sequence[int]:
+        taken.append(list(items))
+        await gate.wait()
+        return items
+
+    together = GroupCommit(in_transaction(database.reading, work))
+    first = asyncio.create_task(together.submit(1))
+    while not taken:
+        await asyncio.sleep(0)
+    rest = [asyncio.create_task(together.submit(item)) for item in (2, 3)]
+    await asyncio.sleep(0.01)
+    rest[0].cancel()
+    gate.set()
+    assert await asyncio.gather(first, rest[1]) == [1, 3]
+    assert taken == [[1], [3]]
+    await database.dispose()
+
+
+async def test_who_goes_away_stops_nothing_for_others(tmp_path: Path) -> None:
+    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
+    gate = asyncio.Event()
+
+    async def work(_: Transaction, items: Sequence[int]) -> Sequence[int]:
+        await gate.wait()
+        return items
+
+    queue = GroupCommit(in_transaction(database.reading, work))
+    tasks = [asyncio.create_task(queue.submit(item)) for item in (1, 2)]
+    await settle()
+    tasks[0].cancel()
+    await settle()
+    gate.set()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1] == 2
+    assert await queue.submit(3) == 3
+    await database.dispose()
+
+
+async def test_what_waits_when_a_queue_is_cancelled_hears_of_it() -> None:
+    double = Double(held=True)
+    queue = writer_on(double, batch_items=1)
+    tasks = [asyncio.create_task(queue.submit(item)) for item in (1, 2)]
+    await settle()
+    await queue.cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [WriterStopped] * 2
+    assert (double.batches, double.committed) == ([[1]], 0)
+    with pytest.raises(WriterStopped):
+        await queue.submit(3)
