@@ -46,7 +46,7 @@ class LedgerPosition(Answer):
 
 
 class Standings(Answer):
-    """How many curators stand how. `undeclared`: how many declare no epsilon of their own."""
+    """How many curators have each status. `undeclared`: how many declare no epsilon."""
 
     active: int
     flagged: int
@@ -81,7 +81,7 @@ class OneRelease(Answer):
 
 
 class Claimed(Answer):
-    """What the sources claim, and what holds. `reason`: why there are no bounds."""
+    """What the sources claim, and the verified guarantee. `reason`: why there are no bounds."""
 
     bounds: list[SourceBound]
     reason: str | None = None
@@ -144,7 +144,7 @@ class Declared(Answer):
 
 
 class Disclosed(Answer):
-    """What a curator tells operators of its data."""
+    """What a curator discloses of its data to operators."""
 
     largest_reading: Figure
     total: Figure
@@ -161,7 +161,7 @@ class Spent(Answer):
 
 
 class CuratorBudget(Answer):
-    """A curator's standing and spending. `refreshed`: how often it declared anew; `disclosed`: for
+    """A curator's status and spending. `refreshed`: how often it declared again; `disclosed`: for
     operators."""
 
     curator: str
@@ -313,8 +313,8 @@ class DebitDifferences(Answer):
 
 
 class Screened(Answer):
-    """What was looked at. `alpha`: the chance that anybody is proposed for missed rounds if rounds
-    are missed at random."""
+    """What was screened. `alpha`: the probability that anyone is proposed for missed rounds if
+    rounds are missed at random."""
 
     declaring: int
     rounds: int
@@ -342,7 +342,7 @@ class Proposal(Answer):
 
 
 class BudgetProposals(Answer):
-    """Curators that stand out in the ledger."""
+    """Curators with unusual figures in the ledger."""
 
     screened: Screened
     proposed: Proposed

@@ -41,7 +41,7 @@ class DatasetAccount(Answer):
 
 
 class Dataset(DatasetAccount):
-    """A dataset. `schema`: what its kind tells an operator: rows, columns, items, vertices."""
+    """A dataset. `schema`: what operators see of its kind: rows, columns, items, vertices."""
 
     id: str
     name: str

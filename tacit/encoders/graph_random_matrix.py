@@ -2,7 +2,7 @@
 
 Spec: federated-counting, section 11; graph-random-matrix, sections 3.6 and 4.2. A curator is a
 vertex, its set of items the vertices that it has an edge to. It adds up the public rows S_j of its
-neighbours and draws a discrete Gaussian number for every column; nobody adds rows up. S has signs
+neighbours and draws a discrete Gaussian number for every column; no one adds rows up. S has signs
 only, so that every row has the squared norm q: m, or s in a sparse matrix.
 
 An edge {i, j} is in two rows, which change by S_j and S_i: together 2 q, squared. Noise of variance

@@ -51,7 +51,7 @@ _NUMBERS: Final = 1 << 21
 
 
 class SumRefused(ValueError):
-    """The document of a sum is none, or does not fit its query."""
+    """The document of a sum is invalid, or does not fit its query."""
 
 
 @dataclass(frozen=True)

@@ -264,7 +264,7 @@ def _check_ids(vertices: Sequence[Any]) -> None:
 
 
 def _found(ids: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
-    """The place of each id, -1 where there is none."""
+    """The place of each id, -1 for an unknown one."""
     if not set(map(type, ids)) <= {int, str}:
         ids = [each if type(each) in (int, str) else None for each in ids]
     found = map(places.get, ids, repeat(-1))

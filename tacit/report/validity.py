@@ -1,4 +1,4 @@
-"""What a report says of lies: by how much a contribution can move the total, and who is trusted.
+"""A report's statement on lies: how far one contribution can move the total, and who is trusted.
 
 A lie within the declared range is never noticed, so the range is what a report has to show: the
 *influence*, the largest change of one coordinate's total by one accepted contribution. A declared
@@ -49,10 +49,10 @@ _HUNDRED: Final = 100
 def validity_statement(
     query: Query, hosts: Iterable[Sequence[int]] = (), refused: int | None = None
 ) -> ValidityStatement:
-    """What a query, or a round of it, says of lies.
+    """The statement on lies of a query, or of a round of it.
 
     `hosts`: how many curators are in each part of each host, as far as hosts are known. `refused`:
-    how many curators of the round were left out, as their contributions were refused by the proof.
+    how many curators of the round were excluded because the proof refused their contributions.
     """
     if query.validity is not Validity.PROVED:
         return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))

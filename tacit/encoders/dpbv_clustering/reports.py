@@ -93,7 +93,7 @@ class RowReports(ABC):
         return Cost(self.records * one.epsilon, min(self.records * one.delta, Fraction(1)))
 
     def misplaced(self, report: Report) -> str | None:
-        """Why a report is none of a row's."""
+        """Why a report cannot be that of a row."""
         if report.label is not None or report.round != 1:
             return "a row has one report, without a label"
         names = range(1, self.records + 1)
