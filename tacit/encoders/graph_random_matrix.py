@@ -158,7 +158,7 @@ def read(document: Mapping[str, Any]) -> RowReports:
     sigma, epsilon = Fraction(document["sigma"]), Fraction(document["epsilon"])
     delta = Fraction(document["delta"])
     if not all(isinstance(each, str) for each in vertices) or type(m) is not int:
-        raise EncodingRefused("the document is none of the algorithm's")
+        raise EncodingRefused("the document is not one of the algorithm's")
     if not 3 <= len(set(vertices)) == len(vertices) <= MOST_VERTICES:
         raise EncodingRefused("vertices: 3 to 20,000, each once")
     if kind not in ("rademacher", "sparse") or not 1 <= m <= MOST_COLUMNS:

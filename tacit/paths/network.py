@@ -380,5 +380,5 @@ def walked(low: Ints, high: Ints, size: int) -> Ints:
         before, here = here, sums[here] - (before if len(path) > 1 else 0)
         path.append(here)
     if len(path) != low.size + 1:
-        raise NotAPath("a ring is left beside the path")
+        raise NotAPath("the edges contain a ring besides the path")
     return np.array(path, np.int64)

@@ -425,7 +425,7 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
         try:
             own = sets.unpack(bitmap, candidates.items)
         except ValueError:
-            raise ManifestRefused("a verdict's reasons are none of these candidates") from None
+            raise ManifestRefused("a verdict's reasons are not those of these candidates") from None
         if not own.any() or (refused & own).any():
             raise ManifestRefused("a verdict gives an empty reason, or two for a contribution")
         refused |= own

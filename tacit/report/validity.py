@@ -27,7 +27,7 @@ from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, Validit
 ANY_AMOUNT: Final = "A lying curator shifts the sum by any amount."
 LYING_AGGREGATORS: Final = "Aggregators that lie: by any amount."
 NOT_PROVED: Final = (
-    "Validity is not proved: a curator can send any value, and no sum can tell. Bounds are "
+    "Validity is not proved: a curator can send any value, unnoticed. Bounds are "
     "enforced at honest curators only; a single lying aggregator shifts the sum by any amount, too."
 )
 PROVED: Final = (
@@ -215,7 +215,7 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
     if statement.refused:
         held.append(
             f"{statement.refused:,} of the round's curators "
-            f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED_BY_PROOF}."
+            f"{'was' if statement.refused == 1 else 'were'} excluded, each {REFUSED_BY_PROOF}."
         )
     return tuple(held)
 

@@ -209,7 +209,7 @@ def read(document: Mapping[str, Any]) -> Encoding:
     )
     bounded = not isinstance(mechanism, Perturbation) and (classes or stance != "sound")
     if given or bounded or not known:
-        raise EncodingRefused("the document is none of crowd tasking's")
+        raise EncodingRefused("the document is not one of crowd tasking's")
     return Encoding(mechanism, rounds, unit, delta, stance, classes)
 
 

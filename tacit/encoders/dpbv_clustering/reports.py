@@ -278,7 +278,7 @@ def read_bits(
     one_factor, tight = given.pop("one_factor"), given.pop("tight_k")
     design = given.pop("r_design")
     if design not in ("uniform", "grid") or not {one_factor, tight} <= {True, False}:
-        raise EncodingRefused("the document is none of dpbv-clustering's")
+        raise EncodingRefused("the document is not one of dpbv-clustering's")
     ends = None
     if target is not None:
         low, high = floats(target)

@@ -122,7 +122,7 @@ class RoundDescriptor(KeptModel):
             except ValueError as error:
                 require(False, None, f"members: {error}")
             else:
-                require(any(found), None, "nobody is a member")
+                require(any(found), None, "the group has no member")
         return self
 
     def invited(self) -> sets.Bits | None:

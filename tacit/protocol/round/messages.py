@@ -65,7 +65,7 @@ class ProvedPart(WireModel):
             return np.ones(self.length, np.bool_)
         found = sets.unpack(self.presence, self.length)
         if not found.any():
-            raise ValueError("a part of nobody")
+            raise ValueError("a part without curators")
         return found
 
     @property
