@@ -77,7 +77,7 @@ def unit_costs(
 def job_costs(
     query: Query, epsilon: Fraction, operators: Sequence[str] | None = None
 ) -> Mapping[tuple[PrivacyUnit, Scenario], Cost]:
-    """What a job costs whose records spend `epsilon` at most in all rounds together.
+    """The cost of a job whose records spend at most `epsilon` over all its rounds.
 
     query: of one of its rounds. The figure needs a whole unknown draw of noise in each cell, which
     is so where the round itself costs its epsilon, with delta 0; else nothing is verified. In the

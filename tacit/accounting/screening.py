@@ -135,7 +135,7 @@ def rounds_to_tell(alpha: float, phi: float = 0.1) -> int:
 # Who may be polluting a deployment (spec: budget, section 4). Three screens, none of which touches
 # private data:
 #
-# - `far_bounds`: a declared sensitivity or contribution far from everybody else's;
+# - `far_bounds`: a declared sensitivity or contribution far from those of all others;
 # - `missed_rounds`: rounds missed more often than the deployment's rate explains;
 # - `far_values`: local mode, where each noisy value is seen: an outlier that noise cannot explain.
 #

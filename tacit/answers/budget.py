@@ -47,7 +47,7 @@ class LedgerPosition(Answer):
 
 
 class Standings(Answer):
-    """How many curators stand how. `undeclared`: how many declare no epsilon of their own."""
+    """How many curators have each status. `undeclared`: how many declare no epsilon."""
 
     active: int
     flagged: int
@@ -82,7 +82,7 @@ class OneRelease(Answer):
 
 
 class Claimed(Answer):
-    """What the sources claim, and what holds. `reason`: why there are no bounds."""
+    """What the sources claim, and the verified guarantee. `reason`: why there are no bounds."""
 
     stance: str | None = None
     bounds: list[SourceBound]
@@ -152,7 +152,7 @@ class Declared(Answer):
 
 
 class Disclosed(Answer):
-    """What a curator tells operators of its data."""
+    """What a curator discloses of its data to operators."""
 
     largest_reading: Figure
     total: Figure
@@ -169,7 +169,7 @@ class Spent(Answer):
 
 
 class CuratorBudget(Answer):
-    """A curator's standing and spending. `refreshed`: how often it declared anew; `disclosed`: for
+    """A curator's status and spending. `refreshed`: how often it declared again; `disclosed`: for
     operators."""
 
     curator: str
@@ -321,8 +321,8 @@ class DebitDifferences(Answer):
 
 
 class Screened(Answer):
-    """What was looked at. `alpha`: the chance that anybody is proposed for missed rounds if rounds
-    are missed at random."""
+    """What was screened. `alpha`: the probability that anyone is proposed for missed rounds if
+    rounds are missed at random."""
 
     declaring: int
     rounds: int
@@ -350,7 +350,7 @@ class Proposal(Answer):
 
 
 class BudgetProposals(Answer):
-    """Curators that stand out in the ledger."""
+    """Curators with unusual figures in the ledger."""
 
     screened: Screened
     proposed: Proposed

@@ -96,7 +96,8 @@ class UnreadPlace(Answer):
 
 
 class ImportedReadings(Answer):
-    """How far an import is. `unknown_curators`: the most frequent names that nobody here has."""
+    """How far an import is. `unknown_curators`: the most frequent names that are not curators of
+    this service."""
 
     id: str
     state: str
@@ -165,7 +166,7 @@ class StatedCharge(ChargedAmount):
 
 
 class PeriodCharge(ChargedAmount):
-    """What was charged since `start`, in a period of so many seconds."""
+    """What was charged since `start`, in a period of this many seconds."""
 
     start: Time
     seconds: int
@@ -353,7 +354,7 @@ class ReadingCounts(Answer):
 
 
 class ProcessStop(Answer):
-    """Whether all curators of a process take part in nothing, and since when."""
+    """Whether all curators of a process are stopped, and since when."""
 
     stopped: bool
     since: Time | None
@@ -368,7 +369,7 @@ class StoppedBy(Answer):
 
 
 class CuratorStop(Answer):
-    """Whether a curator takes part in nothing."""
+    """Whether a curator is stopped."""
 
     curator: str
     stopped: bool

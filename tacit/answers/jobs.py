@@ -28,7 +28,7 @@ class Roles(Answer):
 
 
 class Dataset(Answer):
-    """A dataset. `schema`: what its kind tells an operator: rows, columns, items, vertices."""
+    """A dataset. `schema`: what operators see of its kind: rows, columns, items, vertices."""
 
     # `budget`: null where nothing can be charged, and then `left` is, too; `lifetime`: charged
     # ever; `ledger`: null for public lists, which have none.

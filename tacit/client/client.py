@@ -118,7 +118,7 @@ def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
 
 
 class Plain:
-    """Calls that any service takes."""
+    """Calls that every service accepts."""
 
     request = operation(_request)
     get = operation(_get)

@@ -113,7 +113,7 @@ def _statement(curator: str) -> Steps[answers.OwnBudget]:
 
 
 def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[LedgerVerification]:
-    """Have a curator service verify every row of its ledger, also against a checkpoint you kept."""
+    """Have a curator service verify every row of its ledger, and a checkpoint that you kept."""
     return answer_of(LedgerVerification, get("/v1/ledger/verification", {"seq": seq, "head": head}))
 
 
@@ -155,7 +155,7 @@ def _answer_transcript(curator: str, round_id: str) -> Steps[Json]:
 def _check_answer(curator: str, round_id: str) -> Steps[Json]:
     """Recombine the sum of a round that a curator answered: {"same_round", "result", ...}.
 
-    Which round it was, and to whose keys its pieces went, its own service tells, not the
+    Which round it was, and to whose keys its pieces went, is known from its service, not from the
     coordinator. `same_round`: whether the coordinator published the round that was answered; what
     another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
     not go to, and what each single check raises.
@@ -243,17 +243,17 @@ def _drop_policy(curator: str) -> Steps[None]:
 
 
 def _stops(curator: str | None = None) -> Steps[Answer]:
-    """Whether a curator takes part in nothing, and who stopped it; of none, the whole process."""
+    """Whether a curator is stopped, and by whom; without `curator`: the whole process."""
     return answer_of(Answer, get(_stop_path(curator)))
 
 
 def _stop(curator: str | None = None) -> Steps[Answer]:
-    """Let a curator take part in nothing more; of none, all of the process."""
+    """Stop a curator; without `curator`: all of the process."""
     return answer_of(Answer, repeatable("PUT", _stop_path(curator), {"stopped": True}))
 
 
 def _start_again(curator: str | None = None) -> Steps[Answer]:
-    """Take back one's own stop. Another's holds on: an owner's, the operator's, the process'."""
+    """Resume: remove your own stop. Stops by others (owner, operator, process) stay."""
     return answer_of(Answer, repeatable("PUT", _stop_path(curator), {"stopped": False}))
 
 
@@ -270,7 +270,7 @@ def _policy_path(curator: str | None) -> str:
 
 
 class Readings:
-    """Readings of one's own curators, their policies and their ledgers."""
+    """Readings of a service's curators, their policies and their ledgers."""
 
     send_readings = operation(_send_readings)
     import_readings = operation(_import_readings)

@@ -379,8 +379,8 @@ def watch(
 ) -> Stream[A]:
     """What is at a path each time it changes, up to one whose `state` is finished.
 
-    `only_finished`: a service that can is asked to tell of no change but that. Raises NotFinished,
-    which names the subject, if that takes longer than the timeout.
+    `only_finished`: a service that supports it answers only when it is finished. Raises
+    NotFinished, which names the subject, if that takes longer than the timeout.
     """
     end = time.monotonic() + timeout_s
     tag = ""
@@ -408,8 +408,8 @@ def watch(
 
 def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
     """Server-sent events at a path, `{"event": its name, "data": its JSON}`, until the service
-    closes the stream. Where the connection is lost it is made again, and what was told before is
-    passed over: the service tells a subject's history from its start, and then how it is now.
+    closes the stream. After a lost connection it connects again and skips the events that it has
+    passed on: the service sends a subject's history from its start, and then its current state.
     Raises NotFinished, which names the subject, after the timeout, and NoAnswer."""
     end = time.monotonic() + timeout_s
     seen: list[Json] = []
@@ -446,7 +446,8 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
 
 
 def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
-    """The last item of a stream; `progress` is told each. Raises ValueError for one without."""
+    """The last item of a stream; `progress` is called with each. Raises ValueError for one
+    without."""
     found: Item[T] | None = None
     reply = None
     while True:

@@ -112,7 +112,7 @@ class PartError(Answer):
 
 
 class Report(Answer):
-    """What was claimed, what holds against whom, what is not protected."""
+    """The claimed guarantee, the verified one against each adversary, and what is not protected."""
 
     stance: str
     privacy_unit: str | None = None
@@ -257,7 +257,8 @@ class Result(rounds.RoundResult):
 
     @property
     def figures(self) -> dict[str, Number | list[Number] | None]:
-        """The released parts by name, exact; None where one cannot be said (`reason` tells why)."""
+        """The released parts by name, exact; None where there is no figure (`reason` states
+        why)."""
         return {name: _figure(value) for name, value in self["result"].items() if name != "reason"}
 
     @property

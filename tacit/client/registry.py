@@ -260,7 +260,7 @@ def _confirm_anchor(name: str, fingerprint: str) -> Steps[Answer]:
 
 
 def _drop_anchor(name: str) -> Steps[None]:
-    """Forget an aggregator: no party takes part in its rounds any more (asked of a curator
+    """Forget an aggregator: no party participates in its rounds any more (at a curator
     service)."""
     yield Request("DELETE", f"/v1/anchors/{name}")
 

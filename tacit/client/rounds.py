@@ -127,7 +127,7 @@ def _round(round_id: str) -> Steps[Round]:
 
 
 def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Round]:
-    """The round each time it changes, until it is finished; raises NotFinished."""
+    """The round at each change, until it is finished; raises NotFinished."""
     return _watched(round_id, timeout_s)
 
 
@@ -158,7 +158,7 @@ def _ask(
     progress: Callable[[Round], object] | None = None,
 ) -> Steps[Result]:
     """Create a query, open a round of it and wait for the result. `window`: start and end
-    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` tells the cost."""
+    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` shows the cost."""
     span = None if window is None else {"start": window[0], "end": window[1]}
     asked = yield from create_query(query)
     opened = yield from _open_round(asked.id, window=span, deadline_s=deadline_s)
@@ -203,7 +203,7 @@ def _refusals(round_id: str) -> Steps[answers.RoundRefusals]:
 
 def _refused(round_id: str) -> Steps[answers.RefusedByProof]:
     """Which curators of a proved round were refused by their proof, and why, the first thousand by
-    name, and what aggregators said that cannot all be true; for operators."""
+    name, and statements of aggregators that contradict each other; for operators."""
     return answer_of(answers.RefusedByProof, get(f"/v1/rounds/{round_id}/refused"))
 
 
@@ -313,7 +313,7 @@ def _received(round_id: str) -> Steps[Answer]:
 
 def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Answer]:
     """Whether contributions arrive and where they stop, in counts: RFC 3339 times, by default the
-    last 24 hours (coordinator; an aggregator tells its own hours)."""
+    last 24 hours (coordinator; an aggregator reports its own hours)."""
     return answer_of(Answer, get("/v1/flow", {"from": since, "to": until}))
 
 

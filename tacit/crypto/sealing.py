@@ -16,7 +16,7 @@ host sends the pieces of all its curators in one segment of roster numbers (spec
 
 with header and presence as associated data. All fields of variable length are length-prefixed. A
 *part* of a proved round is laid out alike, but holds one plaintext for all its curators, of which
-the header tells the length (spec: validity, section 9).
+the header implies the length (spec: validity, section 9).
 
 The header says under which session its content is sealed, in 16 bytes (spec: keys, section 2.3).
 """
@@ -152,7 +152,7 @@ def span_within(run_first: int, run_length: int, size: int, segment: int) -> Spa
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """Where a batch belongs. `presence` tells which numbers of the span have a piece inside;
+    """What a batch is bound to. `presence`: which numbers of the span have a piece inside;
     `sealed_under`: a session's id."""
 
     host: str
@@ -256,7 +256,7 @@ def open_batch(key: bytes, body: bytes, offset: int) -> NDArray[np.uint64]:
 @dataclass(frozen=True)
 class PartHeader:
     """Where a host's part of a proved round belongs: as `BatchHeader`, but there is one plaintext
-    of `plaintext_bytes` for all the curators that `presence` tells."""
+    of `plaintext_bytes` for all the curators in `presence`."""
 
     host: str
     descriptor_hash: bytes

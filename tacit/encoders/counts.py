@@ -11,7 +11,7 @@ record may have. Questions of trees that contradict each other, and questions th
 move the same record: their figures add up.
 
 Privacy does not rest on it: the spend filter (`tacit.accounting.charges`) holds whatever is
-asked. It tells in public that a coordinator asks what no honest one asks.
+asked. It shows publicly that a coordinator asks what no honest one asks.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Tree:
         return int(best[0])
 
     def scaled(self, factor: int) -> Tree:
-        """The same over a denominator that is so many times as large."""
+        """The same over a denominator that is this many times as large."""
         return replace(self, own=tuple(own * factor for own in self.own))
 
     def asked(self, paths: Paths, groups: Ints, spends: Exacts) -> Tree | None:

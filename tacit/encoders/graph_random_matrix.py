@@ -2,7 +2,7 @@
 
 Spec: federated-counting, section 11; graph-random-matrix, sections 3.6 and 4.2. A curator is a
 vertex, its set of items the vertices that it has an edge to. It adds up the public rows S_j of its
-neighbours and draws a discrete Gaussian number for every column; nobody adds rows up. S has signs
+neighbours and draws a discrete Gaussian number for every column; no one adds rows up. S has signs
 only, so that every row has the squared norm q: m, or s in a sparse matrix.
 
 An edge {i, j} is in two rows, which change by S_j and S_i: together 2 q, squared. Noise of variance
@@ -158,7 +158,7 @@ def read(document: Mapping[str, Any]) -> RowReports:
     sigma, epsilon = Fraction(document["sigma"]), Fraction(document["epsilon"])
     delta = Fraction(document["delta"])
     if not all(isinstance(each, str) for each in vertices) or type(m) is not int:
-        raise EncodingRefused("the document is none of the algorithm's")
+        raise EncodingRefused("the document is not one of the algorithm's")
     if not 3 <= len(set(vertices)) == len(vertices) <= MOST_VERTICES:
         raise EncodingRefused("vertices: 3 to 20,000, each once")
     if kind not in ("rademacher", "sparse") or not 1 <= m <= MOST_COLUMNS:

@@ -104,5 +104,5 @@ def read(algorithm: str, document: Mapping[str, Any]) -> Encoding:
     except EncodingRefused:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise EncodingRefused("the document is none of the algorithm's") from error
+        raise EncodingRefused("the document is not one of the algorithm's") from error
     return found

@@ -247,7 +247,7 @@ def _records(starts: Ints, at: Ints) -> Ints:
 
 def paths(document: Below) -> Paths:
     """Prefixes are known by their items, pairs by a prefix and a group: a sequence is in one prefix
-    of a level, and goes on by one item in one group."""
+    of a level, and continues by one item in one group."""
     layout = document.layout
     layers: list[Layer] = []
     for level in document.levels:
@@ -267,7 +267,7 @@ COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     return read_with(COUNTER, _asked, document)
 
 

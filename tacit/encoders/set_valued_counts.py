@@ -168,7 +168,7 @@ Margin: TypeAlias = Lengths | KeptItems
 
 
 def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
-    """The document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The document. Raises ValueError, TypeError or KeyError for an invalid document."""
     items = whole_number(document["items"], most_items)
     if document["kind"] == "lengths":
         return Lengths(items)
@@ -375,7 +375,7 @@ COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     return read_with(COUNTER, _asked, document)
 
 

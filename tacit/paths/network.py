@@ -264,7 +264,7 @@ def _check_ids(vertices: Sequence[Any]) -> None:
 
 
 def _found(ids: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
-    """The place of each id, -1 where there is none."""
+    """The place of each id, -1 for an unknown one."""
     if not set(map(type, ids)) <= {int, str}:
         ids = [each if type(each) in (int, str) else None for each in ids]
     found = map(places.get, ids, repeat(-1))
@@ -380,5 +380,5 @@ def walked(low: Ints, high: Ints, size: int) -> Ints:
         before, here = here, sums[here] - (before if len(path) > 1 else 0)
         path.append(here)
     if len(path) != low.size + 1:
-        raise NotAPath("a ring is left beside the path")
+        raise NotAPath("the edges contain a ring besides the path")
     return np.array(path, np.int64)

@@ -304,7 +304,7 @@ def sealed(
 ) -> SealedPath:
     """A path for the holders of these public keys (1,216 or 32 bytes).
 
-    `name` is bound into each seal. Raises ValueError for a key that is none.
+    `name` is bound into each seal. Raises ValueError for an invalid key.
     """
     bound = length_prefixed(SEALED.encode(), name.encode())
     key, nonce = os.urandom(_KEY_BYTES), os.urandom(NONCE_BYTES)
@@ -318,7 +318,7 @@ def sealed(
 
 
 def opened(published: SealedPath, private_key: SealKey) -> tuple[VertexId, ...]:
-    """The path, for a recipient. Raises NotARecipient for anybody else, and for anything that was
+    """The path, for a recipient. Raises NotARecipient for anyone else, and for anything that was
     altered."""
     bound = length_prefixed(SEALED.encode(), published.name.encode())
     for each in published.keys:

@@ -168,7 +168,7 @@ class Federation(WireModel):
             )
         if len(self.columns) > 1 and any(isinstance(each, ItemTable) for each in self.columns):
             raise PydanticCustomError(
-                "bad_parameter", "columns: a table of sequences or sets stands alone"
+                "bad_parameter", "columns: a table of sequences or sets must be the only column"
             )
         if _of_table(self.columns) and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")

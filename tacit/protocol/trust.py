@@ -50,7 +50,8 @@ _GROUPS, _GROUP_BYTES = 8, 2
 def anchors_line(deployment: str, coordinator: bytes, aggregators: Mapping[str, bytes]) -> str:
     """What people compare of all anchors: eight groups of four digits. Fingerprints of 32 bytes.
 
-    Spec: keys, section 7. Who was handed invented anchors reads another line than is published.
+    Spec: keys, section 7. A verifier with invented anchors sees another line than the published
+    one.
     """
     fields = [_ANCHORS_LABEL, deployment.encode(), coordinator]
     for name in sorted(aggregators):
@@ -236,7 +237,7 @@ class Trust(WireModel):
 
 
 class Anchors(WireModel):
-    """What a curator service tells of a round that it answered: which one it was, the key of its
+    """What a curator service records of a round that it answered: which one it was, the key of its
     coordinator, and the identities that the answer went to."""
 
     descriptor_hash: Binary

@@ -242,7 +242,7 @@ def verify_key_of(descriptor_hash: bytes, shares: Sequence[bytes]) -> bytes:
 
 
 def key_check_of(descriptor_hash: bytes, verify_key: bytes) -> bytes:
-    """What is told of a verify key: it tells nothing but whether two are the same."""
+    """A fingerprint of a verify key: it only shows whether two are the same."""
     return hashlib.sha256(length_prefixed(_KEY_CHECK, descriptor_hash, verify_key)).digest()
 
 
@@ -364,7 +364,7 @@ def verdict_of(
     verifications: Sequence[Verification],
     outcomes: NDArray[np.uint8],
 ) -> Verdict:
-    """What an aggregator says of the candidates; outcomes (items,): values of `Outcome`."""
+    """An aggregator's verdict on the candidates; outcomes (items,): values of `Outcome`."""
     return Verdict(
         round=descriptor.round,
         descriptor_hash=descriptor.digest(),
@@ -425,7 +425,7 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
         try:
             own = sets.unpack(bitmap, candidates.items)
         except ValueError:
-            raise ManifestRefused("a verdict's reasons are none of these candidates") from None
+            raise ManifestRefused("a verdict's reasons are not those of these candidates") from None
         if not own.any() or (refused & own).any():
             raise ManifestRefused("a verdict gives an empty reason, or two for a contribution")
         refused |= own

@@ -284,8 +284,8 @@ def read_text_sequences(stream: BinaryIO, universe: Sequence[str] | None = None)
 
 
 def read_spmf(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
-    """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are none.
-    Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
+    """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are not
+    allowed. Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
 
     Raises as `read_text`, and MalformedRow for a line without these marks.
     """
@@ -359,7 +359,7 @@ class _Plain(io.RawIOBase):
         return b""
 
     def row_of(self, line: int) -> int:
-        """The line of the file, from 1, of a line that was handed out."""
+        """The line of the file, from 1, of a line that was yielded."""
         for row in self._left_out:
             if row > line:
                 break

@@ -44,7 +44,7 @@ def of_a_hundred(share: str | None) -> int:
     return math.ceil(100 * Fraction(share or "1"))
 
 
-@lru_cache(maxsize=4096)  # every report of the same query tells the same figures
+@lru_cache(maxsize=4096)  # every report of the same query has the same figures
 def _most_right(epsilon: str | None, delta: str | None) -> float:
     if epsilon is None or epsilon == "inf":
         return 1.0
@@ -136,7 +136,7 @@ class Pooled(WireModel):
 class VerifiedStatement(WireModel):
     """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
 
-    `guess` follows from the figures; one that comes with them is passed over. `clamp_delta`: what
+    `guess` is computed from the figures; a received one is ignored. `clamp_delta`: what
     clamping the noise of curators adds to delta; above 2^-50 delta has it.
     """
 
@@ -182,7 +182,7 @@ class Charge(WireModel):
 
 
 class NoiseStatement(WireModel):
-    """One layer of noise. `draws`: how many parties may draw; how many did is nobody's business.
+    """One layer of noise. `draws`: how many parties may draw; how many did is not revealed.
 
     `weight`: the share of one discrete Laplace that each draws.
     """
@@ -200,7 +200,7 @@ class NoiseStatement(WireModel):
 class Reach(WireModel):
     """How far a lie reaches: the largest change of one coordinate's total, each way.
 
-    `coordinate`: against the liar's true value; `from_zero`: against taking part with zeros;
+    `coordinate`: against the liar's true value; `from_zero`: against contributing zeros;
     `all_coordinates`: of a part with several, in L1; `share_of_total`: of what was released.
     """
 
@@ -249,7 +249,7 @@ class AccountingStatement(WireModel):
 
 
 class PrivacyReport(WireModel):
-    """What was claimed, what holds against whom, and what is not protected."""
+    """The claimed guarantee, the verified one against each adversary, and what is not protected."""
 
     format: Literal["tacit.privacy-report/1"] = "tacit.privacy-report/1"
     subject: Subject

@@ -131,7 +131,7 @@ def _kept_report(
 def verified_statements(
     query: Query, *, operators: Sequence[str] | None = None
 ) -> tuple[VerifiedStatement, ...]:
-    """The rows a to e of a query's report alone: what holds with any manifest that it allows."""
+    """The rows a to e of a query's report: the guarantees with every manifest that it allows."""
     return tuple(_statement(query, line) for line in verified_lines(query, None, operators))
 
 

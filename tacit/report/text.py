@@ -135,7 +135,7 @@ def _unique(report: Json, *names: str) -> tuple[str, ...]:
 
 
 def _first_clause(statement: str) -> str:
-    """Up to the first stop; a bracket that is open there is left out."""
+    """The text up to the first stop, without a bracket that is open there."""
     return _OPEN_BRACKET.sub("", _STOP.split(statement)[0])
 
 
@@ -253,7 +253,7 @@ def _words(line: VerifiedStatement) -> list[str]:
 
 
 def _figure(value: object) -> str:
-    """An amount in few digits, rounded up; whatever is none as it is."""
+    """An amount in few digits, rounded up; any other value unchanged."""
     if isinstance(value, int) or not isinstance(value, str | float):
         return str(value)
     try:

@@ -264,7 +264,7 @@ def join(plan: Perturbation, task: str, source: NoiseSource) -> Device:
 
 
 def resume(stored: bytes | None, task: str) -> Device:
-    """The stored state of this task. Raises Left where there is none: never draw it again."""
+    """The stored state of this task. Raises Left if it is missing: it must never be drawn again."""
     if stored is None:
         raise Left("the state of this task is lost: a device leaves rather than draw it again")
     kept = json.loads(stored)

@@ -93,7 +93,7 @@ class RowReports(ABC):
         return Cost(self.records * one.epsilon, min(self.records * one.delta, Fraction(1)))
 
     def misplaced(self, report: Report) -> str | None:
-        """Why a report is none of a row's."""
+        """Why a report cannot be that of a row."""
         if report.label is not None or report.round != 1:
             return "a row has one report, without a label"
         names = range(1, self.records + 1)
@@ -278,7 +278,7 @@ def read_bits(
     one_factor, tight = given.pop("one_factor"), given.pop("tight_k")
     design = given.pop("r_design")
     if design not in ("uniform", "grid") or not {one_factor, tight} <= {True, False}:
-        raise EncodingRefused("the document is none of dpbv-clustering's")
+        raise EncodingRefused("the document is not one of dpbv-clustering's")
     ends = None
     if target is not None:
         low, high = floats(target)

@@ -25,7 +25,7 @@ Steps: TypeAlias = NDArray[np.int32] | Ints
 
 _CHUNK: Final = 4096
 _CACHED: Final = 1 << 15
-"""Numbers of a table that stay in the cache beside their like."""
+"""Numbers of a table that fit in the cache together."""
 _EXACT: Final = 1 << 53
 """Up to here whole numbers are exact in floating point."""
 _PRODUCTS: Final = 1 << 18
@@ -161,7 +161,7 @@ class Grid:
         """Records (n, d) in raw units as integers in [-G, G]; what lies outside is clipped.
 
         y = rint(G (2 (x - lo) / (hi - lo) - 1)). Element by element: a row does not see another.
-        A column's values are adjacent in memory, for those who go on by columns.
+        A column's values are adjacent in memory, for callers that continue by columns.
         """
         found = np.empty((self.dimension, len(values)), np.int64)
         low, high = (np.array(side, np.float64)[:, None] for side in (self.lower, self.upper))

@@ -82,7 +82,7 @@ class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
     `members`: of the query's group, or the curators whose pieces a job's first round accepted, a
-    compressed bitmap over the roster; nobody else takes part.
+    compressed bitmap over the roster; no one else participates.
     """
 
     format: Literal["tacit.round/1"] = "tacit.round/1"
@@ -122,7 +122,7 @@ class RoundDescriptor(KeptModel):
             except ValueError as error:
                 require(False, None, f"members: {error}")
             else:
-                require(any(found), None, "nobody is a member")
+                require(any(found), None, "the group has no member")
         return self
 
     def invited(self) -> sets.Bits | None:
@@ -161,7 +161,7 @@ class Frozen(StrEnum):
 
 
 class AbortStatement(WireModel):
-    """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
+    """An aggregator's statement that a round ended without a sum; `frozen`: whether it had
     signed an accepted set before, or may have. A
     statement "never frozen" may earn a credit."""
 
@@ -173,8 +173,8 @@ class AbortStatement(WireModel):
 
 
 class RefusalGround(StrEnum):
-    """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on
-    readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+    """Why curators refuse a round, as far as they report it to a coordinator. Nothing here depends
+    on readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
 
     POLICY = "policy"
     DESCRIPTOR = "descriptor"

@@ -30,7 +30,7 @@ PROVED_SET_LABEL = "tacit proved set v1"
 
 
 class ProvedPart(WireModel):
-    """A host's part of a proved round: one contribution for all curators that `presence` tells, a
+    """A host's part of a proved round: one contribution for all curators in `presence`, a
     bitmap over `first`..`first + length - 1`; empty: all of them, as in most parts. It is counted
     or refused whole."""
 
@@ -65,7 +65,7 @@ class ProvedPart(WireModel):
             return np.ones(self.length, np.bool_)
         found = sets.unpack(self.presence, self.length)
         if not found.any():
-            raise ValueError("a part of nobody")
+            raise ValueError("a part without curators")
         return found
 
     @property
@@ -149,7 +149,7 @@ class RelayedKeyShares(WireModel):
 
 
 class KeyCheck(WireModel):
-    """What an aggregator tells of a round's verify key: who has the same key gives the same."""
+    """An aggregator's fingerprint of a round's verify key: the same key gives the same."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -163,8 +163,8 @@ class VerificationRequest(WireModel):
 
 
 class Verification(WireModel):
-    """What an aggregator says of its verifier shares before it sees the others'. `items`: how many
-    contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
+    """An aggregator's commitment to its verifier shares, before it sees the others'. `items`: how
+    many contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -201,7 +201,7 @@ class VerdictRequest(WireModel):
 REFUSED_BY_PROOF: Final = (
     "refused by the proof: its software is faulty, it lies, or an aggregator does"
 )
-"""What every party and report says of a curator whose contribution was not counted."""
+"""The words for a curator whose contribution was not counted, for parties and reports."""
 
 
 class ProofReason(StrEnum):

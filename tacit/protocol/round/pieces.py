@@ -119,7 +119,7 @@ class DeclaredForm:
         """What is sealed for each aggregator, of values (n, d).
 
         Of lone curators a row for each: (n, d) words or (n, 32) bytes of seeds. Of a host (n, d)
-        words, or one seed (1, 32) that stands for all of them in order.
+        words, or one seed (1, 32) of all of them in order.
         """
         if not self.seeded(0, hosted=hosted):
             return list(self.sharing.split(values, source))
@@ -141,7 +141,8 @@ class DeclaredForm:
         return words.reshape(count, self.dimension)
 
     def _expanded(self, seeds: Seeds, shape: tuple[int, ...]) -> Words:
-        """The uniform piece of this shape that the seeds stand for, one for each share of rows."""
+        """The uniform piece of this shape that the seeds expand to, one seed for each share of
+        rows."""
         each = math.prod(shape) // len(seeds)
         words = [self.sharing.expand(seed.tobytes(), each) for seed in seeds]
         return np.concatenate(words).reshape(shape)
