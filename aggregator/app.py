@@ -18,7 +18,7 @@ from aggregator.pieces.peer_seals import add_seal_keys
 from aggregator.pieces.routes import PieceParts, UploadCounts, add_flow, add_pieces
 from aggregator.pieces.sealing_sessions import add_sessions
 from aggregator.roster.enrolment import SenderDirectory
-from aggregator.roster.identities import add_identity
+from aggregator.roster.identities import router as identity_routes
 from aggregator.roster.peers import add_peers
 from aggregator.roster.routes import add_enrolment
 from aggregator.rounds import key_rotation, restoring, state_machine
@@ -30,6 +30,8 @@ from aggregator.sealing.seal_keys import Periods, SealKeyring
 from aggregator.sealing.wrapping_keys import KeyDirectory
 from aggregator.settings import AggregatorSettings
 from aggregator.store import tables
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
+from common.principals import Scope
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating
@@ -41,8 +43,6 @@ from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.dependencies import part_of, provide
-from common.web.token_routes import NewToken, add_tokens
-from common.web.tokens import Scope
 from tacit.errors import Invalid
 from tacit.noise import self_test
 from tacit.randomness import SecureRandom
@@ -93,7 +93,7 @@ def create_app(
     meters = Meters(app.state.metrics)
     add_pieces(app)
     add_flow(app)
-    add_identity(app, settings)
+    app.include_router(identity_routes)
     add_key_rotation(app)
     add_seal_keys(app)
     add_peers(app)
@@ -101,15 +101,14 @@ def create_app(
     add_sessions(app)
     add_rounds(app)
     add_audit(app)
-    add_tokens(
-        app,
+    issued = IssuedTokens(
         tables.tokens,
         time,
         lambda: part_of(app, Aggregator).database,
-        check=_operators_only,
-        revoked=lambda: part_of(app, SenderDirectory).forget(),
-        example={"scope": "operator", "label": "night shift"},
+        _operators_only,
+        lambda: part_of(app, SenderDirectory).forget(),
     )
+    add_tokens(app, issued, {"scope": "operator", "label": "night shift"})
     return app
 
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from common.web.auth import Principal, require
-from common.web.tokens import Scope
+from common.principals import Principal, Scope
+from common.web.auth import require
 
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Coordinator = Annotated[Principal, Depends(require(Scope.COORDINATOR))]

@@ -42,7 +42,6 @@ from coordinator.metrics import add_budget_metrics, add_work_metrics
 from coordinator.registry import members, own_identity
 from coordinator.registry.aggregators import HealthLooks, Identities, SealKeyMirror, add_seal_keys
 from coordinator.registry.groups import add_groups
-from coordinator.registry.own_identity import add_identity
 from coordinator.registry.peer_requests import Renewals
 from coordinator.registry.peers import Peers
 from coordinator.registry.routes import add_registry
@@ -227,7 +226,7 @@ def create_app(
             ATTEMPTS: settings.job_outcome_bytes,
         },
     )
-    add_identity(app, settings)
+    app.include_router(own_identity.router)
     add_registry(app, settings, time)
     add_groups(app)
     add_seal_keys(app)
@@ -244,7 +243,7 @@ def create_app(
     add_attempts(app)
     add_storage_key(app)
     if settings.console:
-        _pages().add_console(app, settings, time)
+        _pages().add_console(app, settings)
     return app
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web.auth import Principal, require
+from common.web.auth import require
 from common.web.dependencies import part
-from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.process import extra_needed, give_back
 from common.runtime.telemetry import ServiceMetrics
@@ -29,7 +30,6 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
-from common.web.token_routes import NewToken, add_tokens
 from curator import examples
 from curator.errors import BadMapping
 from curator.files.routes import add_imports
@@ -259,15 +259,10 @@ def create_app(
     add_parties(app, enrolled=partial(_enrolled, app))
     add_identities(app, enrolled=partial(_enrolled, app))
     add_anchors(app)
-    add_tokens(
-        app,
-        token_table,
-        time,
-        lambda: part_of(app, Database),
-        check=partial(_check_token, app),
-        revoked=lambda: None,
-        example=examples.TOKEN,
+    issued = IssuedTokens(
+        token_table, time, lambda: part_of(app, Database), partial(_check_token, app)
     )
+    add_tokens(app, issued, examples.TOKEN)
     add_policy(app)
     add_curators(app)
     add_owner(app)
@@ -278,7 +273,7 @@ def create_app(
     add_records(app)
     add_items(app)
     if settings.console:
-        _pages().add_console(app, time, enrolled=partial(_enrolled, app))
+        _pages().add_console(app, enrolled=partial(_enrolled, app))
     return app
 
 

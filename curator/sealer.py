@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from common.web.wire import CBOR, encode
+from common.bodies import CBOR, encode
 from tacit.crypto.sealing import Direction, SealPublicKey
 from tacit.crypto.signing import Identity
 from tacit.protocol.round.descriptor import RoundDescriptor

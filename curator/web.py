@@ -11,10 +11,10 @@ from typing import Annotated
 from fastapi import Depends, Response
 from fastapi import Path as PathParameter
 
+from common.principals import Principal, Scope
 from common.store.transactions import Database
-from common.web.auth import Principal, require
+from common.web.auth import require
 from common.web.dependencies import part
-from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel
 

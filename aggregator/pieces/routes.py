@@ -40,24 +40,16 @@ from aggregator.store import pieces as store
 from aggregator.store.pieces import UploadKey
 from aggregator.store.roster import Party
 from aggregator.web import Watcher
+from common.bodies import CBOR, JSON, MalformedBody, decode_cbor, encode, invalid_from, parse_json
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import TokenUnknown, authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import add_direct
 from common.web.openapi import ServiceApp
-from common.web.problems import MalformedBody, invalid_from, status_of
-from common.web.tokens import Scope
-from common.web.wire import (
-    CBOR,
-    JSON,
-    answer,
-    content_type,
-    decode_cbor,
-    encode,
-    json_response,
-    parse_json,
-)
+from common.web.problems import status_of
+from common.web.wire import answer, content_type, json_response
 from tacit.errors import DomainError, Invalid, UnsupportedForm
 from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, told
 from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece

@@ -33,11 +33,12 @@ from aggregator.store import seal_keys as store
 from aggregator.store.roster import Party
 from aggregator.store.seal_keys import KeyState, SessionRow
 from aggregator.web import Curator
+from common.bodies import CBOR
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.wire import CBOR, answer, read_body
+from common.web.wire import answer, read_body
 from tacit.answers.registry import AnnouncedSession
 from tacit.crypto.sealing import Direction, SealBroken
 from tacit.crypto.signing import Signed

@@ -22,12 +22,13 @@ from aggregator.store import admission
 from aggregator.store import admission as store
 from aggregator.store.admission import PeerRow
 from aggregator.web import Operator, Watcher
+from common.bodies import CBOR
+from common.identity.own_identity import ConfirmationRequest
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.own_identity import ConfirmationRequest
-from common.web.wire import CBOR, answer, read_body
+from common.web.wire import answer, read_body
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.enrolment import Fingerprint
 from tacit.protocol.identities import (

@@ -27,21 +27,15 @@ from aggregator.rounds.verification import Verifying
 from aggregator.store import admission
 from aggregator.store import rounds as store
 from aggregator.web import Coordinator, Watcher
+from common.bodies import encode, parse_json
+from common.identity.own_identity import NoIdentityDocument
+from common.principals import Scope
 from common.web.auth import authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer, answer_directly
 from common.web.openapi import gives, gives_each, gives_octets, takes, takes_octets
-from common.web.own_identity import NoIdentityDocument
 from common.web.problems import problem_response
-from common.web.tokens import Scope
-from common.web.wire import (
-    content_type,
-    encode,
-    etag_response,
-    json_response,
-    parse_json,
-    read_body,
-)
+from common.web.wire import content_type, etag_response, json_response, read_body
 from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError, UnsupportedForm

@@ -23,8 +23,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from common.bodies import JSON
 from common.web.problems import PROBLEM_SCHEMA
-from common.web.wire import JSON
 
 BINARY: Final = "application/octet-stream"
 

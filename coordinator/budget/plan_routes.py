@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
 
+from common.principals import Scope
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.runtime.compute_processes import apart
 from common.store.transactions import Database, Transaction
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from coordinator import examples, queries
 from coordinator.budget import charging, plans

@@ -14,16 +14,17 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
 from starlette.responses import JSONResponse
 
+from common.bodies import LARGEST
+from common.principals import Principal, Scope
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
 from common.web import idempotency
-from common.web.auth import Authenticator, Principal, require
+from common.web.auth import Authenticator, require
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.problems import status_of
-from common.web.tokens import Scope
-from common.web.wire import LARGEST, read_body
+from common.web.wire import read_body
 from coordinator import examples, queries
 from coordinator.budget import charging, curator_events, statement
 from coordinator.budget.charging import Acknowledgement, Acknowledgements

@@ -6,6 +6,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from common.identity.token_pages import Offered, add_audit, add_tokens_pages
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import Authenticator
@@ -19,8 +21,6 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.token_pages import add_audit, add_tokens_pages
-from common.web.tokens import Scope
 from coordinator.console.budget import add_budget
 from coordinator.console.datasets import add_datasets
 from coordinator.console.job_form import add_job_form
@@ -33,7 +33,7 @@ from coordinator.console.query_wizard import add_wizard
 from coordinator.console.round_actions import add_actions
 from coordinator.console.rounds import add_rounds
 from coordinator.settings import CoordinatorSettings
-from coordinator.store.tables import console, tokens
+from coordinator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 _ENTRIES: Final = (
@@ -73,7 +73,7 @@ def console_parts(
     )
 
 
-def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> None:
+def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
     """Add the pages to the app."""
     router = console_router()
 
@@ -91,7 +91,7 @@ def add_console(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> No
     add_jobs(router)
     add_datasets(router, settings)
     add_parties(router)
-    add_tokens_pages(router, tokens, clock, PEOPLE)
+    add_tokens_pages(app, router, Offered(PEOPLE))
     app.include_router(router)
     add_front_door(app)
     add_audit(app)

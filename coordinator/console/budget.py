@@ -15,12 +15,12 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import PagesPart, person
 from common.web.dependencies import part
-from common.web.tokens import Scope
 from coordinator import queries
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.plan_routes import history_of, outlook_of

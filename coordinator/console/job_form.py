@@ -15,12 +15,12 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from algorithms import catalogue
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web import idempotency
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
-from common.web.wire import parse_json
 from coordinator.console.jobs import JobsPart
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnverifiedNotAcknowledged

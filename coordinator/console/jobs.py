@@ -17,13 +17,13 @@ from fastapi import Query as Parameter
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import HEADERS, PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.limits import Wait
-from common.web.tokens import Scope
 from coordinator.console.budget import Person
 from coordinator.console.ledger import Operator
 from coordinator.errors import UnknownPart, UnknownSchedule

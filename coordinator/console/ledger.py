@@ -13,14 +13,14 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.bodies import parse_json
+from common.principals import Scope
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import PagesPart, own_form, person, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
-from common.web.tokens import Scope
-from common.web.wire import parse_json
 from coordinator.budget import curator_events, routes, statement
 from coordinator.budget.curator_events import Update
 from coordinator.budget.ledger import Ledger

@@ -16,12 +16,12 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.pages import PagesPart
 from common.web.dependencies import part
 from common.web.paging import Page
-from common.web.tokens import Scope
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.plan_routes import outlook_of
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web import grants
 from common.web.auth import Authenticator
@@ -22,7 +23,6 @@ from common.web.console.pages import Pages, PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.problems import status_of
-from common.web.wire import parse_json
 from coordinator.console.ledger import Operator
 from coordinator.console.monitoring import LooksPart
 from coordinator.console.round_actions import NotTyped

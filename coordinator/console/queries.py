@@ -11,12 +11,12 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from markupsafe import Markup
 
+from common.principals import Scope
 from common.web.console import charts, formatting
 from common.web.console.charts import ladder, promise
 from common.web.console.pages import NoSuchPage, PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.paging import Page
-from common.web.tokens import Scope
 from coordinator import queries
 from coordinator.console.budget import Person
 from coordinator.rounds import query_routes, views

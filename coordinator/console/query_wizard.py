@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.bodies import parse_json
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
@@ -24,8 +26,6 @@ from common.web.console.charts import Rung, ladder, promise
 from common.web.console.pages import PagesPart, own_form, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
-from common.web.tokens import Scope
-from common.web.wire import parse_json
 from coordinator import queries
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.plan_routes import outlook_of, preview_of

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.bodies import parse_json
+from common.principals import Scope
 from common.web import idempotency
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import PagesPart, own_form, person, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
-from common.web.tokens import Scope
-from common.web.wire import parse_json
 from coordinator import queries
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.plan_routes import preview_of

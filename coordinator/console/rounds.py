@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Request, Response
 from markupsafe import Markup
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import Visitor
@@ -23,7 +24,6 @@ from common.web.console.pages import HEADERS, PagesPart, person
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.tokens import Scope
 from common.web.wire import etag_response
 from coordinator.budget.ledger import Ledger
 from coordinator.console.budget import LedgerPart

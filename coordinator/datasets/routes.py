@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from algorithms.datasets.declaration import DatasetRequest
+from common.bodies import JSON
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.dependencies import part
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.openapi import body, described, gives
 from common.web.paging import PageQuery, page_response
-from common.web.wire import JSON
 from coordinator import examples
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets

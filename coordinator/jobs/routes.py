@@ -18,6 +18,7 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, JSONResponse, StreamingResponse
 
 from algorithms import catalogue
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web import idempotency
@@ -26,7 +27,6 @@ from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.limits import Wait
 from common.web.openapi import gives, gives_octets, takes
 from common.web.paging import PageQuery, page_response
-from common.web.tokens import Scope
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples
 from coordinator.errors import (

@@ -8,17 +8,18 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Path, Request, Response
 from fastapi import Query as Parameter
 
+from common.identity.own_identity import ConfirmationRequest
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
+from common.principals import Scope
 from common.runtime.clock import Clock
+from common.store import tokens
 from common.store.transactions import Database
-from common.web import grants, tokens
+from common.web import grants
 from common.web.auth import Authenticator
 from common.web.dependencies import part, part_of
 from common.web.grants import OpenGrant, answer_enrolment, largest_body
 from common.web.openapi import gives, takes
-from common.web.own_identity import ConfirmationRequest
 from common.web.paging import PageQuery, page_response
-from common.web.token_routes import NewToken, add_tokens
-from common.web.tokens import Scope
 from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import UnknownAggregator, UnknownParty
@@ -75,15 +76,8 @@ def add_registry(app: FastAPI, settings: CoordinatorSettings, clock: Clock) -> N
     """Add them to the app."""
     _add_aggregators(app)
     _add_parties(app, settings)
-    add_tokens(
-        app,
-        tables.tokens,
-        clock,
-        lambda: part_of(app, Database),
-        check=_no_subject,
-        revoked=lambda: None,
-        example=examples.TOKEN,
-    )
+    issued = IssuedTokens(tables.tokens, clock, lambda: part_of(app, Database), _no_subject)
+    add_tokens(app, issued, examples.TOKEN)
 
 
 async def _no_subject(asked: NewToken) -> None:

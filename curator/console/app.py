@@ -8,6 +8,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from common.identity.token_pages import Offered, add_audit, add_tokens_pages
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
@@ -22,16 +24,13 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.token_pages import add_audit, add_tokens_pages
-from common.web.tokens import Scope
 from curator.console.contributions_page import add_given
 from curator.console.parties import add_parties
 from curator.console.policy import add_policy, add_stop
 from curator.console.readings import add_imports, add_own_readings, add_readings
-from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store
-from curator.store.tables import console, tokens
+from curator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.CURATOR})
 _ENTRIES: Final = (
@@ -82,7 +81,7 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[None]]) -> None:
+def add_console(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> None:
     """Add the pages to the app. `enrolled`: as for the route that enrols."""
     router = console_router()
     add_static(router)
@@ -94,7 +93,7 @@ def add_console(app: FastAPI, clock: Clock, *, enrolled: Callable[[], Awaitable[
     add_given(router)
     add_own_readings(router)
     add_parties(router, enrolled)
-    add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
+    add_tokens_pages(app, router, Offered(_MADE, _OF_ONE))
     app.include_router(router)
     add_front_door(app)
     add_audit(app)

@@ -17,17 +17,17 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import TypeAdapter
 
+from common.bodies import encode
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
-from common.web.auth import Principal
 from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import ladder, promise
 from common.web.console.pages import HEADERS, NoSuchPage, PagesPart, person, see
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.tokens import Scope
-from common.web.wire import encode, json_response
+from common.web.wire import json_response
 from curator.errors import ForeignCurator, UnknownCurator
 from curator.owner import curators as listing
 from curator.owner import routes, statement, stopping

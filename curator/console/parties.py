@@ -11,12 +11,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, person, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
-from common.web.tokens import Scope
 from curator.parties.enrolment import Enroller, curators_of, parse_token
 from curator.store import parties as store
 from curator.web import DatabasePart

@@ -15,13 +15,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from common.bodies import parse_json
+from common.principals import Principal, Scope
 from common.store.transactions import Database
-from common.web.auth import Principal
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, person, see
 from common.web.console.sign_in import SessionsPart
-from common.web.tokens import Scope
-from common.web.wire import parse_json
 from curator.console.contributions_page import ClockPart, Person, PoliciesPart, found, typed_name
 from curator.owner import policy_trial, stopping
 from curator.owner.policies import Policies, beside, set_own

@@ -21,6 +21,8 @@ from pydantic.fields import FieldInfo
 from sqlalchemy import select
 from starlette.responses import PlainTextResponse
 
+from common.bodies import invalid_from
+from common.principals import Scope
 from common.runtime.clock import from_epoch_microseconds
 from common.store.transactions import Database, Transaction
 from common.web.console import charts
@@ -30,8 +32,6 @@ from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.problems import invalid_from
-from common.web.tokens import Scope
 from curator.console.contributions_page import LOOK_S, ClockPart, Person, found
 from curator.files.routes import Importer, ImportOptions
 from curator.files.upload import Imports, form_with_file

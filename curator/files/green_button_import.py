@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.web.auth import Principal
+from common.principals import Principal
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
 from curator.files.green_button import Entry, Feed, FeedReader, Series, series

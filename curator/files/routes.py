@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 from starlette.responses import JSONResponse
 
+from common.bodies import invalid_from
+from common.principals import Principal
 from common.runtime.process import give_back
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives
-from common.web.problems import invalid_from
 from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadImport

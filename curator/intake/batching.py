@@ -12,8 +12,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final, TypeAlias
 
+from common.principals import Principal
 from common.store.group_commit import GroupCommit
-from common.web.auth import Principal
 from curator.intake.intake import Answer, Intake
 
 SMALL: Final = 256

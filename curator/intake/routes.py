@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.bodies import JSON
 from common.web.dependencies import part
 from common.web.openapi import gives
-from common.web.wire import JSON, NDJSON, content_type
+from common.web.wire import NDJSON, content_type
 from curator import examples
 from curator.intake.batching import Batching
 from curator.intake.reading import items_of

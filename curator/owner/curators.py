@@ -18,13 +18,12 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
+from common.bodies import JSON
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.paging import PageQuery, next_link
-from common.web.tokens import Scope
-from common.web.wire import JSON
 from curator.ledger import INFINITE, LIFETIME, Bits
 from curator.owner import readings_received, statement
 from curator.owner.policies import Policies, holding

@@ -15,10 +15,10 @@ from typing import Annotated, Any, Final
 from fastapi import FastAPI
 from fastapi import Query as Parameter
 
+from common.bodies import LARGEST
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.openapi import gives
-from common.web.wire import LARGEST
 from curator.store import history
 from curator.store.outbox import stored_aborts
 from curator.web import DatabasePart, Operator

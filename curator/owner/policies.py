@@ -12,12 +12,11 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from fastapi import Depends, FastAPI, Query, Request, Response
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.ledger import Bits

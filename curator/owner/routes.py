@@ -13,14 +13,15 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.responses import JSONResponse
 
+from common.bodies import JSON
+from common.principals import Principal
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives
 from common.web.paging import PageQuery, next_link
 from common.web.problems import ProblemReceived
-from common.web.wire import JSON, json_response
+from common.web.wire import json_response
 from curator.errors import NotGiven, NothingPublished, SignerForgotten
 from curator.owner import statement
 from curator.owner.policies import Policies

@@ -11,12 +11,11 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Transaction
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import statement

@@ -15,12 +15,12 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Depends, FastAPI, Request, Response
 
+from common.identity.own_identity import ConfirmationRequest
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.own_identity import ConfirmationRequest
 from common.web.problems import ProblemReceived
 from common.web.wire import read_body
 from curator import examples

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Request
 from pydantic import Field
 
+from common.identity.token_routes import NewToken
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.token_routes import NewToken
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.errors import BadItem, UnknownCurator

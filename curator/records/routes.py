@@ -11,10 +11,11 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Depends, FastAPI, Request
 from fastapi import Query as Parameter
 
+from common.bodies import JSON, parse_json
 from common.runtime.clock import Clock
 from common.web.dependencies import part
 from common.web.openapi import gives, takes
-from common.web.wire import JSON, content_type, parse_json
+from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
+from common.principals import Principal, Scope
 from common.store.group_commit import QueueFull
-from common.web.auth import Principal
-from common.web.tokens import Scope
 from curator.intake import batching
 from curator.intake.batching import Batching
 from curator.intake.intake import Answer, Status
