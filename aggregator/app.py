@@ -28,6 +28,8 @@ from aggregator.rounds.verifier_shares import Evaluations
 from aggregator.seal_keys import KeyDirectory, Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import tables
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
+from common.principals import Scope
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating
@@ -102,10 +104,10 @@ def create_app(
         tables.tokens,
         time,
         lambda: part_of(app, Aggregator).database,
-        check=_operators_only,
-        revoked=lambda: part_of(app, SenderDirectory).forget(),
-        example={"scope": "operator", "label": "night shift"},
+        _operators_only,
+        lambda: part_of(app, SenderDirectory).forget(),
     )
+    add_tokens(app, issued, {"scope": "operator", "label": "night shift"})
     return app
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from bench.uploads import Load, closed_loop, raw_request
-from common.web.wire import CBOR, encode
+from common.bodies import CBOR, encode
 from tacit.crypto.sealing import Direction, SealKey, SealPublicKey, open_octets, seal_octets
 from tacit.crypto.signing import HybridIdentity, Identity, verify_hybrid, verify_once
 from tacit.protocol.enrolment import Grant, JoinToken, PartyKind

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.process import extra_needed, give_back
 from common.runtime.telemetry import ServiceMetrics

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from common.runtime.clock import Clock
 from common.store.transactions import Database
-from common.web.auth import Principal, require
+from common.web.auth import require
 from common.web.dependencies import part
 from common.web.paging import next_link
 from common.web.tokens import Scope

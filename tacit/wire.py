@@ -63,6 +63,7 @@ def _parse_wire_exact(value: object, info: ValidationInfo) -> Fraction:
     return parse_exact(value)
 
 
+@lru_cache(maxsize=4096)  # the amounts of a query are written again and again
 def format_exact(value: Fraction) -> str:
     """The exact text of a rational: a decimal where a short one exists, else "a/b"."""
     denominator = value.denominator
@@ -206,8 +207,6 @@ def _kept(model: KeptModel) -> tuple[bytes, bytes]:
     return form, hashlib.sha256(form).digest()
 
 
-_NESTED: Final = (dict, list, tuple)
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -219,9 +218,12 @@ def canonical_json(value: Any) -> bytes:
 
 
 def _refuse_floats(value: Any) -> None:
-    if isinstance(value, float):
-        raise TypeError("a canonical form holds no floating-point number")
-    if isinstance(value, _NESTED):
-        for item in value.values() if isinstance(value, dict) else value:
-            if type(item) not in _PLAIN:
-                _refuse_floats(item)
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, float):
+            raise TypeError("a canonical form holds no floating-point number")
+        if isinstance(item, dict):
+            pending.extend(item.values())
+        elif isinstance(item, (list, tuple)):
+            pending.extend(item)

@@ -38,6 +38,8 @@ from aggregator.store import pieces as store
 from aggregator.store.pieces import UploadKey
 from aggregator.store.roster import Party
 from aggregator.web import Watcher
+from common.bodies import CBOR, JSON, MalformedBody, decode_cbor, encode, invalid_from, parse_json
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import TokenUnknown, authenticate

@@ -33,6 +33,7 @@ from aggregator.store import seal_keys as store
 from aggregator.store.roster import Party
 from aggregator.store.seal_keys import KeyState, SessionRow
 from aggregator.web import Curator
+from common.bodies import CBOR
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, gives, takes

@@ -32,16 +32,17 @@ from aggregator.store import admission, roster, tables
 from aggregator.store import roster as store
 from aggregator.store.admission import CoordinatorRow
 from aggregator.store.roster import Party
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.group_commit import GroupCommit, in_transaction
 from common.store.party_identities import forget_replaced
+from common.store.tokens import MAX_CHARACTERS, hash_token, insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.auth import TokenExpired
 from common.web.dependencies import part
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
-from common.web.tokens import MAX_CHARACTERS, Scope, hash_token, insert_token, mint, revoke_subject
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import places_of
 from tacit.protocol.enrolment import (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Parameter
 
 from aggregator import examples
@@ -25,30 +25,30 @@ from aggregator.roster.enrolment import (
     PairedCoordinator,
     paired_answer,
 )
-from aggregator.settings import AggregatorSettings
 from aggregator.store import admission, roster, tables
 from aggregator.store.admission import CoordinatorRow
 from aggregator.store.roster import Party
 from aggregator.web import Operator, Watcher
+from common.bodies import CBOR
+from common.identity import own_identity
+from common.identity.own_identity import ConfirmationRequest, IdentityAnswer
+from common.principals import Scope
 from common.runtime.logs import get_logger
-from common.store import party_identities
+from common.store import party_identities, tokens
 from common.store.database import exclusive
-from common.store.transactions import Transaction
-from common.web import own_identity, tokens
-from common.web.auth import Authenticator
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.own_identity import ConfirmationRequest, IdentityAnswer
-from common.web.tokens import (
+from common.store.tokens import (
     Holder,
     RenewalRefused,
-    Scope,
     check_ended,
     check_request,
     expire_holder,
     revoke_subject,
 )
-from common.web.wire import CBOR, answer, etag_response, read_body
+from common.store.transactions import Transaction
+from common.web.auth import Authenticator
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
+from common.web.wire import answer, etag_response, read_body
 from tacit.answers.registry import AggregatorIdentity
 from tacit.crypto.signing import HybridPublicKey, fingerprint
 from tacit.errors import DomainError
@@ -252,145 +252,127 @@ Overlap = Annotated[
 Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is pinned now.")]
 
 
-def add_identity(app: FastAPI, settings: AggregatorSettings) -> None:
-    """Add them to the app."""
+router = APIRouter(tags=["identity"])
 
-    @app.get(
-        "/.well-known/tacit-aggregator",
-        **gives(AggregatorIdentity),
-        tags=["identity"],
-        summary="Who this is",
-    )
-    async def get_identity(aggregator: AggregatorPart) -> dict[str, Any]:
-        key = aggregator.identities.public_keys[0]
-        return {
-            "id": settings.aggregator_id,
-            "operator": settings.operator,
-            "identity_key": encode_binary(key),
-            "fingerprint": fingerprint(key).hex(),
-            "fingerprint_base64url": encode_binary(fingerprint(key)),
-            "policy": {
-                "min_participants": settings.policy_min_participants,
-                "max_curators": settings.policy_max_curators,
-                "max_roster": settings.policy_max_roster,
-                "max_dimension": settings.policy_max_dimension,
-                "max_round_s": settings.policy_max_round_s,
-                "allow_exact": settings.insecure_allow_exact,
-                "allow_paper": settings.allow_paper,
-            },
-            "self_test": "passed" if aggregator.samplers_passed else "failed",
-            "version": app.version,
-        }
 
-    @app.get(
-        "/.well-known/tacit-aggregator/identity",
-        **gives(IdentityChain),
-        tags=["identity"],
-        summary="The chain of its identities: documents, and the links between them",
-    )
-    async def get_identity_chain(request: Request, aggregator: AggregatorPart) -> Response:
-        found = await own_identity.shown(aggregator.identities)
-        return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+@router.get(
+    "/.well-known/tacit-aggregator",
+    **gives(AggregatorIdentity),
+    summary="Who this is",
+)
+async def get_identity(request: Request, aggregator: AggregatorPart) -> dict[str, Any]:
+    settings, key = aggregator.settings, aggregator.identities.public_keys[0]
+    return {
+        "id": settings.aggregator_id,
+        "operator": settings.operator,
+        "identity_key": encode_binary(key),
+        "fingerprint": fingerprint(key).hex(),
+        "fingerprint_base64url": encode_binary(fingerprint(key)),
+        "policy": {
+            "min_participants": settings.policy_min_participants,
+            "max_curators": settings.policy_max_curators,
+            "max_roster": settings.policy_max_roster,
+            "max_dimension": settings.policy_max_dimension,
+            "max_round_s": settings.policy_max_round_s,
+            "allow_exact": settings.insecure_allow_exact,
+            "allow_paper": settings.allow_paper,
+        },
+        "self_test": "passed" if aggregator.samplers_passed else "failed",
+        "version": request.app.version,
+    }
 
-    @app.put(
-        "/v1/identity/next",
-        **gives(IdentityAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Commit to the next pair of keys, of which the service gets the public halves",
-        openapi_extra=takes(HybridPublicKey),
-    )
-    async def commit_identity(
-        request: Request, aggregator: AggregatorPart, _: Operator
-    ) -> Response:
-        following = await read_body(request, HybridPublicKey)
-        own = aggregator.identities
-        done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
-        return answer(request, done)
 
-    @app.get(
-        "/v1/coordinator",
-        **gives(PairedCoordinator, also=[CBOR]),
-        tags=["identity"],
-        summary="The coordinator that this aggregator is paired with",
-    )
-    async def get_coordinator(
-        request: Request, aggregator: AggregatorPart, _: Operator
-    ) -> Response:
-        return answer(request, await enrolment.paired(aggregator))
+@router.get(
+    "/.well-known/tacit-aggregator/identity",
+    **gives(IdentityChain),
+    summary="The chain of its identities: documents, and the links between them",
+)
+async def get_identity_chain(request: Request, aggregator: AggregatorPart) -> Response:
+    found = await own_identity.shown(aggregator.identities)
+    return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
-    @app.put(
-        "/v1/coordinator",
-        **gives(CoordinatorAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Pair with the one coordinator",
-        openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
-    )
-    async def pair_coordinator(
-        request: Request,
-        aggregator: AggregatorPart,
-        authenticator: AuthenticatorPart,
-        _: Operator,
-        replace: Replace = False,
-        overlap_s: Overlap = 0,
-    ) -> Response:
-        body = await read_body(request, CoordinatorRequest)
-        answered = await enrolment.pair(aggregator, body, replace=replace, overlap_s=overlap_s)
+
+@router.put(
+    "/v1/identity/next",
+    **gives(IdentityAnswer, also=[CBOR]),
+    summary="Commit to the next pair of keys, of which the service gets the public halves",
+    openapi_extra=takes(HybridPublicKey),
+)
+async def commit_identity(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    following = await read_body(request, HybridPublicKey)
+    own = aggregator.identities
+    done = await own_identity.commit(own, Role.AGGREGATOR, aggregator.id, following)
+    return answer(request, done)
+
+
+@router.get(
+    "/v1/coordinator",
+    **gives(PairedCoordinator, also=[CBOR]),
+    summary="The coordinator that this aggregator is paired with",
+)
+async def get_coordinator(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    return answer(request, await enrolment.paired(aggregator))
+
+
+@router.put(
+    "/v1/coordinator",
+    **gives(CoordinatorAnswer, also=[CBOR]),
+    summary="Pair with the one coordinator",
+    openapi_extra=takes(CoordinatorRequest, examples.COORDINATOR),
+)
+async def pair_coordinator(
+    request: Request,
+    aggregator: AggregatorPart,
+    authenticator: AuthenticatorPart,
+    _: Operator,
+    replace: Replace = False,
+    overlap_s: Overlap = 0,
+) -> Response:
+    body = await read_body(request, CoordinatorRequest)
+    answered = await enrolment.pair(aggregator, body, replace=replace, overlap_s=overlap_s)
+    authenticator.forget()
+    return answer(request, answered)
+
+
+@router.put(
+    "/v1/coordinator/identity",
+    status_code=204,
+    summary="Show the chain of the coordinator's identities",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_coordinator_identity(
+    request: Request,
+    aggregator: AggregatorPart,
+    authenticator: AuthenticatorPart,
+    _: Watcher,
+) -> None:
+    try:
+        await follow_coordinator(aggregator, await read_body(request, IdentityChain))
+    finally:  # after a compromised key its tokens ended
         authenticator.forget()
-        return answer(request, answered)
 
-    @app.put(
-        "/v1/coordinator/identity",
-        tags=["identity"],
-        status_code=204,
-        summary="Show the chain of the coordinator's identities",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_coordinator_identity(
-        request: Request,
-        aggregator: AggregatorPart,
-        authenticator: AuthenticatorPart,
-        _: Watcher,
-    ) -> None:
-        try:
-            await follow_coordinator(aggregator, await read_body(request, IdentityChain))
-        finally:  # after a compromised key its tokens ended
-            authenticator.forget()
 
-    @app.post(
-        "/v1/coordinator/token",
-        tags=["identity"],
-        status_code=204,
-        summary="Put another token in the place of the coordinator's ended one, by its identity",
-        openapi_extra=takes(CoordinatorRenewal),
-    )
-    async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) -> None:
-        await renew_coordinator(aggregator, await read_body(request, CoordinatorRenewal))
+@router.post(
+    "/v1/coordinator/token",
+    status_code=204,
+    summary="Put another token in the place of the coordinator's ended one, by its identity",
+    openapi_extra=takes(CoordinatorRenewal),
+)
+async def renew_coordinator_token(request: Request, aggregator: AggregatorPart) -> None:
+    await renew_coordinator(aggregator, await read_body(request, CoordinatorRenewal))
 
-    @app.get(
-        "/v1/coordinator/identity",
-        **gives(IdentityChain),
-        tags=["identity"],
-        summary="The chain of the coordinator's identities, as it was followed last",
-    )
-    async def get_coordinator_identity(request: Request, aggregator: AggregatorPart) -> Response:
-        async with aggregator.database.reading() as transaction:
-            known = await admission.coordinator(transaction)
-        if known is None or known.shown is None:
-            raise NotPaired("no chain of a coordinator is known")
-        return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
 
-    @app.post(
-        "/v1/coordinator/confirmation",
-        **gives(PairedCoordinator, also=[CBOR]),
-        tags=["identity"],
-        summary="Confirm the coordinator's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_coordinator(
-        request: Request, aggregator: AggregatorPart, _: Operator
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(request, await confirm_paired(aggregator, body.fingerprint))
+@router.get(
+    "/v1/coordinator/identity",
+    **gives(IdentityChain),
+    summary="The chain of the coordinator's identities, as it was followed last",
+)
+async def get_coordinator_identity(request: Request, aggregator: AggregatorPart) -> Response:
+    async with aggregator.database.reading() as transaction:
+        known = await admission.coordinator(transaction)
+    if known is None or known.shown is None:
+        raise NotPaired("no chain of a coordinator is known")
+    return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
 
     @app.delete(
         "/v1/coordinator",

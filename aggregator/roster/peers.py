@@ -22,6 +22,8 @@ from aggregator.store import admission
 from aggregator.store import admission as store
 from aggregator.store.admission import PeerRow
 from aggregator.web import Operator, Watcher
+from common.bodies import CBOR
+from common.identity.own_identity import ConfirmationRequest
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, gives, takes

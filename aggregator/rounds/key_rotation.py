@@ -39,8 +39,13 @@ from common.web.own_identity import (
     answer_of,
     revoked_answer,
 )
-from common.web.tokens import end_renewable
-from common.web.wire import CBOR, answer, read_body
+from common.runtime.logs import describe, get_logger
+from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
+from common.store.tokens import end_renewable
+from common.web.auth import Authenticator
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
+from common.web.wire import answer, read_body
 from tacit.answers.registry import RotatedSealKey
 from tacit.crypto.signing import HybridIdentity
 from tacit.protocol.round.descriptor import AbortRequest

@@ -27,6 +27,9 @@ from aggregator.rounds.verification import Verifying
 from aggregator.store import admission
 from aggregator.store import rounds as store
 from aggregator.web import Coordinator, Watcher
+from common.bodies import encode, parse_json
+from common.identity.own_identity import NoIdentityDocument
+from common.principals import Scope
 from common.web.auth import authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer as RequestHandler

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import delete, insert, or_, select, update
 
 from aggregator.store.tables import coordinators, pinned_peers, tokens
+from common.principals import Scope
 from common.store.transactions import Transaction
-from common.web.tokens import Scope
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.identities import IdentityChain, Pin
 

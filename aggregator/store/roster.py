@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 
 from aggregator.store.tables import hosted, parties, tokens
+from common.principals import Scope
 from common.store.transactions import Transaction
-from common.web.tokens import Scope
 from tacit.protocol.enrolment import PartyKind
 
 _CHUNK = 500

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @runtime_checkable
@@ -66,12 +66,12 @@ def epoch_microseconds(instant: datetime) -> int:
     """Microseconds since 1970 in UTC, exactly; refuses a naive time."""
     if instant.tzinfo is None:
         raise ValueError("a time without a zone has no meaning here")
-    return (instant - _EPOCH) // timedelta(microseconds=1)
+    return (instant - EPOCH) // timedelta(microseconds=1)
 
 
 def from_epoch_microseconds(microseconds: int) -> datetime:
     """The aware UTC time of `epoch_microseconds`."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    return EPOCH + timedelta(microseconds=microseconds)
 
 
 def uuid7(clock: Clock | None = None) -> UUID:

@@ -1,13 +1,13 @@
 """Column types that mean the same in SQLite and PostgreSQL."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import BigInteger
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
+from common.runtime.clock import EPOCH, epoch_microseconds
 
 NAMES: Final = {
     "ix": "ix_%(column_0_label)s",
@@ -30,4 +30,4 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, _: Dialect) -> datetime | None:
         """From the database, aware, in UTC."""
-        return None if value is None else from_epoch_microseconds(value)
+        return None if value is None else EPOCH + timedelta(microseconds=value)

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from common.batches import batches
 from common.runtime.logs import describe, get_logger
 from common.store.failures import store_failed
 from common.store.transactions import Transaction
@@ -36,6 +36,7 @@ InTurn: TypeAlias = Callable[[Transaction], Awaitable[Any]]
 
 BATCH_ITEMS: Final = 64
 """Most items in a batch, unless told otherwise: short ones are done in the loop's own thread."""
+_SIZE: Final = attrgetter("size")
 _logger = get_logger("tacit.group_commit")
 
 
@@ -69,12 +70,13 @@ class Opening(Protocol):
 def in_transaction(
     opening: Opening,
     apply: Apply[Item, Answer],
-    is_large: Callable[[Item], bool] = lambda _: False,
+    is_large: Callable[[Item], bool] | None = None,
 ) -> Work[Item, Answer]:
     """Work on a batch in one transaction, which is large if one of its items is."""
 
     async def work(items: Sequence[Item]) -> Sequence[Answer | Exception]:
-        async with opening(large=any(map(is_large, items))) as transaction:
+        large = is_large is not None and any(map(is_large, items))
+        async with opening(large=large) as transaction:
             return await apply(transaction, items)
 
     return work
@@ -108,7 +110,7 @@ class GroupCommit(Generic[Item, Answer]):
         self,
         work: Work[Item, Answer],
         *,
-        size_of: Callable[[Item], int] = lambda _: 0,
+        size_of: Callable[[Item], int] | None = None,
         batch_items: float = BATCH_ITEMS,
         batch_size: float = inf,
         max_items: float = inf,
@@ -154,7 +156,7 @@ class GroupCommit(Generic[Item, Answer]):
     def _queued(self, item: Item) -> asyncio.Future[Answer]:
         if self._stopping:
             raise WriterStopped
-        size = self._size_of(item)
+        size = 0 if self._size_of is None else self._size_of(item)
         if self._items >= self._max_items or (self._items and self._size + size > self._max_size):
             quota = min(self._max_items, self._max_size)
             raise QueueFull(retry_after_s=1, extra={"quota": quota})
@@ -185,19 +187,32 @@ class GroupCommit(Generic[Item, Answer]):
             while self._queue:
                 if self._before is not None:
                     await self._before()
-                batch = next(batches(self._queue, _size, self._batch_size, self._batch_items))
-                for _ in batch:
-                    self._queue.popleft()
-                await self._do([each for each in batch if self._is_due(each)])
-                self._release(batch)
+                batch = self._taken()
+                await self._do(
+                    [each for each in batch if self._abandoned or not each.answer.done()]
+                )
+                self._items -= len(batch)
+                self._size -= sum(map(_SIZE, batch))
                 batch = []
         finally:
             self._task = None
-            self._release([*batch, *self._queue])  # where the task was cancelled
+            for waiting in (*batch, *self._queue):  # where the task was cancelled
+                _settle(waiting.answer, WriterStopped())
             self._queue.clear()
+            self._items = self._size = 0
 
-    def _is_due(self, waiting: _Waiting[Item, Answer]) -> bool:
-        return self._abandoned or not waiting.answer.done()
+    def _taken(self) -> list[_Waiting[Item, Answer]]:
+        """What goes next: at least one item."""
+        batch = [self._queue.popleft()]
+        size = batch[0].size
+        while (
+            self._queue
+            and len(batch) < self._batch_items
+            and size + self._queue[0].size <= self._batch_size
+        ):
+            batch.append(self._queue.popleft())
+            size += batch[-1].size
+        return batch
 
     async def _do(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
         if not batch:
@@ -216,17 +231,6 @@ class GroupCommit(Generic[Item, Answer]):
             answers = [error] * len(batch)
         for waiting, answer in zip(batch, answers, strict=True):
             _settle(waiting.answer, answer)
-
-    def _release(self, batch: Sequence[_Waiting[Item, Answer]]) -> None:
-        """Stop counting a batch; an item without an answer by now gets none."""
-        for waiting in batch:
-            self._items -= 1
-            self._size -= waiting.size
-            _settle(waiting.answer, WriterStopped())
-
-
-def _size(waiting: _Waiting[Any, Any]) -> int:
-    return waiting.size
 
 
 def _settle(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -59,9 +59,7 @@ _MOST: Final = 1024
 class Rows(IteratorResult[Any]):
     """The rows of a statement, and how many it changed."""
 
-    def __init__(self, keys: SimpleResultMetaData, rows: Iterable[Any], rowcount: int) -> None:
-        super().__init__(keys, iter(rows))
-        self.rowcount = rowcount
+    rowcount: int
 
 
 @dataclass(frozen=True)
@@ -77,59 +75,59 @@ class _Shape:
 class _Prepared:
     """What is known of a statement. `constants`: the values that are part of it; `lists`: those of
     its values that are lists; `binds`: what makes of a value, or of each in its list, what the
-    driver takes; `processors`: what makes the values of a row."""
+    driver takes; `processors`: what makes a value of a row, by its place."""
 
     compiled: SQLCompiler
     constants: Mapping[str, Any]
     lists: tuple[str, ...]
     binds: Mapping[str, _Processor]
     keys: SimpleResultMetaData
-    processors: tuple[_Processor, ...]
+    processors: tuple[tuple[int, Callable[[Any], Any]], ...]
     shapes: dict[tuple[int, ...], _Shape] = field(default_factory=dict)
 
     def run(self, driver: sqlite3.Connection, sets: Sequence[Mapping[str, Any]]) -> Rows:
         """Execute it with one set of parameters, or with several."""
-        cursor = driver.cursor()
-        shape = self._shape(sets[0])
+        cursor = sqlite3.Cursor(driver)
+        shape = self.shapes[()] if not self.lists else self._shape(sets[0])
+        bound = []
+        for parameters in sets:
+            values: list[Any] = []
+            for name, place, process in shape.values:
+                value = self.constants[name] if name in self.constants else parameters[name]
+                if place is not None:
+                    value = value[place]
+                values.append(value if process is None else process(value))
+            bound.append(values)
         try:
             if len(sets) > 1:
-                cursor.executemany(shape.text, [self._values(shape, each) for each in sets])
+                cursor.executemany(shape.text, bound)
             else:
-                cursor.execute(shape.text, self._values(shape, sets[0]))
+                cursor.execute(shape.text, bound[0])
         except sqlite3.Error as error:  # as SQLAlchemy raises it
             raise DBAPIError.instance(
                 shape.text, None, error, sqlite3.Error, hide_parameters=True
             ) from error
         rows: list[Any] = cursor.fetchall()
-        if any(self.processors):
-            rows = [
-                tuple(
-                    value if made is None else made(value)
-                    for made, value in zip(self.processors, row, strict=True)
-                )
-                for row in rows
-            ]
-        return Rows(self.keys, rows, cursor.rowcount)
-
-    def _values(self, shape: _Shape, parameters: Mapping[str, Any]) -> list[Any]:
-        found = []
-        for name, place, made in shape.values:
-            value = self.constants[name] if name in self.constants else parameters[name]
-            if place is not None:
-                value = value[place]
-            found.append(value if made is None else made(value))
-        return found
+        for number, row in enumerate(rows if self.processors else ()):
+            values = list(row)
+            for place, process in self.processors:
+                values[place] = None if row[place] is None else process(row[place])
+            rows[number] = tuple(values)
+        result = Rows(self.keys, iter(rows))
+        result.rowcount = cursor.rowcount
+        return result
 
     def _shape(self, parameters: Mapping[str, Any]) -> _Shape:
-        lengths = tuple(len(parameters[name]) for name in self.lists if name in parameters)
+        lengths = tuple([len(parameters[name]) for name in self.lists if name in parameters])
         known = self.shapes.get(lengths)
         if known is None:
             if len(self.shapes) >= _SHAPES:
                 self.shapes.clear()
-            known = self.shapes[lengths] = self._shaped(parameters)
+            known = self.shapes[lengths] = self.shape_of(parameters)
         return known
 
-    def _shaped(self, parameters: Mapping[str, Any]) -> _Shape:
+    def shape_of(self, parameters: Mapping[str, Any]) -> _Shape:
+        """The shape for lists as long as in these parameters."""
         state = self.compiled.construct_expanded_state(dict(parameters))
         parts = {
             part: (name, place)
@@ -137,9 +135,8 @@ class _Prepared:
             for place, part in enumerate(state.parameter_expansion[name])
         }
         places = [parts.get(name, (name, None)) for name in state.positiontup or ()]
-        return _Shape(
-            state.statement, tuple((name, place, self.binds[name]) for name, place in places)
-        )
+        values = [(name, place, self.binds[name]) for name, place in places]
+        return _Shape(state.statement, tuple(values))
 
 
 class Statements:
@@ -207,7 +204,11 @@ class Statements:
             return None
         binds = {name: bind for bind, name in compiled.bind_names.items()}
         lists = tuple(sorted(name for name, bind in binds.items() if bind.expanding))
-        return _Prepared(
+        processors = [
+            column.type.dialect_impl(self._dialect).result_processor(self._dialect, None)
+            for column in columns
+        ]
+        prepared = _Prepared(
             compiled,
             {name: bind.value for name, bind in binds.items() if name not in names},
             lists,
@@ -216,11 +217,11 @@ class Statements:
                 for name, bind in binds.items()
             },
             SimpleResultMetaData(keys),
-            tuple(
-                column.type.dialect_impl(self._dialect).result_processor(self._dialect, None)
-                for column in columns
-            ),
+            tuple((place, each) for place, each in enumerate(processors) if each is not None),
         )
+        if not lists:
+            prepared.shapes[()] = prepared.shape_of(dict.fromkeys(names))
+        return prepared
 
 
 # SQLite in the event loop's thread.
@@ -283,20 +284,15 @@ class _Opened:
     driver: sqlite3.Connection
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SqliteTransaction(Transaction):
     """A transaction."""
 
-    def __init__(
-        self,
-        opened: _Opened,
-        threads: ThreadPoolExecutor,
-        counts: Counts,
-        statements: Statements,
-        *,
-        large: bool,
-    ) -> None:
-        self._opened, self._threads = opened, threads
-        self._counts, self._statements, self._large = counts, statements, large
+    _opened: _Opened
+    _threads: ThreadPoolExecutor
+    _counts: Counts
+    _statements: Statements
+    _large: bool
 
     @property
     def dialect(self) -> Dialect:
@@ -308,20 +304,24 @@ class SqliteTransaction(Transaction):
     ) -> CursorResult[*tuple[Any, ...]]:
         """The rows, all of them fetched, or the count of a statement."""
         self._counts.statements += 1
-        execute = partial(self._statements.execute, self._opened.connection, self._opened.driver)
-        return await self._run(partial(execute, statement, parameters), large=large)
+        execute, opened = self._statements.execute, self._opened
+        if not (large or self._large):
+            return execute(opened.connection, opened.driver, statement, parameters)
+        return await _finished(
+            self._threads,
+            partial(execute, opened.connection, opened.driver, statement, parameters),
+        )
 
     async def on_driver(self, work: Callable[[Any], Any], /) -> Any:
         """What `work` returns for the `sqlite3.Connection`."""
         self._counts.statements += 1
-        return await self._run(partial(work, self._opened.driver))
+        if not self._large:
+            return work(self._opened.driver)
+        return await _finished(self._threads, partial(work, self._opened.driver))
 
     async def run_sync(self, work: Callable[[Connection], Result], /) -> Result:
         """What `work` returns for SQLAlchemy's connection, in a thread."""
         return await _finished(self._threads, partial(work, self._opened.connection))
-
-    async def _run(self, work: Callable[[], Result], *, large: bool = False) -> Result:
-        return await _finished(self._threads, work) if large or self._large else work()
 
 
 class SqliteDatabase(Database):
@@ -355,49 +355,35 @@ class SqliteDatabase(Database):
             await self._my_turn()
             self.counts.writing += 1
             try:
-                async with self._writing(large=large) as transaction:
-                    yield transaction
+                opened = await self._take()
+                driver = opened.driver
+                try:
+                    await _begin_immediate(driver)
+                    before = driver.total_changes
+                    yield SqliteTransaction(
+                        opened, self._threads, self.counts, self._statements, large
+                    )
+                    if driver.total_changes != before:
+                        await _finished(self._threads, driver.commit)
+                    else:
+                        driver.commit()
+                    opened.connection.commit()
+                finally:
+                    self._give_back(opened)
             finally:
                 self._writer.release()
 
     @asynccontextmanager
-    async def _writing(self, *, large: bool) -> AsyncIterator[SqliteTransaction]:
-        opened = await self._take()
-        driver = opened.driver
-        try:
-            await _begin_immediate(driver)
-            before = driver.total_changes
-            yield self._transaction(opened, large=large)
-            if driver.total_changes != before:
-                await _finished(self._threads, driver.commit)
-            else:
-                driver.commit()
-            opened.connection.commit()
-        finally:
-            self._give_back(opened)
-
-    @asynccontextmanager
     async def reading(self, *, large: bool = False) -> AsyncIterator[SqliteTransaction]:
         """A transaction that only reads."""
-        if large:
-            async with self._large, self._view(large=True) as transaction:
-                yield transaction
-        else:
-            async with self._view(large=False) as transaction:
-                yield transaction
-
-    @asynccontextmanager
-    async def _view(self, *, large: bool) -> AsyncIterator[SqliteTransaction]:
-        opened = await self._take()
-        self.counts.reading += 1
-        try:
-            opened.driver.execute("BEGIN DEFERRED")
-            yield self._transaction(opened, large=large)
-        finally:
-            self._give_back(opened)
-
-    def _transaction(self, opened: _Opened, *, large: bool) -> SqliteTransaction:
-        return SqliteTransaction(opened, self._threads, self.counts, self._statements, large=large)
+        async with self._large if large else nullcontext():
+            opened = await self._take()
+            self.counts.reading += 1
+            try:
+                sqlite3.Cursor(opened.driver).execute("BEGIN DEFERRED")
+                yield SqliteTransaction(opened, self._threads, self.counts, self._statements, large)
+            finally:
+                self._give_back(opened)
 
     async def version(self) -> Hashable:
         """SQLite's own count of the commits of other connections."""
@@ -513,7 +499,7 @@ async def _begin_immediate(driver: sqlite3.Connection) -> None:
     end = loop.time() + BUSY_S
     while True:
         try:
-            driver.execute("BEGIN IMMEDIATE")
+            sqlite3.Cursor(driver).execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise

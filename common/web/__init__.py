@@ -1,11 +1,9 @@
 """Parts common to the HTTP services: the application, access, bodies, pages, problems.
 
-app, serve, connections           the application, its server, its connections
-auth, tokens, token_routes        bearer tokens and their scopes
-access, load, direct              the access log; what is refused; routes of the hot path
-bodies, body_limit                request bodies within limits of size and time
+app, server, middleware           the application, its server, what every request passes
+auth, grants                      callers by their bearer tokens; one-time secrets
+limits                            which requests are refused, and how large and slow bodies may be
 wire, paging, idempotency         content types, pages, repeated POSTs
-problems                          domain errors as RFC 9457 documents
-docs                              OpenAPI
-client, transport, probe          how one service calls another; readiness from outside
+problems, openapi                 domain errors as RFC 9457 documents; the API's document
+client, probe                     how one service calls another; readiness from outside
 """

@@ -11,7 +11,6 @@ after `ttl_s` in the others.
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -22,15 +21,14 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from sqlalchemy import Table, select, update
 from starlette.requests import Request
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.runtime.compute_processes import ASKER
 from common.runtime.process import make_private_directory
 from common.runtime.settings import ServiceSettings
 from common.store.database import exclusive
-from common.store.transactions import Database, Transaction
-from common.web.tokens import (
+from common.store.tokens import (
     MAX_CHARACTERS,
-    Scope,
     TokenRecord,
     find_token,
     hash_token,
@@ -39,7 +37,8 @@ from common.web.tokens import (
     note_use,
     record_token,
 )
-from tacit.errors import Forbidden, Unauthenticated
+from common.store.transactions import Database, Transaction
+from tacit.errors import Unauthenticated
 
 IMPLIED: Final[Mapping[Scope, frozenset[Scope]]] = MappingProxyType(
     {Scope.OPERATOR: frozenset({Scope.ANALYST})}
@@ -68,31 +67,6 @@ class TokenExpired(Unauthenticated):
 
     name = "token_expired"
     title = "The token has expired"
-
-
-class ScopeMissing(Forbidden):
-    """The token is valid and may not do this."""
-
-    name = "scope_missing"
-    title = "The token lacks the scope for this"
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """The authenticated caller. `scopes` includes those implied."""
-
-    token_id: str
-    scopes: frozenset[Scope]
-    subject: str | None = None
-
-    def has(self, *scopes: Scope) -> bool:
-        """Whether any of the scopes is held."""
-        return not self.scopes.isdisjoint(scopes)
-
-    def demand(self, *scopes: Scope) -> None:
-        """Raise `ScopeMissing` unless any of the scopes is held."""
-        if not self.has(*scopes):
-            raise ScopeMissing(extra={"required_scopes": sorted(scopes)})
 
 
 class Authenticator:
@@ -135,7 +109,7 @@ class Authenticator:
         if (asker := ASKER.get()) is not None:
             asker.caller = record.id
         scopes = frozenset(record.scopes)
-        implied = frozenset[Scope]().union(*(IMPLIED.get(scope, ()) for scope in scopes))
+        implied = frozenset[Scope]().union(*[IMPLIED.get(scope, ()) for scope in scopes])
         return Principal(record.id, scopes | implied, record.subject)
 
     async def _note_use(self, record: TokenRecord) -> None:

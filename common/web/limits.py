@@ -19,9 +19,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from common.bodies import CBOR, JSON, MalformedBody, parse_cbor, parse_json
 from common.runtime.telemetry import ServiceMetrics
-from common.web.problems import BodyTooSlow, MalformedBody, problem_response
-from common.web.wire import CBOR, JSON, M, content_type, parse_cbor, parse_json
+from common.web.problems import BodyTooSlow, problem_response
+from common.web.wire import M, content_type
 from tacit.errors import DomainError, TooLarge, Unavailable, UnsupportedForm
 
 MAX_WAIT_S: Final = 30.0

@@ -16,7 +16,7 @@ from fastapi import Depends, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from common.web.wire import NUL
+from common.bodies import NUL
 from tacit.errors import FieldError, Invalid
 
 MAX_LIMIT: Final = 1000

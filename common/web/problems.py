@@ -5,8 +5,7 @@ message of an unexpected exception leaves the process. Unexpected exceptions are
 and place only.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -18,13 +17,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from common.bodies import UNKNOWN, invalid_from, invalid_of
 from common.runtime.logs import describe, get_logger
 from common.store.failures import store_problem
 from common.web.client import ServiceResponse
 from tacit import errors
 from tacit.errors import DomainError, FieldError
-from tacit.field_errors import WORDED, rule
-from tacit.query.terms import IDENTIFIER, IDENTIFIER_RULE
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:tacit:problem:"
@@ -73,21 +71,6 @@ _HTTP_NAMES: Final = {
     503: "unavailable",
 }
 _QUOTA_UNITS: Final = {"requests": "concurrent-requests", "bytes": "content-bytes"}
-_PLACES: Final = frozenset({"body", "query", "path", "header", "cookie"})
-_OUR_RULES: Final = frozenset({"bad_parameter", "exact", "binary", "instant"})
-"""Kinds raised by our own wire models, whose messages state a rule and never a value."""
-_TALKATIVE: Final = (
-    "uuid_parsing",
-    "union_tag_invalid",
-    "timezone_offset",
-    "json_invalid",
-    "url_parsing",
-    "url_syntax_violation",
-)
-_UNKNOWN: Final = object()
-_TOKEN = re.compile(r"[\w.+-]+")
-_MAX_ERRORS: Final = 50
-_MAX_SEGMENT: Final = 64
 
 _logger = get_logger("tacit.problems")
 
@@ -122,7 +105,7 @@ def problem_response(error: Exception, *, instance: str | None = None) -> Respon
     if isinstance(error, DomainError):
         return _domain_response(error, instance)
     if isinstance(error, (RequestValidationError, ValidationError)):
-        return _domain_response(invalid_from(error), instance)
+        return _domain_response(invalid_request(error), instance)
     if isinstance(error, HTTPException):
         return _http_response(error)
     if (failed := store_problem(error)) is not None:
@@ -133,34 +116,12 @@ def problem_response(error: Exception, *, instance: str | None = None) -> Respon
     return JSONResponse(document, 500, media_type=MEDIA_TYPE)
 
 
-def invalid_from(
-    error: RequestValidationError | ValidationError, body: object = _UNKNOWN
-) -> DomainError:
-    """The domain error of a failed validation: pointers and rules, without the values sent."""
-    if isinstance(error, RequestValidationError):
-        raw: Sequence[Any] = error.errors()
-        body = error.body if error.body is not None else _UNKNOWN
-    else:
-        raw = error.errors(include_url=False)
-    if any(item["type"] == "json_invalid" and len(raw) == 1 for item in raw):
-        return MalformedBody()
-    # pydantic alone knows no place, its locations start at the body
-    found = tuple(
-        _field_error(item, body, placed=isinstance(error, RequestValidationError))
-        for item in raw[:_MAX_ERRORS]
-    )
-    return errors.Invalid(
-        f"{len(raw)} field{'' if len(raw) == 1 else 's'} of the request cannot be accepted",
-        errors=found,
-    )
-
-
-def pointer(segments: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join(
-        "/" + str(segment)[:_MAX_SEGMENT].replace("~", "~0").replace("/", "~1")
-        for segment in segments
-    )
+def invalid_request(error: RequestValidationError | ValidationError) -> DomainError:
+    """The domain error of a request that fails the validation of the framework or of a model."""
+    if isinstance(error, ValidationError):
+        return invalid_from(error)
+    body = UNKNOWN if error.body is None else error.body
+    return invalid_of(error.errors(), body, placed=True)
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -178,13 +139,6 @@ def install_problem_handlers(app: FastAPI) -> None:
         Exception,
     ):
         app.add_exception_handler(kind, handle)
-
-
-class MalformedBody(errors.Malformed):
-    """The body is not what its content type says."""
-
-    name = "malformed_body"
-    title = "The body cannot be parsed"
 
 
 class ProblemReceived(Exception):
@@ -355,69 +309,3 @@ def _http_response(error: HTTPException) -> Response:
         retryable=status in (429, 503),
     )
     return JSONResponse(document, status, headers=headers, media_type=MEDIA_TYPE)
-
-
-def _field_error(item: Mapping[str, Any], body: object, *, placed: bool) -> FieldError:
-    segments = tuple(item.get("loc", ()))
-    place = "body"
-    if placed and segments and segments[0] in _PLACES:
-        place, segments = str(segments[0]), segments[1:]
-    if place == "body":
-        segments = _existing(segments, body, missing=_names_what_is_not_there(item))
-    return FieldError(pointer(segments), _rule(item), place)
-
-
-def _names_what_is_not_there(item: Mapping[str, Any]) -> bool:
-    """Whether the last segment is a field even if the body has none of that name."""
-    of_our_own = item.get("type") in _OUR_RULES and len(item.get("loc", ())) == 1
-    return item.get("type") == "missing" or of_our_own
-
-
-def _existing(
-    segments: tuple[str | int, ...], body: object, *, missing: bool
-) -> tuple[str | int, ...]:
-    """The segments that lead through the body; pydantic also names the branches of unions."""
-    if body is _UNKNOWN:
-        return segments
-    kept: list[str | int] = []
-    here = body
-    for index, segment in enumerate(segments):
-        in_list = isinstance(here, list) and isinstance(segment, int) and segment < len(here)
-        if in_list or (isinstance(here, Mapping) and segment in here):
-            here = cast(Any, here)[segment]
-        elif not missing or index < len(segments) - 1:
-            continue
-        kept.append(segment)
-    return tuple(kept)
-
-
-def _rule(item: Mapping[str, Any]) -> str:
-    """What the field should be, unless the message could repeat what was sent."""
-    kind = str(item.get("type", "invalid"))
-    message = rule(item)
-    if kind == "string_pattern_mismatch" and item["ctx"]["pattern"] == IDENTIFIER:
-        return IDENTIFIER_RULE
-    if kind in _TALKATIVE or kind.startswith(("date", "time")) or not message:
-        return f"This is not acceptable here ({kind})"
-    if kind not in _OUR_RULES and kind not in WORDED and _mentions(message, item.get("input")):
-        return f"This is not acceptable here ({kind})"
-    return message
-
-
-def _mentions(message: str, sent: object) -> bool:
-    words = {word.strip(".") for word in _TOKEN.findall(message)}
-    pending, seen = [sent], 0
-    while pending:
-        here = pending.pop()
-        seen += 1
-        if seen > 1000:
-            return True
-        if isinstance(here, Mapping):
-            pending.extend(here.values())
-        elif isinstance(here, (list, tuple, set, frozenset)):
-            pending.extend(here)
-        elif here is not None and not isinstance(here, bool):
-            text = here.decode("utf-8", "replace") if isinstance(here, bytes) else str(here)
-            if text in words or (len(text) >= 4 and text in message):
-                return True
-    return False

@@ -20,10 +20,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
+from common.principals import Principal, Scope
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.auth import Principal
-from common.web.tokens import Scope
 from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import DisclosureRefused, EventRefused, UnknownCurator, UpdateForbidden
 from coordinator.models.budget_ledger import Declaration, Disclosure, Draft, Event, Kind, sealed

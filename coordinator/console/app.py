@@ -6,6 +6,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from common.identity.token_pages import Offered, add_audit, add_tokens_pages
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from fastapi import Response
 
+from common.bodies import parse_json
+from common.principals import Scope
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.console.pages import console_router, see

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from fastapi import Response
 
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web import grants
 from common.web.console.pages import console_router, see

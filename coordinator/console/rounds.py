@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from fastapi import Request, Response
 from markupsafe import Markup
 
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.charts import Rung, ladder, promise

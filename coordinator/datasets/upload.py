@@ -26,10 +26,10 @@ from starlette.requests import Request
 
 from algorithms.datasets.declaration import ColumnName, DatasetDeclaration, DatasetRequest
 from algorithms.datasets.kinds import FILE, Format, exact_json, format_of, joined, kind_of, written
+from common.bodies import JSON, MalformedBody, parse_json
 from common.runtime.process import make_private_directory
 from common.web.limits import body_within
-from common.web.problems import MalformedBody
-from common.web.wire import JSON, content_type, parse_json
+from common.web.wire import content_type
 from coordinator.errors import DatasetRefused, UrlRefused, UrlUnreachable
 from coordinator.sealed_files import SealedWriter, file_generation, open_sealed, reseal_file
 from coordinator.settings import CoordinatorSettings

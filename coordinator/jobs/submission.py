@@ -18,10 +18,10 @@ from algorithms import catalogue
 from algorithms.contract import Algorithm
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import WrongKind, read
+from common.bodies import invalid_from
 from common.runtime.clock import uuid7
 from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
-from common.web.problems import invalid_from
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
 from coordinator.errors import (

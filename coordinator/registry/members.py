@@ -17,16 +17,17 @@ from typing import Annotated
 from pydantic import Field
 from sqlalchemy.exc import IntegrityError
 
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store import party_identities
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.party_identities import forget_replaced
+from common.store.tokens import insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
-from common.web.tokens import Scope, insert_token, mint, revoke_subject
 from coordinator.budget.ledger import LOCK, Ledger
 from coordinator.errors import (
     AggregatorConflict,

@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 
-from common.runtime.clock import Clock
-from common.runtime.logs import get_logger
-from common.runtime.tasks import Repeating
-from common.store.database import exclusive
-from common.store.erasure import Erasure
-from common.store.identities import LOCK, destroy_identity, replace, revoke
-from common.store.own_identities import OwnIdentities
-from common.web import own_identity
-from common.web import own_identity as shown_identity
-from common.web.auth import Authenticator
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.own_identity import (
+from common.identity import own_identity
+from common.identity import own_identity as shown_identity
+from common.identity.own_identity import (
     IdentityAnswer,
     RevocationAnswer,
     RevocationRequest,
@@ -30,11 +20,20 @@ from common.web.own_identity import (
     answer_of,
     revoked_answer,
 )
-from common.web.tokens import end_renewable
+from common.runtime.clock import Clock
+from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
+from common.store.database import exclusive
+from common.store.erasure import Erasure
+from common.store.identities import LOCK, destroy_identity, replace, revoke
+from common.store.own_identities import OwnIdentities
+from common.store.tokens import end_renewable
+from common.web.auth import Authenticator
+from common.web.dependencies import part
+from common.web.openapi import gives, takes
 from common.web.wire import etag_response, read_body
 from coordinator.registry.aggregators import Identities
 from coordinator.registry.members import Registry
-from coordinator.settings import CoordinatorSettings
 from coordinator.store import rounds as round_store
 from coordinator.store.tables import tokens
 from coordinator.web import Operator, model_response
@@ -139,80 +138,79 @@ ErasurePart = Annotated[Erasure, Depends(part(Erasure))]
 AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 
-def add_identity(app: FastAPI, settings: CoordinatorSettings) -> None:
-    """Add them to the app."""
+router = APIRouter(tags=["registry"])
 
-    @app.get(
-        "/.well-known/tacit-coordinator",
-        **gives(CoordinatorIdentity),
-        tags=["registry"],
-        summary="Who this is",
-    )
-    async def get_identity(registry: RegistryPart) -> dict[str, str]:
-        key = registry.own.public_keys[0]
-        return {
-            "deployment": settings.deployment,
-            "identity_key": encode_binary(key),
-            "fingerprint": fingerprint(key).hex(),
-        }
 
-    @app.get(
-        "/.well-known/tacit-coordinator/identity",
-        **gives(IdentityChain),
-        tags=["registry"],
-        summary="The chain of its identities: documents, and the links between them",
-    )
-    async def get_identity_chain(request: Request, registry: RegistryPart) -> Response:
-        found = await shown_identity.shown(registry.own)
-        return etag_response(request, found.model_dump_json(exclude_none=True).encode())
+@router.get(
+    "/.well-known/tacit-coordinator",
+    **gives(CoordinatorIdentity),
+    summary="Who this is",
+)
+async def get_identity(registry: RegistryPart) -> dict[str, str]:
+    key = registry.own.public_keys[0]
+    return {
+        "deployment": registry.deployment,
+        "identity_key": encode_binary(key),
+        "fingerprint": fingerprint(key).hex(),
+    }
 
-    @app.put(
-        "/v1/identity/next",
-        **gives(ToldAnswer),
-        tags=["registry"],
-        summary="Commit to the next pair of keys, of which the service gets the public halves",
-        openapi_extra=takes(HybridPublicKey),
-    )
-    async def commit_identity(
-        request: Request, registry: RegistryPart, identities: IdentitiesPart, _: Operator
-    ) -> Response:
-        following = await read_body(request, HybridPublicKey)
-        return model_response(await commit(registry, identities, following))
 
-    @app.post(
-        "/v1/identity/successor",
-        **gives(ToldAnswer),
-        tags=["registry"],
-        summary="Replace the identity by the pair that it committed to",
-        openapi_extra=takes(SuccessorRequest),
-    )
-    async def succeed_identity(
-        request: Request,
-        registry: RegistryPart,
-        identities: IdentitiesPart,
-        erasure: ErasurePart,
-        authenticator: AuthenticatorPart,
-        _: Operator,
-    ) -> Response:
-        asked = await read_body(request, SuccessorRequest)
-        try:
-            return model_response(await rotate(registry, identities, erasure, asked))
-        finally:  # after a compromised key tokens ended
-            authenticator.forget()
+@router.get(
+    "/.well-known/tacit-coordinator/identity",
+    **gives(IdentityChain),
+    summary="The chain of its identities: documents, and the links between them",
+)
+async def get_identity_chain(request: Request, registry: RegistryPart) -> Response:
+    found = await shown_identity.shown(registry.own)
+    return etag_response(request, found.model_dump_json(exclude_none=True).encode())
 
-    @app.post(
-        "/v1/identity/revocation",
-        **gives(RevokedAnswer),
-        tags=["registry"],
-        summary="End the identity without a successor, by the pair that it committed to",
-        openapi_extra=takes(RevocationRequest),
-    )
-    async def revoke_identity(
-        request: Request,
-        registry: RegistryPart,
-        identities: IdentitiesPart,
-        erasure: ErasurePart,
-        _: Operator,
-    ) -> Response:
-        asked = await read_body(request, RevocationRequest)
-        return model_response(await end(registry, identities, erasure, asked))
+
+@router.put(
+    "/v1/identity/next",
+    **gives(ToldAnswer),
+    summary="Commit to the next pair of keys, of which the service gets the public halves",
+    openapi_extra=takes(HybridPublicKey),
+)
+async def commit_identity(
+    request: Request, registry: RegistryPart, identities: IdentitiesPart, _: Operator
+) -> Response:
+    following = await read_body(request, HybridPublicKey)
+    return model_response(await commit(registry, identities, following))
+
+
+@router.post(
+    "/v1/identity/successor",
+    **gives(ToldAnswer),
+    summary="Replace the identity by the pair that it committed to",
+    openapi_extra=takes(SuccessorRequest),
+)
+async def succeed_identity(
+    request: Request,
+    registry: RegistryPart,
+    identities: IdentitiesPart,
+    erasure: ErasurePart,
+    authenticator: AuthenticatorPart,
+    _: Operator,
+) -> Response:
+    asked = await read_body(request, SuccessorRequest)
+    try:
+        return model_response(await rotate(registry, identities, erasure, asked))
+    finally:  # after a compromised key tokens ended
+        authenticator.forget()
+
+
+@router.post(
+    "/v1/identity/revocation",
+    **gives(RevokedAnswer),
+    summary="End the identity without a successor, by the pair that it committed to",
+    openapi_extra=takes(RevocationRequest),
+)
+async def revoke_identity(
+    request: Request,
+    registry: RegistryPart,
+    identities: IdentitiesPart,
+    erasure: ErasurePart,
+    _: Operator,
+) -> Response:
+    asked = await read_body(request, RevocationRequest)
+    return model_response(await end(registry, identities, erasure, asked))

@@ -18,14 +18,15 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.group_commit import GroupCommit
 from common.store.own_identities import OwnIdentities
+from common.store.tokens import hash_token, new_token
 from common.store.transactions import Database
 from common.web.client import ServiceResponse
 from common.web.problems import ProblemReceived, raise_for_problem
-from common.web.tokens import Scope, hash_token, new_token
 from coordinator.errors import AggregatorUnreachable
 from coordinator.store import registry as store
 from coordinator.store.registry import AggregatorRow

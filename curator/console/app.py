@@ -7,6 +7,8 @@ from typing import Final
 
 from fastapi import FastAPI
 
+from common.identity.token_pages import Offered, add_audit, add_tokens_pages
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database
@@ -27,7 +29,7 @@ from curator.console import contributions_page, parties, policy, readings
 from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store
-from curator.store.tables import console, tokens
+from curator.store.tables import console
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.CURATOR})
 _ENTRIES: Final = (

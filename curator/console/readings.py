@@ -22,6 +22,8 @@ from pydantic.fields import FieldInfo
 from sqlalchemy import select
 from starlette.responses import PlainTextResponse
 
+from common.bodies import invalid_from
+from common.principals import Scope
 from common.runtime.clock import from_epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.console import charts

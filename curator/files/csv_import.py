@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.web.auth import Principal
+from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files

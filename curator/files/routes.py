@@ -15,8 +15,9 @@ from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from common.bodies import invalid_from
+from common.principals import Principal
 from common.runtime.process import give_back
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import api_router
 from common.web.problems import invalid_from

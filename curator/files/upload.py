@@ -14,8 +14,8 @@ from typing import Any, Final
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
+from common.principals import Principal
 from common.runtime.clock import Clock, uuid7
-from common.web.auth import Principal
 from common.web.wire import content_type
 from curator.errors import BadImport, UnknownImport
 from curator.intake.intake import Intake, Status

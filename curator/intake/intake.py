@@ -21,11 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
 from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
-from common.web.auth import Principal
-from common.web.tokens import Scope
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.intake.hosted_names import Hosted
 from curator.intake.reading import Item, Times, parse_item, suits

@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from common.bodies import JSON
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
-from common.web.wire import JSON
 from curator.errors import BadItem, NotReadings, TooManyItems
 from tacit import units
 from tacit.units import NANO, UNITS, Kind, Mismatch

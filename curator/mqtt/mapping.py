@@ -32,7 +32,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 from pydantic_core import to_json
 
-from common.web.problems import invalid_from
+from common.bodies import invalid_from
 from curator.errors import BadMapping
 from curator.files.units_and_local_time import Declared
 from tacit.errors import Invalid

@@ -14,14 +14,14 @@ from decimal import Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from common.bodies import JSON
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock, epoch_microseconds
 from common.runtime.logs import describe, get_logger
 from common.runtime.telemetry import ServiceMetrics
 from common.store.failures import store_failed
-from common.web.auth import Principal
 from common.web.problems import TYPE_PREFIX
-from common.web.tokens import Scope
-from common.web.wire import JSON, NDJSON
+from common.web.wire import NDJSON
 from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
 from curator.intake.intake import Answer, Intake, Status, together

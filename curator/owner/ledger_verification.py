@@ -14,6 +14,7 @@ from typing import Annotated, Final
 
 from fastapi import Query as Parameter
 
+from common.bodies import LARGEST
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.openapi import api_router

@@ -13,7 +13,6 @@ import numpy as np
 from fastapi import Depends, Query, Request, Response
 
 from common.store.transactions import Database, Transaction
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import api_router, gives, takes
 from common.web.tokens import Scope

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from fastapi import Depends
 from sqlalchemy import Row
 
+from common.principals import Principal, Scope
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Database, Transaction
 from common.web.auth import Principal

@@ -21,13 +21,13 @@ from typing import Final, TypeAlias
 import cbor2
 
 from common.batches import batches
+from common.bodies import CBOR, encode
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.group_commit import GroupCommit, in_transaction
 from common.store.transactions import Database, Transaction
 from common.web.client import RETRIED
 from common.web.problems import ProblemReceived
-from common.web.wire import CBOR, encode
 from curator.engine import OCTETS
 from curator.errors import PeerUnavailable, Stopped
 from curator.parties.keys import Keyring

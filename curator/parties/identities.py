@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from fastapi import Depends, Request, Response
 
+from common.identity.own_identity import ConfirmationRequest
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database

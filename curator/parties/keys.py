@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from common.principals import Scope
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.store.tokens import hash_token, new_token
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from common.web.tokens import Scope, hash_token, new_token

@@ -16,6 +16,7 @@ from typing import Any, Final
 import cbor2
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from common.bodies import CBOR, JSON, encode
 from common.web.auth import TokenExpired
 from common.web.client import (
     NoAnswer,
@@ -26,7 +27,6 @@ from common.web.client import (
     with_retries,
 )
 from common.web.problems import ProblemReceived, raise_for_problem
-from common.web.wire import CBOR, JSON, encode
 from curator.errors import PeerUnavailable
 from curator.store.parties import Anchor
 from tacit.crypto.signing import Signed

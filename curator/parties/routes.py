@@ -10,6 +10,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 from pydantic import Field
 
+from common.identity.token_routes import NewToken
+from common.principals import Scope
 from common.store.transactions import Database
 from common.web.dependencies import part
 from common.web.openapi import api_router, takes

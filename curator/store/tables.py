@@ -31,9 +31,9 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
+from common.store.tokens import token_table
 from common.store.transactions import Transaction
 from common.web.console.browser_sessions import console_tables
-from common.web.tokens import token_table
 
 metadata = MetaData(naming_convention=NAMES)
 tokens = token_table(metadata)

@@ -70,7 +70,7 @@ class Direction(StrEnum):
 
 def length_prefixed(*fields: bytes) -> bytes:
     """Fields joined so that no two sequences give the same bytes."""
-    return b"".join(len(field).to_bytes(4, "big") + field for field in fields)
+    return b"".join([len(field).to_bytes(4, "big") + field for field in fields])
 
 
 def seal_octets(key: bytes, plain: bytes | memoryview, context: bytes) -> tuple[bytes, bytes]:

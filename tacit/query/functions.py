@@ -241,7 +241,7 @@ def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
 
 def dimension(query: QueryFields) -> int:
     """d, the number of coordinates of a query's vector."""
-    return sum(part.dimension for part in parts(query))
+    return sum([part.dimension for part in parts(query)])
 
 
 def reads_vectors(query: QueryFields) -> bool:

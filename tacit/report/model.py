@@ -30,7 +30,7 @@ def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
 
     The least over them of (e^epsilon + delta) / (1 + e^epsilon); 1 where there is no guarantee.
     """
-    return min((_most_right(epsilon, delta) for epsilon, delta in points), default=1.0)
+    return min([_most_right(epsilon, delta) for epsilon, delta in points], default=1.0)
 
 
 def guess(points: Iterable[tuple[str | None, str | None]]) -> str:
@@ -164,7 +164,7 @@ class VerifiedStatement(WireModel):
         """See `tacit.report.model`; None where nothing is stated."""
         if self.epsilon is None:
             return None
-        curve = ((point.epsilon, point.delta) for point in self.curve)
+        curve = [(point.epsilon, point.delta) for point in self.curve]
         return guess([(self.epsilon, self.delta), *curve])
 
 

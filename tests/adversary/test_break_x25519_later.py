@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, MLKEM768X25519PrivateKey, Suite
 
-from common.web.wire import parse_cbor
+from common.bodies import parse_cbor
 from tacit.crypto.sealing import Direction, SealBroken, SealKey, open_words
 from tacit.protocol import sealing_sessions
 from tacit.protocol.round.descriptor import RoundDescriptor

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from common.web.auth import Principal
+from common.principals import Principal, Scope
 from common.web.dependencies import part_of
-from common.web.tokens import Scope
 from curator.intake import intake
 from curator.intake import reading as items
 from curator.intake.intake import Intake

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from common.web.tokens import Scope, hash_token, new_token
+from common.principals import Scope
+from common.store.tokens import hash_token, new_token
 from tests.aggregator.double import Federation, Sender
 
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from common.web.wire import CBOR, decode_cbor, encode, parse_cbor, parse_json
+from common.bodies import CBOR, decode_cbor, encode, parse_cbor, parse_json
 from tacit import sets
 from tacit.crypto.sealing import (
     Direction,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.web.wire import parse_cbor
+from common.bodies import parse_cbor
 from curator.engine import (
     Engine,
     HostPart,

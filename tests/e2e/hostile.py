@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.app import create_app as create_aggregator
+from common.bodies import parse_json
 from common.runtime.clock import ManualClock
 from common.web.dependencies import part_of
-from common.web.wire import parse_json
 from curator.app import create_app as create_curator
 from curator.participation.loop import Participation
 from curator.participation.noisy_reports import Reporting

@@ -35,10 +35,10 @@ from aggregator.app import create_app as create_aggregator
 from aggregator.context import Aggregator
 from aggregator.rounds import opening
 from aggregator.store.tables import metadata
+from common.bodies import decode_cbor
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
 from common.web.dependencies import part_of
-from common.web.wire import decode_cbor
 from curator.app import create_app as create_curator
 from curator.participation import discovery
 from curator.participation.loop import Participation

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import Case
 
 from cli.services.deployment import Deployment, Running, ServiceAddress, pair
+from common.bodies import CBOR
 from common.web.problems import TYPE_PREFIX
-from common.web.wire import CBOR
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -14,9 +14,9 @@ import pytest
 
 from aggregator.context import Aggregator
 from aggregator.store import roster
+from common.store.tokens import hash_token
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from common.web.tokens import hash_token
 from coordinator.store import registry
 from curator.participation.loop import Participation
 from curator.parties.keys import Successions

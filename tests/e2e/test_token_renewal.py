@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from common.store.tokens import hash_token
 from common.web.dependencies import part_of
-from common.web.tokens import hash_token
 from coordinator.registry.members import Registry
 from curator.participation.loop import Participation
 from tacit.crypto.signing import Identity

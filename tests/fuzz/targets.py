@@ -13,7 +13,7 @@ from typing import Any
 import cbor2
 import numpy as np
 
-from common.web.wire import decode_cbor, parse_cbor, parse_json
+from common.bodies import decode_cbor, parse_cbor, parse_json
 from tacit import sets
 from tacit.crypto.sealing import (
     BatchHeader,

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
-from common.web.tokens import hash_token
+from common.store.tokens import hash_token
 from coordinator.jobs.results import _purpose as evaluation_purpose
 from coordinator.models import budget_ledger, dataset_events
 from coordinator.models.budget_ledger import LABEL, CheckpointStatement

@@ -14,11 +14,12 @@ from typing import Final
 from sqlalchemy import Column, MetaData, String, Table, delete, func, insert, or_, select, update
 from starlette.requests import Request
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock, uuid7
 from common.store.columns import Instant
+from common.store.tokens import MAX_CHARACTERS, hash_token
 from common.store.transactions import Database, Transaction
-from common.web.auth import Authenticator, Principal
-from common.web.tokens import MAX_CHARACTERS, Scope, hash_token
+from common.web.auth import Authenticator
 from tacit.errors import Forbidden, TooMany, Unauthenticated
 
 

@@ -20,6 +20,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from common.bodies import refuse_unstorable_fields
+from common.principals import Scope
 from common.runtime.tasks import Notice
 from common.web.console import charts, formatting
 from common.web.console.browser_sessions import (
@@ -29,9 +31,8 @@ from common.web.console.browser_sessions import (
     require_secret,
 )
 from common.web.dependencies import part_of
-from common.web.problems import invalid_from, status_of
-from common.web.tokens import Scope
-from common.web.wire import etag_response, refuse_unstorable_fields
+from common.web.problems import invalid_request, status_of
+from common.web.wire import etag_response
 from tacit.errors import DomainError, NotFound, TooMany, Unauthenticated
 
 PREFIX: Final = "/console"
@@ -183,7 +184,7 @@ class ConsoleRoute(APIRoute):
                 wanted = request.url.path if request.method == "GET" else PREFIX
                 return RedirectResponse(f"{LOGIN}?next={quote(wanted)}", 303, headers=dict(HEADERS))
             except (RequestValidationError, ValidationError) as invalid:
-                error: DomainError = invalid_from(invalid)
+                error: DomainError = invalid_request(invalid)
             except DomainError as domain:
                 error = domain
             pages = part_of(request.app, Pages)

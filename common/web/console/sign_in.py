@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
+from common.principals import Scope
+from common.store.tokens import hash_token
 from common.web.auth import require
 from common.web.console.browser_sessions import (
     CODE_S,
@@ -29,7 +31,6 @@ from common.web.console.pages import (
 )
 from common.web.dependencies import part
 from common.web.openapi import gives
-from common.web.tokens import Scope, hash_token
 from tacit.answers.registry import SignInCode
 
 _MOST_CHARACTERS: Final = 512

@@ -20,10 +20,10 @@ from pydantic import ValidationError
 from algorithms import catalogue
 from algorithms.contract import Algorithm, FederatedRounds, PrivacyScope
 from algorithms.counts.rounds import Asking
+from common.bodies import invalid_from
 from common.runtime.clock import uuid7
 from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
-from common.web.problems import invalid_from
 from coordinator import queries
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
 from coordinator.jobs.prices import Price

@@ -7,10 +7,18 @@ commitment and debit: parties that were shown different descriptors cannot end u
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from tacit import sets
 from tacit.crypto.signing import Signed, fingerprint
@@ -78,6 +86,21 @@ class LedgerHead(WireModel):
     head: Hash
 
 
+@lru_cache(maxsize=256)
+def _query(text: str) -> Query:
+    return Query.model_validate_json(text)
+
+
+def _parsed_once(
+    value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+) -> Query:
+    """The query of a descriptor in JSON: the same one of the next round is not validated again."""
+    if info.mode == "json" and isinstance(value, dict):
+        return _query(json.dumps(value, sort_keys=True))
+    query: Query = validate(value)
+    return query
+
+
 class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
@@ -89,7 +112,7 @@ class RoundDescriptor(KeptModel):
     deployment: Identifier
     round: RoundId
     query_id: Identifier
-    query: Query
+    query: Annotated[Query, WrapValidator(_parsed_once)]
     window: Window
     opened: Instant
     deadline: Instant

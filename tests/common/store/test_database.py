@@ -13,9 +13,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from common.store.database import check, migrate, open_database, pending_migrations
 from common.store.migration import drift
+from common.store.tokens import token_table
 from common.store.transactions import Database
 from common.web.idempotency import idempotency_table
-from common.web.tokens import token_table
 
 ENV = """
 from sqlalchemy import MetaData

@@ -14,23 +14,10 @@ from sqlalchemy import MetaData
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from common.principals import Principal, Scope, ScopeMissing
 from common.runtime.clock import ManualClock
 from common.runtime.settings import ServiceSettings
-from common.store.transactions import Database
-from common.web.app import build_app
-from common.web.auth import (
-    Authenticator,
-    Principal,
-    ScopeMissing,
-    TokenUnknown,
-    authenticate,
-    ensure_operator_token,
-    install_authenticator,
-    require,
-)
-from common.web.problems import problem_response
-from common.web.tokens import (
-    Scope,
+from common.store.tokens import (
     find_token,
     hash_token,
     insert_token,
@@ -40,6 +27,17 @@ from common.web.tokens import (
     revoke_token,
     token_table,
 )
+from common.store.transactions import Database
+from common.web.app import build_app
+from common.web.auth import (
+    Authenticator,
+    TokenUnknown,
+    authenticate,
+    ensure_operator_token,
+    install_authenticator,
+    require,
+)
+from common.web.problems import problem_response
 
 Running = Callable[[FastAPI], AbstractAsyncContextManager[httpx.AsyncClient]]
 metadata = MetaData()

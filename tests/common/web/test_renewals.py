@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from common.principals import Scope
 from common.runtime.clock import ManualClock
-from common.store.transactions import Database
-from common.web.tokens import (
+from common.store.tokens import (
     Holder,
     RenewalRefused,
-    Scope,
     end_renewable,
     end_tokens,
     find_token,
@@ -24,6 +23,7 @@ from common.web.tokens import (
     renew_by_identity,
     revoke_subject,
 )
+from common.store.transactions import Database
 from tacit.crypto.signing import Identity
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
 from tests.common.web.test_auth import metadata, table

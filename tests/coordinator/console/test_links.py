@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
+from common.principals import Scope
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database, Transaction
 from common.web.dependencies import part_of
-from common.web.tokens import Scope
 from coordinator.console import rounds
 from coordinator.rounds.notifications import Changes
 from tests.coordinator.conftest import Houses

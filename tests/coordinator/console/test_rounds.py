@@ -11,14 +11,13 @@ from typing import Any
 from sqlalchemy import select
 from starlette.requests import Request
 
+from common.principals import Principal, Scope
 from common.runtime.clock import ManualClock
 from common.store.transactions import Database
-from common.web.auth import Principal
 from common.web.console import formatting
 from common.web.console.browser_sessions import Visitor
 from common.web.console.pages import Pages
 from common.web.dependencies import part_of
-from common.web.tokens import Scope
 from coordinator.rounds import views
 from coordinator.store.tables import console
 from tacit.errors import DomainError

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from common.identity.own_identity import shown
 from common.runtime.clock import SystemClock
 from common.store.identities import continue_by, identities
 from common.store.own_identities import SerialFile
 from common.store.transactions import Database
 from common.web.app import StartFailed
 from common.web.dependencies import part_of
-from common.web.own_identity import shown
 from coordinator.registry.members import Registry
 from coordinator.store.tables import identities as table
 from tacit.crypto.signing import HybridIdentity

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from common.principals import Principal, Scope
 from common.store.group_commit import QueueFull
 from common.web.auth import Principal
 from common.web.tokens import Scope

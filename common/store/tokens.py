@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import cache
 from typing import Any, Final
 
@@ -35,6 +34,7 @@ from sqlalchemy import (
     update,
 )
 
+from common.principals import Scope
 from common.runtime.clock import Clock, uuid7
 from common.store.columns import Instant
 from common.store.database import exclusive
@@ -44,17 +44,6 @@ from tacit.errors import Forbidden
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
 
 MAX_CHARACTERS: Final = 512
-
-
-class Scope(StrEnum):
-    """What the holder of a token may be taken for."""
-
-    OPERATOR = "operator"
-    ANALYST = "analyst"
-    CURATOR = "curator"
-    AGGREGATOR = "aggregator"
-    DEVICE = "device"
-    COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
