@@ -16,10 +16,10 @@ from aggregator.pieces import peer_seals, sealing_sessions
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, UploadCounts
+from aggregator.roster import identities as identity_routes
 from aggregator.roster import peers
 from aggregator.roster import routes as roster
 from aggregator.roster.enrolment import SenderDirectory
-from aggregator.roster.identities import add_identity
 from aggregator.rounds import key_rotation, restoring, state_machine
 from aggregator.rounds import routes as rounds
 from aggregator.rounds.routes import RoundSteps
@@ -43,8 +43,6 @@ from common.web.auth import Authenticator, ensure_operator_token, install_authen
 from common.web.dependencies import part_of, provide
 from common.web.middleware import add_direct, answer_directly
 from common.web.openapi import add_routes
-from common.web.token_routes import NewToken, add_tokens
-from common.web.tokens import Scope
 from tacit.errors import Invalid
 from tacit.noise import self_test
 from tacit.randomness import SecureRandom
@@ -96,11 +94,18 @@ def create_app(
     answer_directly(app, rounds.DIRECT)
     app.plain_paths.update(examples.plain_paths())
     add_routes(app, pieces.router)
-    add_identity(app, settings)
-    rooms = (key_rotation, peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    rooms = (
+        identity_routes,
+        key_rotation,
+        peer_seals,
+        peers,
+        roster,
+        sealing_sessions,
+        rounds,
+        audit,
+    )
     add_routes(app, *(room.router for room in rooms))
-    add_tokens(
-        app,
+    issued = IssuedTokens(
         tables.tokens,
         time,
         lambda: part_of(app, Aggregator).database,

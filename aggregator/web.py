@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from common.web.auth import Authenticator, Principal, require
+from common.principals import Principal, Scope
+from common.web.auth import Authenticator, require
 from common.web.dependencies import part
-from common.web.tokens import Scope
 
 Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Coordinator = Annotated[Principal, Depends(require(Scope.COORDINATOR))]

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from fastapi import FastAPI
 
+from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.process import extra_needed
 from common.store.database import Readiness
@@ -17,7 +18,7 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import install_authenticator
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
-from common.web.token_routes import NewToken, add_tokens
+from common.web.openapi import add_routes
 from coordinator import examples
 from coordinator.api import (
     budget,
@@ -32,7 +33,7 @@ from coordinator.api import (
     storage_key,
 )
 from coordinator.datasets.upload import FORM_BYTES
-from coordinator.registry.own_identity import add_identity
+from coordinator.registry import own_identity
 from coordinator.services import run_services
 from coordinator.settings import CoordinatorSettings
 from coordinator.store.tables import tokens
@@ -78,16 +79,9 @@ def create_app(
             job_attempts.PREFIX: settings.job_outcome_bytes,
         },
     )
-    add_identity(app, settings)
-    add_tokens(
-        app,
-        tokens,
-        time,
-        lambda: part_of(app, Database),
-        check=_no_subject,
-        revoked=lambda: None,
-        example=examples.TOKEN,
-    )
+    add_routes(app, own_identity.router)
+    issued = IssuedTokens(tokens, time, lambda: part_of(app, Database), _no_subject)
+    add_tokens(app, issued, examples.TOKEN)
     for module in (
         registry,
         queries,
@@ -102,7 +96,7 @@ def create_app(
     ):
         app.router.routes.extend(module.router.routes)
     if settings.console:
-        _console().add_console(app, time)
+        _console().add_console(app)
     return app
 
 

@@ -31,7 +31,6 @@ from common.web.auth import Authenticator, ensure_operator_token, install_authen
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
 from common.web.openapi import add_routes
-from common.web.token_routes import NewToken, add_tokens
 from curator import examples
 from curator.errors import BadMapping
 from curator.files import routes as files
@@ -247,15 +246,10 @@ def create_app(
         },
     )
     add_routes(app, parties.router, anchors.router)
-    add_tokens(
-        app,
-        token_table,
-        time,
-        lambda: part_of(app, Database),
-        check=partial(_check_token, app),
-        revoked=lambda: None,
-        example=examples.TOKEN,
+    issued = IssuedTokens(
+        token_table, time, lambda: part_of(app, Database), partial(_check_token, app)
     )
+    add_tokens(app, issued, examples.TOKEN)
     rooms = (
         policies,
         curators,
@@ -268,7 +262,7 @@ def create_app(
     )
     add_routes(app, *(room.router for room in rooms))
     if settings.console:
-        _pages().add_console(app, time)
+        _pages().add_console(app)
     return app
 
 

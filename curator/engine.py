@@ -25,8 +25,8 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from common.web.wire import CBOR
-from common.web.wire import encode as encode_body
+from common.bodies import CBOR
+from common.bodies import encode as encode_body
 from tacit import sets
 from tacit.crypto.sealing import (
     BatchHeader,

@@ -13,12 +13,12 @@ from fastapi import Depends, Request, Response
 from fastapi import Path as PathParameter
 from pydantic import BaseModel
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import require
 from common.web.dependencies import part
 from common.web.paging import next_link
-from common.web.tokens import Scope
 from common.web.wire import json_response
 from tacit.wire import WireModel
 

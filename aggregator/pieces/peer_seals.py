@@ -32,9 +32,10 @@ from aggregator.seal_keys import SealSecret
 from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
+from common.bodies import encode
 from common.store.database import exclusive
 from common.web.openapi import api_router, gives, gives_octets, takes, takes_octets
-from common.web.wire import content_type, encode, etag_response, json_response, read_body
+from common.web.wire import content_type, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
 from tacit.crypto import sealing
 from tacit.crypto.sealing import Direction, SealBroken, SealPublicKey, open_octets, seal_octets

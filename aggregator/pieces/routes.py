@@ -46,18 +46,8 @@ from common.web.auth import TokenUnknown, authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer
 from common.web.openapi import api_router
-from common.web.problems import MalformedBody, invalid_from, status_of
-from common.web.tokens import Scope
-from common.web.wire import (
-    CBOR,
-    JSON,
-    answer,
-    content_type,
-    decode_cbor,
-    encode,
-    json_response,
-    parse_json,
-)
+from common.web.problems import status_of
+from common.web.wire import answer, content_type, json_response
 from tacit.errors import DomainError, Invalid, UnsupportedForm
 from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, told
 from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece

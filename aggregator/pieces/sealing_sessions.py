@@ -37,7 +37,7 @@ from common.bodies import CBOR
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, gives, takes
-from common.web.wire import CBOR, answer, read_body
+from common.web.wire import answer, read_body
 from tacit.answers.registry import AnnouncedSession
 from tacit.crypto.sealing import Direction, SealBroken
 from tacit.crypto.signing import Signed

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
 
 from aggregator import examples
@@ -47,7 +47,7 @@ from common.store.tokens import (
 from common.store.transactions import Transaction
 from common.web.auth import Authenticator
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, etag_response, read_body
 from tacit.answers.registry import AggregatorIdentity
 from tacit.crypto.signing import HybridPublicKey, fingerprint
@@ -252,7 +252,7 @@ Overlap = Annotated[
 Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is pinned now.")]
 
 
-router = APIRouter(tags=["identity"])
+router = api_router("identity")
 
 
 @router.get(
@@ -374,15 +374,28 @@ async def get_coordinator_identity(request: Request, aggregator: AggregatorPart)
         raise NotPaired("no chain of a coordinator is known")
     return etag_response(request, known.shown.model_dump_json(exclude_none=True).encode())
 
-    @app.delete(
-        "/v1/coordinator",
-        tags=["identity"],
-        status_code=204,
-        name="part",  # clients see it in the operation's id
-        summary="End the pairing: no coordinator may speak here",
-    )
-    async def unpair_coordinator(
-        aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
-    ) -> None:
-        await enrolment.unpair(aggregator)
-        authenticator.forget()
+
+@router.post(
+    "/v1/coordinator/confirmation",
+    **gives(PairedCoordinator, also=[CBOR]),
+    summary="Confirm the coordinator's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_coordinator(
+    request: Request, aggregator: AggregatorPart, _: Operator
+) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(request, await confirm_paired(aggregator, body.fingerprint))
+
+
+@router.delete(
+    "/v1/coordinator",
+    status_code=204,
+    name="part",  # clients see it in the operation's id
+    summary="End the pairing: no coordinator may speak here",
+)
+async def unpair_coordinator(
+    aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
+) -> None:
+    await enrolment.unpair(aggregator)
+    authenticator.forget()

@@ -27,8 +27,7 @@ from common.identity.own_identity import ConfirmationRequest
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, gives, takes
-from common.web.own_identity import ConfirmationRequest
-from common.web.wire import CBOR, answer, read_body
+from common.web.wire import answer, read_body
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.enrolment import Fingerprint
 from tacit.protocol.identities import (

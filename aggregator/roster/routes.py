@@ -12,12 +12,13 @@ from aggregator.roster.enrolment import DirectoryPart
 from aggregator.store import roster as store
 from aggregator.store import tables
 from aggregator.web import AuthenticatorPart, Curator, Operator
-from common.web import tokens
+from common.bodies import CBOR, encode
+from common.principals import Scope
+from common.store import tokens
 from common.web.grants import answer_enrolment
 from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery, next_link
-from common.web.tokens import Scope
-from common.web.wire import CBOR, answer, encode, etag_response, read_body
+from common.web.wire import answer, etag_response, read_body
 from tacit.answers.registry import FollowedIdentity, KnownParty, PartiesOfRoster
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.protocol.enrolment import (

@@ -28,10 +28,8 @@ from aggregator.store import seal_keys as store
 from aggregator.store.tables import identities as table
 from aggregator.store.tables import tokens
 from aggregator.web import AuthenticatorPart, Operator
-from common.runtime.logs import describe, get_logger
-from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
-from common.web.openapi import api_router, gives, takes
-from common.web.own_identity import (
+from common.bodies import CBOR
+from common.identity.own_identity import (
     IdentityAnswer,
     RevocationAnswer,
     RevocationRequest,
@@ -42,9 +40,7 @@ from common.web.own_identity import (
 from common.runtime.logs import describe, get_logger
 from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
 from common.store.tokens import end_renewable
-from common.web.auth import Authenticator
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, read_body
 from tacit.answers.registry import RotatedSealKey
 from tacit.crypto.signing import HybridIdentity

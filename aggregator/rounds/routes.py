@@ -34,17 +34,8 @@ from common.web.auth import authenticate
 from common.web.dependencies import part, part_of
 from common.web.middleware import Answer as RequestHandler
 from common.web.openapi import api_router, gives, gives_each, gives_octets, takes, takes_octets
-from common.web.own_identity import NoIdentityDocument
 from common.web.problems import problem_response
-from common.web.tokens import Scope
-from common.web.wire import (
-    content_type,
-    encode,
-    etag_response,
-    json_response,
-    parse_json,
-    read_body,
-)
+from common.web.wire import content_type, etag_response, json_response, read_body
 from tacit.answers.base import Answer
 from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed, signer_of

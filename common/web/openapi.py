@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from common.bodies import JSON
 from common.web.problems import PROBLEM_SCHEMA, openapi_responses
-from common.web.wire import JSON
 
 BINARY: Final = "application/octet-stream"
 

@@ -8,13 +8,14 @@ import numpy as np
 from fastapi import Path, Request, Response
 from fastapi import Query as Parameter
 
+from common.identity.own_identity import ConfirmationRequest
+from common.principals import Scope
+from common.store import tokens
 from common.store.database import exclusive
-from common.web import grants, idempotency, tokens
+from common.web import grants, idempotency
 from common.web.grants import answer_enrolment, largest_body
-from common.web.openapi import gives, gives_octets, takes
-from common.web.own_identity import ConfirmationRequest
+from common.web.openapi import api_router, gives, gives_octets, takes
 from common.web.paging import PageQuery
-from common.web.tokens import Scope
 from common.web.wire import json_response, read_body
 from coordinator import examples
 from coordinator.errors import (
@@ -31,16 +32,7 @@ from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, GroupRow, PartyRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Operator,
-    Party,
-    Reader,
-    api_router,
-    encode,
-    link_next,
-    model_response,
-    time_text,
-)
+from coordinator.web import Operator, Party, Reader, encode, link_next, model_response, time_text
 from tacit import sets
 from tacit.answers.registry import (
     CuratorsOfGroup,

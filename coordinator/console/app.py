@@ -8,7 +8,6 @@ from fastapi import FastAPI
 
 from common.identity.token_pages import Offered, add_audit, add_tokens_pages
 from common.principals import Scope
-from common.runtime.clock import Clock
 from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
@@ -19,8 +18,6 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.token_pages import add_audit, add_tokens_pages
-from common.web.tokens import Scope
 from coordinator.console import (
     budget,
     datasets,
@@ -33,7 +30,7 @@ from coordinator.console import (
     rounds,
 )
 from coordinator.services import CoordinatorServices
-from coordinator.store.tables import console, tokens
+from coordinator.store.tables import console
 from tacit.crypto.signing import fingerprint
 from tacit.version import VERSION
 
@@ -70,12 +67,12 @@ def console_parts(services: CoordinatorServices) -> tuple[object, ...]:
     )
 
 
-def add_console(app: FastAPI, clock: Clock) -> None:
+def add_console(app: FastAPI) -> None:
     """Add the pages to the app."""
     shared = console_router()
     add_static(shared)
     add_sign_in(shared)
-    add_tokens_pages(shared, tokens, clock, PEOPLE)
+    add_tokens_pages(app, shared, Offered(PEOPLE))
     for router in (
         shared,
         monitoring.router,

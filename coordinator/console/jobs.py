@@ -20,10 +20,10 @@ from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
 from algorithms import catalogue
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
-from common.web.wire import parse_json
 from coordinator.api import jobs as api
 from coordinator.api.job_schedules import listed
 from coordinator.api.jobs import submit

@@ -14,11 +14,9 @@ from urllib.parse import quote
 from fastapi import Response
 
 from common.bodies import parse_json
-from common.principals import Scope
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.console.pages import console_router, see
-from common.web.wire import parse_json
 from coordinator.api.budget import LimitsBody, change_limits, verification_of
 from coordinator.api.plans import outlook_of
 from coordinator.budget import curator_events, statement

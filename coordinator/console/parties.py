@@ -19,7 +19,6 @@ from common.store.transactions import Database
 from common.web import grants
 from common.web.console.pages import console_router, see
 from common.web.problems import status_of
-from common.web.wire import parse_json
 from coordinator.api.registry import Prefix
 from coordinator.console.visits import NotTyped, Operator, Visit
 from coordinator.errors import UnknownAggregator, UnknownParty

@@ -11,7 +11,6 @@ from typing import Final
 from fastapi import Response
 from markupsafe import Markup
 
-from common.principals import Scope
 from common.web.console import charts, formatting
 from common.web.console.charts import ladder, promise
 from common.web.console.pages import NoSuchPage, console_router, see

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from fastapi import Response
 
+from common.bodies import parse_json
 from common.web.console.charts import Rung, ladder, promise
 from common.web.console.pages import console_router, see
-from common.web.wire import parse_json
 from coordinator import queries
 from coordinator.api import queries as api_queries
 from coordinator.api.plans import outlook_of, preview_of

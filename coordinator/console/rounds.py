@@ -17,14 +17,14 @@ from typing import Any, Final, Literal
 from fastapi import Request, Response
 from markupsafe import Markup
 
-from common.principals import Scope
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web.console import charts, formatting
 from common.web.console.charts import Rung, ladder, promise
 from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.wire import etag_response, parse_json
+from common.web.wire import etag_response
 from coordinator import queries
 from coordinator.api import rounds as api
 from coordinator.api.plans import preview_of

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 
+from common.principals import Scope
 from common.web import idempotency
 from common.web.console.browser_sessions import Sessions, Visitor
 from common.web.console.pages import Pages, PagesPart, own_form, person
 from common.web.console.sign_in import SessionsPart
 from common.web.idempotency import RequestKey
-from common.web.tokens import Scope
 from tacit.errors import Invalid
 
 

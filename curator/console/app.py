@@ -23,10 +23,7 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from common.web.console.token_pages import add_audit, add_tokens_pages
-from common.web.tokens import Scope
 from curator.console import contributions_page, parties, policy, readings
-from curator.parties.routes import check_token
 from curator.settings import CuratorSettings
 from curator.store import parties as store
 from curator.store.tables import console
@@ -80,12 +77,12 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI, clock: Clock) -> None:
+def add_console(app: FastAPI) -> None:
     """Add the pages to the app."""
     router = console_router()
     add_static(router)
     add_sign_in(router)
-    add_tokens_pages(router, tokens, clock, _MADE, of_one=_OF_ONE, check=check_token)
+    add_tokens_pages(app, router, Offered(_MADE, _OF_ONE))
     app.include_router(router)
     for page in (policy, readings, contributions_page, parties):
         app.include_router(page.router)

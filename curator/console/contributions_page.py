@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from fastapi import Response
 
+from common.bodies import encode
+from common.principals import Scope
 from common.web.console.charts import ladder, promise
 from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.tokens import Scope
-from common.web.wire import encode, json_response
+from common.web.wire import json_response
 from curator.console.view import AnyView, OperatorView, View
 from curator.owner import curators as listing
 from curator.owner import routes, statement, stopping

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from fastapi import Response
 
+from common.bodies import parse_json
+from common.principals import Scope
 from common.web.console.pages import console_router, see
-from common.web.tokens import Scope
-from common.web.wire import parse_json
 from curator.console.view import AnyView, OperatorView, View
 from curator.owner import policy_trial, stopping
 from curator.owner.policies import beside, set_own

@@ -32,8 +32,6 @@ from common.web.console.pages import HEADERS, console_router
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from common.web.problems import invalid_from
-from common.web.tokens import Scope
 from curator.console.view import AnyView, OperatorView, OwnerView, View
 from curator.files.routes import Importer, ImportOptions, Running
 from curator.files.upload import form_with_file

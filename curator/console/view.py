@@ -8,13 +8,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, Response
 
+from common.principals import Principal, Scope
 from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
-from common.web.auth import Principal
 from common.web.console.browser_sessions import Sessions, Visitor
 from common.web.console.pages import NoSuchPage, Pages, own_form, person
 from common.web.dependencies import part_of
-from common.web.tokens import Scope
 from curator.errors import ForeignCurator, UnknownCurator
 from curator.owner import statement
 from curator.owner.policies import Policies

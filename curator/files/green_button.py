@@ -27,7 +27,7 @@ from defusedxml.expatreader import DefusedExpatParser
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.web.auth import Principal
+from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
 from curator.files.upload import Progress, take_counters

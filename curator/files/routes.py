@@ -20,7 +20,6 @@ from common.principals import Principal
 from common.runtime.process import give_back
 from common.web.dependencies import part
 from common.web.openapi import api_router
-from common.web.problems import invalid_from
 from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadImport

@@ -14,11 +14,12 @@ from typing import Annotated, Any, Final, TypeAlias
 from fastapi import Depends, Request, Response
 from starlette.responses import JSONResponse
 
+from common.bodies import JSON
+from common.principals import Principal
 from common.store.group_commit import GroupCommit
-from common.web.auth import Principal
 from common.web.dependencies import part
 from common.web.openapi import api_router, gives
-from common.web.wire import JSON, NDJSON, content_type
+from common.web.wire import NDJSON, content_type
 from curator import examples
 from curator.intake.intake import Answer, Intake, together
 from curator.intake.reading import items_of

@@ -18,12 +18,11 @@ from fastapi import Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
+from common.principals import Principal, Scope
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
-from common.web.auth import Principal
 from common.web.openapi import api_router
 from common.web.paging import PageQuery
-from common.web.tokens import Scope
 from curator.ledger import INFINITE, LIFETIME, Bits
 from curator.owner import readings_received, statement
 from curator.owner.policies import PoliciesPart, holding

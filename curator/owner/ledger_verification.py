@@ -18,7 +18,6 @@ from common.bodies import LARGEST
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
 from common.web.openapi import api_router
-from common.web.wire import LARGEST
 from curator.store import history
 from curator.store.outbox import stored_aborts
 from curator.web import DatabasePart, Operator

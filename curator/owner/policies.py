@@ -12,10 +12,10 @@ from typing import Annotated, Final, Literal
 import numpy as np
 from fastapi import Depends, Query, Request, Response
 
+from common.principals import Principal, Scope
 from common.store.transactions import Database, Transaction
 from common.web.dependencies import part
 from common.web.openapi import api_router, gives, takes
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.ledger import Bits

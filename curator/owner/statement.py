@@ -21,8 +21,6 @@ from sqlalchemy import Row
 from common.principals import Principal, Scope
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Database, Transaction
-from common.web.auth import Principal
-from common.web.tokens import Scope
 from curator import ledger
 from curator.errors import ForeignCurator, UnknownAnswer, UnknownCurator
 from curator.ledger import Charge, Debit, format_charge, presence_bits, statement_of, worst_instant

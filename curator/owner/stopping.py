@@ -10,9 +10,9 @@ from datetime import datetime
 
 from fastapi import Request
 
+from common.principals import Scope
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, takes
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import statement

@@ -22,7 +22,6 @@ from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.dependencies import part
 from common.web.openapi import api_router, gives, takes
-from common.web.own_identity import ConfirmationRequest
 from common.web.problems import ProblemReceived
 from common.web.wire import read_body
 from curator import examples

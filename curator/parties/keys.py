@@ -21,7 +21,6 @@ from common.runtime.logs import get_logger
 from common.store.tokens import hash_token, new_token
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
-from common.web.tokens import Scope, hash_token, new_token
 from curator.engine import Engine, Sealer
 from curator.errors import LastingSignatureMissing, PeerUnavailable, SealKeyUnusable, UnknownParty
 from curator.parties.peers import Peers

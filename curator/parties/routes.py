@@ -15,8 +15,6 @@ from common.principals import Scope
 from common.store.transactions import Database
 from common.web.dependencies import part
 from common.web.openapi import api_router, takes
-from common.web.token_routes import NewToken
-from common.web.tokens import Scope
 from common.web.wire import read_body
 from curator import examples
 from curator.errors import BadItem, UnknownCurator

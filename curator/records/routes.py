@@ -12,8 +12,9 @@ from typing import Annotated, Final, Literal
 from fastapi import Depends, Request
 from fastapi import Query as Parameter
 
+from common.bodies import JSON, parse_json
 from common.web.openapi import api_router, takes
-from common.web.wire import JSON, content_type, parse_json
+from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement

@@ -11,8 +11,6 @@ import pytest
 
 from common.principals import Principal, Scope
 from common.store.group_commit import QueueFull
-from common.web.auth import Principal
-from common.web.tokens import Scope
 from curator.intake import routes as batching
 from curator.intake.intake import Answer, Status
 from curator.intake.routes import Batching
