@@ -179,7 +179,7 @@ def test_the_host_that_reaches_furthest_has_the_most_parts_or_curators() -> None
 def test_who_was_refused_is_a_count() -> None:
     one = validity(report(proved(**METER), refused=1))
     assert one.refused == 1
-    assert one.sentences[-1].startswith("1 of the round's curators was left out")
+    assert one.sentences[-1].startswith("1 of the round's curators was excluded")
     many = validity(report(proved(**METER), refused=1200))
     assert many.sentences[-1] == (
         f"1,200 of the round's curators were excluded, each {REFUSED_BY_PROOF}."
