@@ -10,24 +10,22 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from aggregator.audit import add_audit
-from aggregator.context import Aggregator
-from aggregator.metrics import Meters
+from aggregator import audit, examples
+from aggregator.context import Aggregator, Meters
+from aggregator.pieces import peer_seals, sealing_sessions
+from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
-from aggregator.pieces.peer_seals import add_seal_keys
-from aggregator.pieces.routes import PieceParts, UploadCounts, add_flow, add_pieces
-from aggregator.pieces.sealing_sessions import add_sessions
+from aggregator.pieces.routes import PieceParts, UploadCounts
+from aggregator.roster import peers
+from aggregator.roster import routes as roster
 from aggregator.roster.enrolment import SenderDirectory
 from aggregator.roster.identities import router as identity_routes
-from aggregator.roster.peers import add_peers
-from aggregator.roster.routes import add_enrolment
 from aggregator.rounds import key_rotation, restoring, state_machine
-from aggregator.rounds.key_rotation import add_key_rotation
-from aggregator.rounds.routes import RoundSteps, add_rounds
+from aggregator.rounds import routes as rounds
+from aggregator.rounds.routes import RoundSteps
 from aggregator.rounds.verification import Verifying
 from aggregator.rounds.verifier_shares import Evaluations
-from aggregator.sealing.seal_keys import Periods, SealKeyring
-from aggregator.sealing.wrapping_keys import KeyDirectory
+from aggregator.seal_keys import KeyDirectory, Periods, SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import tables
 from common.identity.token_routes import IssuedTokens, NewToken, add_tokens
@@ -43,6 +41,8 @@ from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.dependencies import part_of, provide
+from common.web.middleware import add_direct, answer_directly
+from common.web.openapi import add_routes
 from tacit.errors import Invalid
 from tacit.noise import self_test
 from tacit.randomness import SecureRandom
@@ -50,7 +50,7 @@ from tacit.version import VERSION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 SETTLED_SWEEPS = 3
-"""After so many sweeps every process has stored its counts of an hour."""
+"""After this many sweeps every process has stored its counts of an hour."""
 _logger = get_logger("tacit.aggregator")
 
 
@@ -60,7 +60,7 @@ def create_app(
     clock: Clock | None = None,
     intake_type: Callable[..., Intake] = Intake,
 ) -> FastAPI:
-    """The aggregator. `intake_type` lets a crash test put a broken writer in the place of ours."""
+    """The aggregator. `intake_type`: a crash test replaces the writer by a broken one."""
     time = clock or SystemClock()
 
     @asynccontextmanager
@@ -82,7 +82,6 @@ def create_app(
         "aggregator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
         description="Sealed pieces in, one partial sum out. It never holds a curator's value.",
         body_limits={
@@ -91,16 +90,12 @@ def create_app(
         },
     )
     meters = Meters(app.state.metrics)
-    add_pieces(app)
-    add_flow(app)
-    app.include_router(identity_routes)
-    add_key_rotation(app)
-    add_seal_keys(app)
-    add_peers(app)
-    add_enrolment(app)
-    add_sessions(app)
-    add_rounds(app)
-    add_audit(app)
+    add_direct(app, pieces.DIRECT)
+    answer_directly(app, rounds.DIRECT)
+    app.plain_paths.update(examples.plain_paths())
+    add_routes(app, pieces.router, identity_routes)
+    rooms = (key_rotation, peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    add_routes(app, *(room.router for room in rooms))
     issued = IssuedTokens(
         tables.tokens,
         time,
@@ -112,11 +107,11 @@ def create_app(
     return app
 
 
-async def _operators_only(asked: NewToken) -> None:
-    if asked.scope is not Scope.OPERATOR:
+async def _operators_only(token: NewToken) -> None:
+    if token.scope is not Scope.OPERATOR:
         detail = "is operator: parties have theirs by enrolment, the coordinator by pairing"
         raise Invalid(detail, pointer="/scope")
-    if asked.subject is not None:
+    if token.subject is not None:
         raise Invalid("an operator's token belongs to no party", pointer="/subject")
 
 
@@ -127,7 +122,7 @@ async def _start(
     clock: Clock,
     intake_type: Callable[..., Intake],
 ) -> tuple[Aggregator, Intake, Evaluations]:
-    """Make and provide the parts; those that have to be stopped again are returned."""
+    """Make and provide the parts; returns those that must be stopped."""
     key_dir = settings.key_dir or settings.data_dir / "keys"
     database = open_store(settings, key_dir)
     add_store_meters(app.state.metrics, database)
@@ -150,11 +145,11 @@ async def _start(
     )
     authenticator = Authenticator(database, tables.tokens, clock)
     counts = UploadCounts(database, clock, SETTLED_SWEEPS * settings.sweep_s)
-    pieces = PieceParts(aggregator, intake, directory, meters, counts)
+    uploads = PieceParts(aggregator, intake, directory, meters, counts)
     evaluations = Evaluations()
     verifying = Verifying(aggregator, intake, evaluations)
     steps = RoundSteps(aggregator, intake, verifying)
-    provide(app, aggregator, intake, directory, steps, authenticator, pieces, counts)
+    provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))

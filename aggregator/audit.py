@@ -13,24 +13,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI
 from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.pieces.intake import ROUNDS_LOCK
 from aggregator.store import noise_audit as store
 from aggregator.store.noise_audit import FamilyRow, LookRow, Named
 from aggregator.web import Operator
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
-from common.web.openapi import gives
+from common.web.openapi import api_router
 from tacit.accounting.screening import NoiseAudit, Reason, Verdict, far_values, rounds_to_tell
-from tacit.answers.registry import NoiseAudit as aggregators_NoiseAudit
+from tacit.answers import registry as answers
 from tacit.query.functions import parts
 from tacit.query.mechanisms import curator_plan
 from tacit.query.query import Query
@@ -88,8 +86,8 @@ def audited(query: Query) -> tuple[Audited, ...]:
     plan = curator_plan(query)
     assert plan is not None
     places = accumulate(plan.dimensions, initial=0)
-    found = zip(parts(query), plan.scales, places, strict=False)
-    return tuple(Audited(place, part.name, scale) for part, scale, place in found)[:FIRST_PARTS]
+    values = zip(parts(query), plan.scales, places, strict=False)
+    return tuple(Audited(place, part.name, scale) for part, scale, place in values)[:FIRST_PARTS]
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Noisy:
 
 
 class Listener:
-    """Takes in what a pass over the pieces of a local round opens, the audited values only."""
+    """Collects the audited values that a pass over the pieces of a local round opens."""
 
     def __init__(self, items: Sequence[Audited]) -> None:
         self._places = [item.place for item in items]
@@ -115,7 +113,7 @@ class Listener:
             self._values.append(words[:, self._places].view(np.int64))
 
     def heard(self) -> Noisy:
-        """All of it, in the order of roster numbers."""
+        """All collected values, in the order of roster numbers."""
         if not self._numbers:
             return Noisy(np.zeros(0, np.int64), np.zeros((0, len(self._places)), np.int64))
         numbers = np.concatenate(self._numbers)
@@ -133,24 +131,24 @@ def unexplained(values: Ints, scale: Fraction, screen: int) -> Floats:
     """
     if screen < 1:
         raise ValueError("screenings are counted from 1")
-    found = np.zeros(values.size)
+    excess = np.zeros(values.size)
     alpha = FAR_ALPHA / (screen * (screen + 1))
     for proposal in far_values(values, np.full(values.size, float(scale)), alpha):
         figures = proposal.figures
-        found[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
-    return found
+        excess[proposal.curator] = figures["distance"] - figures["explained_by_noise"]
+    return excess
 
 
 def chunks_of(numbers: Ints) -> Iterator[tuple[int, slice]]:
     """The chunks that rising roster numbers lie in, and which of the numbers lie in each."""
-    found, starts = np.unique(numbers // CHUNK, return_index=True)
+    chunks, starts = np.unique(numbers // CHUNK, return_index=True)
     ends = [*starts[1:].tolist(), numbers.size]
-    for chunk, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+    for chunk, start, end in zip(chunks.tolist(), starts.tolist(), ends, strict=True):
         yield chunk, slice(start, end)
 
 
 def empty() -> Records:
-    """A chunk of curators of whom nothing was seen."""
+    """A chunk of curators without any observed value."""
     return np.zeros(CHUNK, RECORD)
 
 
@@ -171,7 +169,7 @@ def with_round(
 
 
 def audit_of(records: Records, scale: Fraction) -> NoiseAudit:
-    """The sums of these records as the mathematics takes them."""
+    """The sums of these records as a `NoiseAudit`."""
     one = NoiseAudit.of_scales([scale])
     return NoiseAudit(
         np.repeat(one.period, records.size),
@@ -195,18 +193,13 @@ def joined(audits: Sequence[NoiseAudit]) -> NoiseAudit:
     )
 
 
-# The noise audit in operation: each committed local round adds to its sums; operators request
-# looks at them.
+# --- the audit in operation ----------------------------------------------------------------------
 #
-# Spec: budget, section 4. A round is added in the transaction of its commitment, which happens
-# once: neither a crash nor a repeated request adds it twice, and what is added was opened anyway. A
-# round that is aborted after that stays included: its noise was seen.
-#
-# Looks are numbered and durable before they are answered, because alpha is divided among them. A
-# request that finds nothing new at the same alpha repeats the newest look and spends nothing. (An
-# aggregator restored from a backup loses both the later looks and the rounds that they covered.)
-#
-# It only proposes: nothing here changes what a curator may do.
+# A round is added in the transaction of its commitment, which happens once, so neither a crash nor
+# a repeated request adds it twice. A round that is aborted later stays: its noise was seen. Looks
+# are numbered and durable before they are answered, because alpha is divided among them; a request
+# that finds nothing new at the same alpha repeats the newest look and spends nothing. (A restore
+# from a backup loses later looks together with the rounds that they covered.)
 
 NAMED: Final = 1000
 """At most this many proposals are listed; all are counted."""
@@ -230,20 +223,20 @@ async def add_round(transaction: Transaction, items: Sequence[Audited], noisy: N
         spans = list(chunks_of(noisy.numbers))
         for start in range(0, len(spans), AT_ONCE):
             some = spans[start : start + AT_ONCE]
-            known = await store.chunks(transaction, family, [chunk for chunk, _ in some])
+            stored = await store.chunks(transaction, family, [chunk for chunk, _ in some])
             written = await asyncio.to_thread(
-                _written, known, some, item.scale, noisy.numbers, values, far
+                _written, stored, some, item.scale, noisy.numbers, values, far
             )
             await store.put_chunks(
                 transaction,
                 family,
-                {chunk: body for chunk, body in written.items() if chunk not in known},
-                {chunk: body for chunk, body in written.items() if chunk in known},
+                {chunk: body for chunk, body in written.items() if chunk not in stored},
+                {chunk: body for chunk, body in written.items() if chunk in stored},
             )
 
 
 def _written(
-    known: dict[int, bytes],
+    stored: dict[int, bytes],
     spans: Sequence[tuple[int, slice]],
     scale: Fraction,
     numbers: Ints,
@@ -252,7 +245,7 @@ def _written(
 ) -> dict[int, bytes]:
     written = {}
     for chunk, here in spans:
-        body = known.get(chunk)
+        body = stored.get(chunk)
         records = empty() if body is None else np.frombuffer(body, RECORD)
         places = numbers[here] - chunk * CHUNK
         added = with_round(records, scale, places, values[here], far[here])
@@ -260,7 +253,7 @@ def _written(
     return written
 
 
-# --- an operator looks ---------------------------------------------------------------------------
+# --- a look by the operator ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -272,14 +265,14 @@ class _Family:
     records: Records
 
 
-async def look(aggregator: Aggregator, alpha: float) -> dict[str, Any]:
+async def look(aggregator: Aggregator, alpha: float) -> answers.NoiseAudit:
     """A look at all families: the proposed curators, with figures. Computed from public parameters
     and noisy sums."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROUNDS_LOCK)
         taken = await _numbered(transaction, aggregator, alpha)
-        found = [await _family(transaction, row) for row in await store.families(transaction)]
-    return await _proposed(aggregator, taken, alpha, found)
+        families = [await _family(transaction, row) for row in await store.families(transaction)]
+    return await _proposed(aggregator, taken, alpha, families)
 
 
 async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: float) -> LookRow:
@@ -295,25 +288,25 @@ async def _numbered(transaction: Transaction, aggregator: Aggregator, alpha: flo
 
 async def _family(transaction: Transaction, row: FamilyRow) -> _Family:
     numbers, records = [np.zeros(0, np.int64)], [np.zeros(0, RECORD)]
-    known = await store.chunk_numbers(transaction, row.key)
-    for start in range(0, len(known), AT_ONCE):
-        some = await store.chunks(transaction, row.key, known[start : start + AT_ONCE])
+    chunks = await store.chunk_numbers(transaction, row.key)
+    for start in range(0, len(chunks), AT_ONCE):
+        some = await store.chunks(transaction, row.key, chunks[start : start + AT_ONCE])
         for chunk, body in sorted(some.items()):
-            held = np.frombuffer(body, RECORD)
-            seen = np.flatnonzero(held["rounds"])
+            stored = np.frombuffer(body, RECORD)
+            seen = np.flatnonzero(stored["rounds"])
             numbers.append(seen + chunk * CHUNK)
-            records.append(held[seen])
+            records.append(stored[seen])
     return _Family(row, np.concatenate(numbers), np.concatenate(records))
 
 
 async def _proposed(
-    aggregator: Aggregator, taken: LookRow, alpha: float, found: Sequence[_Family]
-) -> dict[str, Any]:
-    audit = joined([audit_of(family.records, family.row.scale) for family in found])
+    aggregator: Aggregator, taken: LookRow, alpha: float, families: Sequence[_Family]
+) -> answers.NoiseAudit:
+    audit = joined([audit_of(family.records, family.row.scale) for family in families])
     verdict = await asyncio.to_thread(audit.verdict, alpha, taken.number)
-    ends = np.cumsum([0, *(family.numbers.size for family in found)])
+    ends = np.cumsum([0, *(family.numbers.size for family in families)])
     silent, far = [], []
-    for family, first, last in zip(found, ends[:-1], ends[1:], strict=True):
+    for family, first, last in zip(families, ends[:-1], ends[1:], strict=True):
         flagged = np.flatnonzero(verdict.flagged[first:last])
         silent += [(family, int(row), int(first)) for row in flagged]
         far += [(family, int(row)) for row in np.flatnonzero(family.records["far"])]
@@ -322,107 +315,106 @@ async def _proposed(
     numbers |= {int(family.numbers[row]) for family, row in listed_far}
     async with aggregator.database.reading() as transaction:
         names = await store.named(transaction, sorted(numbers))
-    return {
-        "alpha": alpha,
-        "look": {
-            "number": taken.number,
-            "time": format_instant(taken.time),
-            "alpha_each": verdict.alpha_each,
-        },
-        "tests": int(audit.period.size),
-        "families": [
+    return answers.NoiseAudit(
+        alpha=alpha,
+        look=answers.NoiseLook(
+            number=taken.number, time=format_instant(taken.time), alpha_each=verdict.alpha_each
+        ),
+        tests=int(audit.period.size),
+        families=[
             _shown_family(family, first, audit.phi, verdict)
-            for family, first in zip(found, ends[:-1], strict=True)
+            for family, first in zip(families, ends[:-1], strict=True)
         ],
-        "proposed": {"silent": len(silent), "far": len(far)},
-        "proposals": [
+        proposed=answers.NoiseProposals(silent=len(silent), far=len(far)),
+        proposals=[
             *(
                 _silent(family, row, first + row, verdict, names)
                 for family, row, first in listed_silent
             ),
             *(_far(family, row, names) for family, row in listed_far),
         ],
-        "cannot": CANNOT,
-    }
+        cannot=CANNOT,
+    )
 
 
 def _shown_family(
     family: _Family, first: int, phi: NDArray[np.float64], verdict: Verdict
-) -> dict[str, Any]:
+) -> answers.NoiseFamily:
     seen = family.numbers.size
-    return {
-        "part": family.row.part,
-        "scale": format_exact(family.row.scale),
-        "rounds": family.row.rounds,
-        "curators": int(seen),
-        "characteristic": float(phi[first]) if seen else None,
-        "rounds_to_tell": rounds_to_tell(verdict.alpha_each, float(phi[first])) if seen else None,
-    }
+    characteristic = float(phi[first]) if seen else None
+    return answers.NoiseFamily(
+        part=family.row.part,
+        scale=format_exact(family.row.scale),
+        rounds=family.row.rounds,
+        curators=int(seen),
+        characteristic=characteristic,
+        rounds_to_tell=None
+        if characteristic is None
+        else rounds_to_tell(verdict.alpha_each, characteristic),
+    )
 
 
 def _silent(
     family: _Family, row: int, at: int, verdict: Verdict, names: dict[int, Named]
-) -> dict[str, Any]:
-    return _proposal(family, row, names, SILENT) | {
-        "figures": {
-            "rounds": int(family.records["rounds"][row]),
-            "strength": float(verdict.strength[at]),
-            "threshold": float(verdict.threshold[at]),
-        }
+) -> answers.NoiseProposal:
+    figures = {
+        "rounds": int(family.records["rounds"][row]),
+        "strength": float(verdict.strength[at]),
+        "threshold": float(verdict.threshold[at]),
     }
+    return _proposal(family, row, names, SILENT, figures)
 
 
-def _far(family: _Family, row: int, names: dict[int, Named]) -> dict[str, Any]:
+def _far(family: _Family, row: int, names: dict[int, Named]) -> answers.NoiseProposal:
     record = family.records[row]
-    return _proposal(family, row, names, Reason.FAR_VALUE.value) | {
-        "figures": {
-            "rounds": int(record["rounds"]),
-            "far_rounds": int(record["far"]),
-            "unexplained_scales": float(record["unexplained"]) / float(family.row.scale),
-        }
+    figures = {
+        "rounds": int(record["rounds"]),
+        "far_rounds": int(record["far"]),
+        "unexplained_scales": float(record["unexplained"]) / float(family.row.scale),
     }
+    return _proposal(family, row, names, Reason.FAR_VALUE.value, figures)
 
 
-def _proposal(family: _Family, row: int, names: dict[int, Named], reason: str) -> dict[str, Any]:
+def _proposal(
+    family: _Family, row: int, names: dict[int, Named], reason: str, figures: dict[str, float]
+) -> answers.NoiseProposal:
     number = int(family.numbers[row])
     whose = names.get(number)
-    return {
-        "number": number,
-        "curator": None if whose is None else whose.curator,
-        "party": None if whose is None else whose.party,
-        "left": None if whose is None else whose.left,
-        "reason": reason,
-        "part": family.row.part,
-        "scale": format_exact(family.row.scale),
-    }
+    return answers.NoiseProposal(
+        number=number,
+        curator=None if whose is None else whose.curator,
+        party=None if whose is None else whose.party,
+        left=None if whose is None else whose.left,
+        reason=reason,
+        part=family.row.part,
+        scale=format_exact(family.row.scale),
+        figures=figures,
+    )
 
-
-# The route of the noise audit, for the operator of this aggregator alone.
 
 Alpha = Annotated[
     float,
     Parameter(
-        ge=1e-200,  # it is divided by curators and looks, and has to stay a number
+        ge=1e-200,  # it is divided by curators and looks, and must not become zero
         lt=1,
-        description="The chance, in (0, 1), that an honest deployment ever sees anybody proposed "
+        description="The chance, in (0, 1), that an honest deployment ever sees anyone proposed "
         "for missing noise: it is divided among all curators and all looks. Of several, the "
         "largest counts.",
     ),
 ]
 
 
-def add_audit(app: FastAPI) -> None:
-    """Add it to the app."""
+router = api_router()
 
-    @app.get(
-        "/v1/audit/noise",
-        **gives(aggregators_NoiseAudit),
-        tags=["audit"],
-        summary="Who may add no noise, or stands far out, in local rounds: proposals only",
-    )
-    async def audit_noise(
-        aggregator: Annotated[Aggregator, Depends(part(Aggregator))],
-        _: Operator,
-        alpha: Alpha = 0.05,
-    ) -> dict[str, Any]:
-        return await look(aggregator, alpha)
+
+@router.get(
+    "/v1/audit/noise",
+    tags=["audit"],
+    summary="Curators that may add no noise, or whose values are far out: proposals only",
+)
+async def audit_noise(
+    aggregator: AggregatorPart,
+    _: Operator,
+    alpha: Alpha = 0.05,
+) -> answers.NoiseAudit:
+    return await look(aggregator, alpha)

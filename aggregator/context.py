@@ -11,8 +11,10 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Depends
+from prometheus_client import Counter, Gauge
 from pydantic import BaseModel
 
 from aggregator.errors import (
@@ -22,14 +24,16 @@ from aggregator.errors import (
     SealKeyUnavailable,
     UnknownRound,
 )
-from aggregator.sealing.seal_keys import SealKeyring, SealSecret
+from aggregator.seal_keys import SealKeyring, SealSecret
 from aggregator.settings import AggregatorSettings
 from aggregator.store import rounds as store
 from common.runtime.clock import Clock
+from common.runtime.telemetry import ServiceMetrics
 from common.store.erasure import Erasure
 from common.store.group_commit import GroupCommit, InTurn, in_transaction, in_turn
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database, Transaction
+from common.web.dependencies import part
 from tacit.crypto.sharing import Scheme
 from tacit.crypto.signing import Identity, Signed
 from tacit.protocol.identities import IdentitySuperseded
@@ -42,7 +46,7 @@ from tacit.query.terms import Sharing
 from tacit.randomness import SecureRandom
 
 _KEPT_ROUNDS = 1024
-"""Contexts in memory: more than the rounds that a coordinator has under way together."""
+"""Contexts in memory: more than the rounds that a coordinator has in progress."""
 _SignedDescriptor = Signed[RoundDescriptor]
 
 
@@ -117,6 +121,8 @@ class Aggregator:
     """Of proved rounds, by id, in memory only (`aggregator.pieces.peer_seals`)."""
     promises: OrderedDict[tuple[bytes, tuple[str, ...]], None] = field(default_factory=OrderedDict)
     """Queries, by their hash, with operators, whose guarantee was found to hold."""
+    large_enrolments: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """They are read one at a time."""
     _rounds: OrderedDict[str, RoundContext] = field(default_factory=OrderedDict)
     _locks: defaultdict[str, asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock)
@@ -128,12 +134,12 @@ class Aggregator:
 
     @cached_property
     def looks(self) -> GroupCommit[InTurn, Any]:
-        """Reading that is due in many rounds shares a transaction."""
+        """Reads of many rounds share a transaction."""
         return GroupCommit(in_transaction(self.database.reading, in_turn))
 
     @cached_property
     def openings(self) -> GroupCommit[InTurn, Any]:
-        """So do rounds that are opened."""
+        """Openings of many rounds share a transaction."""
         return GroupCommit(in_transaction(self.database.begin, in_turn))
 
     @property
@@ -146,10 +152,10 @@ class Aggregator:
 
     async def round(self, round_id: str) -> RoundContext:
         """The context of a round. Raises UnknownRound or RoundExpired."""
-        known = self._rounds.get(round_id)
-        if known is not None:
+        cached = self._rounds.get(round_id)
+        if cached is not None:
             self._rounds.move_to_end(round_id)
-            return known
+            return cached
         async with self.database.reading() as transaction:
             row = await stored_round(transaction, round_id)
             signed = await store.document(transaction, row.key, "descriptor")
@@ -167,7 +173,7 @@ class Aggregator:
         return context if elsewhere else self._kept(context)
 
     async def know(self, identity_key: bytes) -> None:
-        """Look whether another process has made this identity the one of now."""
+        """Load identities again if another process may have made this one current."""
         if identity_key not in self.identities.public_keys:
             await self.identities.load()
 
@@ -221,6 +227,9 @@ class Aggregator:
             del self._locks[round_id]
 
 
+AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+
+
 async def stored_round(transaction: Transaction, round_id: str) -> store.RoundRow:
     """The stored round. Raises UnknownRound or RoundExpired."""
     row = await store.round_row(transaction, round_id)
@@ -245,3 +254,27 @@ def refuse_aborted(row: store.RoundRow) -> None:
 def wire_json(model: BaseModel) -> str:
     """A model as it is stored and answered."""
     return model.model_dump_json(exclude_none=True)
+
+
+class Meters:
+    """Pieces as they are answered, and rounds as they are stored."""
+
+    def __init__(self, metrics: ServiceMetrics) -> None:
+        self.accepted: Counter = metrics.counter(
+            "pieces_accepted", "Pieces and batches answered 200 or 201.", ("form", "status")
+        )
+        self.refused: Counter = metrics.counter(
+            "pieces_refused", "Pieces and batches refused, by problem.", ("form", "reason")
+        )
+        self.rounds: Gauge = metrics.gauge("rounds", "Rounds in the store, by state.", ("state",))
+        self.expired: Counter = metrics.counter(
+            "rounds_expired", "Rounds that this process deleted after their retention."
+        )
+        self.commits: Counter = metrics.counter("commits", "Transactions of the writer.")
+
+    async def count_rounds(self, database: Database) -> None:
+        """Update the gauge of rounds."""
+        async with database.reading() as transaction:
+            counts = await store.count_states(transaction)
+        for state in RoundState:
+            self.rounds.labels(state.value).set(counts.get(state.value, 0))

@@ -41,7 +41,7 @@ class SealKeyMalformed(Invalid):
 
 class SealKeyGone(Gone):
     name = "seal_key_gone"
-    title = "The seal key is destroyed: nothing opens with it any more"
+    title = "The seal key is destroyed and can decrypt nothing any more"
 
 
 class SealKeyUnavailable(Unavailable):
@@ -51,19 +51,19 @@ class SealKeyUnavailable(Unavailable):
 
 class TooManySealKeys(TooMany):
     name = "too_many_seal_keys"
-    title = "Too many keys of rounds wait for their rounds"
+    title = "Too many seal keys of rounds are unused"
 
 
 class PeerKeyMissing(Conflict):
-    """`key_hashes`: of the seal keys of other aggregators that have not come."""
+    """`key_hashes`: of the missing seal keys."""
 
     name = "peer_key_missing"
-    title = "A seal key of another aggregator of the round has not come"
+    title = "A seal key of another aggregator of the round has not arrived"
 
 
 class UnknownSession(Conflict):
     name = "unknown_session"
-    title = "There is no such session here: send again, and announce it"
+    title = "The session is unknown: send again with its announcement"
     retryable_by_default = True
 
 
@@ -100,7 +100,7 @@ class UnknownRound(NotFound):
 
 class RoundExpired(Gone):
     name = "round_expired"
-    title = "The round was forgotten: its retention is over"
+    title = "The round was deleted after its retention"
 
 
 class RoundConflict(Conflict):
@@ -114,10 +114,10 @@ class PolicyRefused(Forbidden):
 
 
 class RoundClosed(Gone):
-    """`included`: whether this exact piece or batch is held; `state`: that of the round."""
+    """`included`: whether this exact piece or batch is stored; `state`: that of the round."""
 
     name = "round_closed"
-    title = "The round takes nothing more"
+    title = "The round is closed"
 
 
 class RoundNotFrozen(Conflict):
@@ -157,7 +157,7 @@ class OutOfField(Malformed):
 
 class PieceConflict(Conflict):
     name = "piece_conflict"
-    title = "Another piece is held for this sender and round"
+    title = "Another piece of this sender is already stored for this round"
 
 
 class BatchOverlaps(Conflict):
@@ -204,12 +204,12 @@ class TooManyPieces(TooLarge):
 
 class ContributionRefused(Invalid):
     name = "contribution_refused"
-    title = "The noise contribution has no place in this round"
+    title = "The noise contribution does not belong to this round"
 
 
 class TranscriptRefused(Conflict):
     name = "transcript_refused"
-    title = "The transcript is not sealed: it is not that of this aggregator's round"
+    title = "The transcript is not that of this aggregator's round, so it is not sealed"
 
 
 class CuratorEnrolled(Conflict):
@@ -244,14 +244,14 @@ class CandidatesFixed(Conflict):
 
 class StillVerifying(Unavailable):
     name = "still_verifying"
-    title = "The contributions are being verified: ask again"
+    title = "The contributions are being verified: retry"
 
 
 class SharesMissing(Conflict):
     """`missing`: the first chunks, by index of the aggregator and number."""
 
     name = "shares_missing"
-    title = "Verifier shares of other aggregators have not come"
+    title = "Verifier shares of other aggregators have not arrived"
 
 
 class RoundNotVerified(Conflict):

@@ -16,7 +16,7 @@ from tacit.query.terms import MAX_CURATORS, MAX_DIMENSION
 
 
 class AggregatorSettings(ServiceSettings):
-    """Settings of an aggregator, beside those of every service."""
+    """Settings of an aggregator, in addition to those of every service."""
 
     service: ClassVar[str] = "aggregator"
 
@@ -24,7 +24,7 @@ class AggregatorSettings(ServiceSettings):
     aggregator_id: str = Field(
         default="aggregator-1",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$",
-        description="Name of this aggregator; it stands in every round descriptor.",
+        description="Name of this aggregator; every round descriptor contains it.",
     )
     operator: str = Field(
         default="operator-1",
@@ -64,7 +64,7 @@ class AggregatorSettings(ServiceSettings):
     policy_min_participants: int = Field(
         default=2,
         ge=1,
-        description="Least `min_participants` of a query that this aggregator takes part in.",
+        description="Least `min_participants` of a query that this aggregator participates in.",
     )
     policy_max_curators: int = Field(
         default=MAX_CURATORS, ge=1, description="Largest `n_max` of a query."
@@ -82,12 +82,12 @@ class AggregatorSettings(ServiceSettings):
     )
     insecure_allow_exact: bool = Field(
         default=False,
-        description="Take part in rounds of mechanism `exact`, which adds no noise. For rehearsals "
-        "on synthetic data only.",
+        description="Participate in rounds of mechanism `exact`, which adds no noise. For tests "
+        "with synthetic data only.",
     )
     allow_paper: bool = Field(
         default=True,
-        description="Take part in rounds of the `paper` stance, whose guarantee is not verified.",
+        description="Participate in rounds of the `paper` stance, whose guarantee is not verified.",
     )
     max_pieces: int = Field(
         default=1000, ge=1, description="Most pieces of lone curators in one request."
@@ -100,7 +100,7 @@ class AggregatorSettings(ServiceSettings):
     enrolment_max_body_bytes: int = Field(
         default=256 * 1024 * 1024,
         gt=0,
-        description="Largest enrolment, which lists a host's curators. So much is read only for "
+        description="Largest enrolment, which lists a host's curators. That much is read only for "
         "as many curators as a grant allows that the header `Tacit-Grant` names, one at a time.",
     )
     enrolment_open_body_bytes: int = Field(
@@ -137,5 +137,5 @@ class AggregatorSettings(ServiceSettings):
         "answered with 410. Its id and its set against differencing always stay.",
     )
     sweep_s: float = Field(
-        default=30.0, gt=0, description="Pause between looks for what is overdue."
+        default=30.0, gt=0, description="Pause between sweeps for what is overdue."
     )

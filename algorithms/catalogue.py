@@ -38,7 +38,7 @@ class UnknownAlgorithm(NotFound):
 
 
 def none_such(name: str) -> str:
-    """That there is no algorithm of this name, and which was meant or which there are."""
+    """Message for an unknown name: the most similar algorithm, or all of them."""
     near = get_close_matches(name, NAMES, n=1)
     known = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
     return f"{UnknownAlgorithm.title}: {known}"
@@ -50,13 +50,13 @@ def find(name: str) -> Algorithm:
     if name not in NAMES:
         raise UnknownAlgorithm(none_such(name))
     module = import_module(f"algorithms.{name.replace('-', '_')}")
-    found: Algorithm = module.ALGORITHM
-    return found
+    result: Algorithm = module.ALGORITHM
+    return result
 
 
 @cache
 def shown(name: str) -> dict[str, Any]:
-    """An entry as it is on the wire; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
+    """An entry as JSON values; `parameters` is a JSON Schema. Raises UnknownAlgorithm."""
     found = find(name)
     return {
         "name": found.name,

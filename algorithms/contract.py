@@ -28,7 +28,7 @@ class Cancelled(Exception):
 
 
 class Context(Protocol):
-    """What a running job is given."""
+    """The interface of a running job to its worker."""
 
     def noise(self, stage: str, block: int = 0) -> NoiseSource:
         """The secret stream of a stage and block; the same pair gives the same words on every
@@ -66,7 +66,7 @@ class SequentialContext:
         return SeededRandom(int.from_bytes(f"{self.test_seed}/{name}".encode(), "big"))
 
     def progress(self, fraction: float, stage: str) -> None:
-        """Pass it on."""
+        """Call `on_progress`."""
         self.on_progress(fraction, stage)
 
     def map_blocks(
@@ -74,6 +74,12 @@ class SequentialContext:
     ) -> Sequence[Part]:
         """In sequence."""
         return [function(block) for block in blocks]
+
+
+def floating_source(secret: NoiseSource) -> SeededRandom:
+    """A generator for floating-point noise (stance `paper`), seeded from a job's secret stream; the
+    noise protects nobody."""
+    return SeededRandom(int.from_bytes(secret.bytes(16)))
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,16 @@ class ResultFile:
     media_type: str
     content: bytes
     description: str
+
+    @classmethod
+    def csv(cls, name: str, text: str, description: str) -> ResultFile:
+        """A table."""
+        return cls(name, "text/csv", text.encode(), description)
+
+    @classmethod
+    def binary(cls, name: str, content: bytes, description: str) -> ResultFile:
+        """An array, .npy."""
+        return cls(name, "application/octet-stream", content, description)
 
 
 @dataclass(frozen=True)
@@ -129,19 +145,18 @@ class FederatedRounds:
 
     `noise_share`: the noise of a sum, in units of one full discrete Laplace of each block that
     hides as many vectors as the scope says.
-    `scope(params)`: see PrivacyScope; `columns(params)`: columns of a record, None for any.
+
+    `scope(params)`: see PrivacyScope; `universe(params)`: the items of sequences, None: rows of
+    numbers; `when`: for which parameters and stances, in a few words.
     `first(params, columns, noise_share) -> state`; `next_sum(state) -> sum or None`;
-    `next_sums(state)`: all that may be asked at once, the next one first, to be absorbed in any
-    order; None: one after the other;
+    `next_sums(state)`: all that may be requested at the same time, the next one first, to be
+    absorbed in any order; None: one after the other; `planned(state)`: how many in total.
     `absorb(state, sum, opened) -> state`, `opened` as the sum's `restored` gives it;
-    `aborted(state, sum) -> state`, None where the job fails with the round;
-    `release(state) -> Outcome`; `preview(params, noise_share)`: the report before any sum;
-    `planned(state)`: how many sums in total. `when`: for which
-    parameters and stances, in a few words. `universe(params)`: the items, where records are
-    sequences; None: they are rows of numbers. `forecast(params, asking)`: what the result will be
-    worth and what it takes, an `algorithms.counts.rounds.Asking`, as JSON values; None: none is
-    made. `budget(params)`: what no record spends more of in all sums together, which curators hold
-    by themselves, so that they are debited once; None: each round is debited.
+    `aborted(state, sum) -> state`, None if the job fails with the round; `release(state)`.
+    `preview(params, noise_share)`: the report before any sum; `forecast(params, asking)`: accuracy
+    and cost in advance, as JSON values, with an `algorithms.counts.rounds.Asking`; None: no
+    forecast. `budget(params)`: the most that a record spends in all sums together; curators enforce
+    it themselves, so that they are debited once; None: each round is debited.
     """
 
     scope: Callable[[Any], PrivacyScope]
@@ -161,17 +176,12 @@ class FederatedRounds:
 
 @dataclass(frozen=True)
 class Collected:
-    """What curators sent: (user, report) pairs, a user being one record of one curator, in order of
-    curators, records and rounds. `offered`: curators that could have; `columns`: their names."""
+    """Reports from curators: (user, report) pairs, a user being one record of one curator, in order
+    of curators, records and rounds. `offered`: curators that could have; `columns`: their names."""
 
     reports: Sequence[tuple[int, Report]]
     offered: int
     columns: tuple[str, ...]
-
-
-def _never(_params: Any) -> bool:
-    """For an algorithm that takes no labels."""
-    return False
 
 
 @dataclass(frozen=True)
@@ -179,10 +189,10 @@ class FederatedReports:
     """An algorithm whose curators perturb their own rows and send the results.
 
     `encoding(params, stance)`: what a curator needs to know, as a document of
-    `tacit.encoders.reports`, which also says what reports are taken; `columns(params)`: how many;
-    `labelled(params)`: whether a row also has a label, sent unchanged;
-    `aggregate(params, stance, collected, context)`: draws no noise; `preview(params, stance)`: the
-    report of the result; `when`: for which parameters and stances, in a few words.
+    `tacit.encoders.reports`, which also states which reports are accepted; `columns(params)`: how
+    many; `labelled(params)`: whether a row also has a label, sent unchanged; `aggregate(params,
+    stance, collected, context)`: draws no noise; `preview(params, stance)`: the report of the
+    result; `when`: for which parameters and stances, in a few words.
     """
 
     encoding: Callable[[Any, Stance], dict[str, Any]]
@@ -190,16 +200,11 @@ class FederatedReports:
     aggregate: Callable[[Any, Stance, Collected, Context], Outcome]
     preview: Callable[[Any, Stance], PrivacyReport]
     when: str
-    labelled: Callable[[Any], bool] = _never
+    labelled: Callable[[Any], bool] = lambda _params: False
 
 
 def _accept(_data: Any, _params: Any, _stance: Stance) -> None:
     """For an algorithm whose parameters fit every dataset of its kind."""
-
-
-def _undrawn(_evaluation: Mapping[str, Any], _summary: Mapping[str, Any]) -> tuple[Plot, ...]:
-    """For an algorithm whose evaluation has no plots."""
-    return ()
 
 
 @dataclass(frozen=True)
@@ -210,9 +215,9 @@ class Algorithm:
     report that a result would carry, without data, where the parameters alone decide it;
     `check(dataset, params, stance)` refuses incompatible inputs before any noise is drawn. All
     three raise subclasses of `tacit.errors.Invalid` (or another category) with a pointer into
-    `/params` or `/dataset`; what `check` says may depend on private rows and is for the operator.
-    `check_outline(outline, params, stance)` refuses what the sizes of a dataset alone show (the
-    outline of its kind), where examining all of it takes too long before a job is queued.
+    `/params` or `/dataset`; the errors of `check` may depend on private rows and are for the
+    operator. `check_outline(outline, params, stance)` refuses by the sizes of a dataset alone (the
+    outline of its kind), where a full check takes too long before a job is queued.
     `evaluation_pictures(evaluation, result)`: plots of an evaluation and the result's summary as
     parsed from JSON, also visible only to the operator; needs matplotlib.
     """
@@ -233,7 +238,7 @@ class Algorithm:
     check: Callable[[Any, Any, Stance], None] = _accept
     check_outline: Callable[[Mapping[str, Any], Any, Stance], None] = _accept
     evaluation_pictures: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[Plot, ...]] = (
-        _undrawn
+        lambda _evaluation, _summary: ()
     )
 
     @property
@@ -247,8 +252,6 @@ class Algorithm:
         return ways or None
 
 
-# The privacy report of an algorithm that runs over curators, by rounds.
-#
 # Spec: jobs, "Privacy report"; federated-counting, section 10.
 
 TRUST: Final = (
@@ -259,7 +262,7 @@ _CENTRAL: Final = ("The coordinator keeps the", "The column with the role curato
 
 
 def by_rounds(report: PrivacyReport) -> PrivacyReport:
-    """Without what is said of a job on stored rows, which the coordinator holds."""
+    """The report without statements that apply only to rows stored at the coordinator."""
     mechanism = report.mechanism
     assert not isinstance(mechanism, str)
     kept = tuple(item for item in report.assumptions if not item.startswith(_CENTRAL))

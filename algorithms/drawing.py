@@ -1,4 +1,4 @@
-"""Pictures of results: one axes each, in one style, as SVG and PNG. They need the extra `plots`."""
+"""Pictures of results in one style, as SVG and PNG. They need the extra `plots`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DOTS_PER_INCH: Final = 150
+STYLE: Final = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 BLUE: Final = "#1b6ca8"
 RED: Final = "#c8553d"
 GREY: Final = "#555555"
@@ -27,25 +28,20 @@ _one_at_a_time = Lock()
 
 
 def can_draw() -> bool:
-    """Whether there is matplotlib."""
+    """Whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def picture(
     algorithm: str, name: str, fill: Callable[[Axes], None], inches: tuple[float, float]
 ) -> Plot:
-    """What `fill` draws. The same drawing gives the same bytes: the algorithm's name and the
-    picture's are the salt of the SVG's identifiers, and no date is written."""
+    """The picture that `fill` draws. The same drawing gives the same bytes: the names of algorithm
+    and picture are the salt of the SVG's identifiers, and no date is written."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     svg, png = io.BytesIO(), io.BytesIO()
-    style: Any = {
-        "svg.hashsalt": f"{algorithm} {name}",
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-    }
+    style: Any = {**STYLE, "svg.hashsalt": f"{algorithm} {name}"}
     with _one_at_a_time, rc_context(style):
         figure = Figure(figsize=inches, layout="constrained")
         fill(figure.subplots())

@@ -16,17 +16,17 @@ from tacit.records.items import MAX_UNIVERSE
 from tacit.wire import WireModel
 
 MaxCells = Annotated[int, Field(ge=1, le=100_000_000)] | None
-"""Counts that one question asks at most."""
+"""The most counts of one question."""
 Metrics = TypeVar("Metrics", bound=WireModel)
 
 
 def schema_range(**limits: Any) -> dict[str, Any]:
-    """Limits for the schema alone: the algorithm's own check holds them and names the problem."""
+    """Limits for the schema only: the algorithm's own check enforces them, with its own error."""
     return limits
 
 
 def asked_metrics(evaluate: bool | Metrics, usual: Callable[[], Metrics]) -> Metrics | None:
-    """What to evaluate, as the parameter `evaluate` has it; None: nothing."""
+    """What to evaluate, by the parameter `evaluate`; None: nothing."""
     if isinstance(evaluate, bool):
         return usual() if evaluate else None
     return evaluate
@@ -57,22 +57,21 @@ class MethodNeedsSound(Invalid):
 
 
 class ValueUnknown(Invalid):
-    """A parameter names a value that no row has: it would change nothing without a word."""
+    """A parameter names a value that no row has: it would silently have no effect."""
 
     name = "value_unknown"
     title = "There is no such value"
 
 
 class NotOverCurators(Invalid):
-    """A choice of a job that one keeper can make, and curators cannot."""
+    """An option that only a job on stored rows has, not one over curators."""
 
     name = "not_over_curators"
     title = "Curators cannot answer this"
 
 
-# The public list of items as a parameter of jobs on sequences.
-#
-# Spec: sequential-prefix-tree and sequential-ngram, section 2.
+# The public list of items as a parameter of jobs on sequences. Spec: sequential-prefix-tree and
+# sequential-ngram, section 2.
 
 ItemUniverse: TypeAlias = (
     Annotated[tuple[Item, ...], Field(max_length=INLINE_UNIVERSE)]
@@ -94,7 +93,7 @@ def universe_size(universe: ItemUniverse) -> int | None:
 
 
 def check_universe(universe: ItemUniverse) -> None:
-    """Raises BadUniverse where what is known of it is not valid."""
+    """Raises BadUniverse if its known part is not valid."""
     size = universe_size(universe)
     if size is None:
         return

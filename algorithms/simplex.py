@@ -18,8 +18,8 @@ def on_simplex(values: Floats) -> Floats:
     excess = np.cumsum(falling) - total
     place = np.arange(1, values.size + 1)
     last = int(np.flatnonzero(falling * place >= excess)[-1])  # the first at least: total > 0
-    found: Floats = np.maximum(values - excess[last] / (last + 1), 0.0)
-    return found
+    result: Floats = np.maximum(values - excess[last] / (last + 1), 0.0)
+    return result
 
 
 def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
@@ -36,6 +36,6 @@ def on_simplices(values: Floats, owner: Ints, totals: Floats) -> Floats:
     held = np.unique(group)
     lasting[held] = np.maximum(lasting[held], 1)  # so it is, but for rounding
     level[held] = excess[starts[held] + lasting[held] - 1] / lasting[held]
-    found: Floats = np.maximum(values - level[owner], 0.0)
-    found[totals[owner] <= 0] = 0.0
-    return found
+    result: Floats = np.maximum(values - level[owner], 0.0)
+    result[totals[owner] <= 0] = 0.0
+    return result

@@ -34,8 +34,8 @@ from algorithms.graph_random_matrix.publication import (
     product,
     publish,
 )
-from simulation.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix.projection import Projection, entries, forget
+from reproduction.stand_in_data import power_law
+from tacit.encoders.graph_random_matrix import Projection, entries, forget
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SecureRandom
 

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost, eugkm, su, su_hybrid
+from algorithms.kmeans.evaluation import best_cost, cost
 from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.sound_run import Rows, absorb, first, next_query, release, run_central
 from bench.timing import cpu_seconds, seconds
+from reproduction.kmeans_baselines import eugkm, su, su_hybrid
 from reproduction.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
 from tacit.crypto.sharing import Additive

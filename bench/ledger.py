@@ -27,7 +27,6 @@ import numpy as np
 
 from common.runtime.clock import SystemClock
 from common.store.database import migrate, open_database
-from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
 from coordinator.budget.round_charges import Price
@@ -45,6 +44,7 @@ from coordinator.models.budget_ledger import (
     chain,
     exact_figures,
 )
+from coordinator.services import MIGRATIONS
 from coordinator.store import ledger as store
 from tacit.accounting.amounts import Amount
 from tacit.accounting.bounds import aggregate, source_bounds

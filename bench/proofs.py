@@ -33,7 +33,7 @@ import numpy as np
 from bench.rounds import Measured
 from bench.uploads import closed_loop, cpu_seconds, raw_request
 from tacit.protocol.enrolment import PartyKind
-from tacit.protocol.proved_pieces import pack, proof_context
+from tacit.protocol.round.pieces import pack, proof_context
 from tacit.query.proofs import proof_plan
 from tests.aggregator.direct import enrol_directly
 from tests.aggregator.double import Federation, Round, Sender

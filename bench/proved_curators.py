@@ -23,13 +23,14 @@ from curator.engine import (
     Engine,
     HostPart,
     Prepared,
+    Sealer,
+    SealingKey,
     Terms,
     Total,
     prepare_parts,
     prepare_together,
 )
 from curator.participation.preparation import LOT_WORDS
-from curator.sealer import Sealer, SealingKey
 from tacit.crypto.sealing import Span
 from tacit.crypto.signing import Identity
 from tacit.query.functions import Readings

@@ -24,12 +24,12 @@ import numpy as np
 from algorithms.contract import SequentialContext, Stance
 from algorithms.counts.keeper import heads
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
-from algorithms.sequential_prefix_tree.counts import grow
+from algorithms.sequential_prefix_tree.counts import Release, grow, publish
 from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.publication import Release, publish
 from bench.timing import seconds
+from reproduction.stand_in_data import bus
 from simulation.populations import shared_data
-from simulation.stand_in_data import StandIn, bus, metro, stm_like
+from simulation.stand_in_data import StandIn, metro, stm_like
 from tacit.noise import Bernoulli
 from tacit.randomness import SecureRandom
 from tacit.records.item_files import read_msnbc

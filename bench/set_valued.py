@@ -26,7 +26,8 @@ from algorithms.set_valued.counts import publish
 from algorithms.set_valued.records import record_masks
 from algorithms.set_valued.settings import PaperLaw, Settings, SoundLaw
 from bench.timing import seconds
-from simulation.stand_in_data import Population, msnbc_like, stm_like_concentrated, stm_like_diffuse
+from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse
+from simulation.stand_in_data import Population, msnbc_like
 from tacit.encoders.set_valued_counts import Taxonomy
 from tacit.records.item_files import read_text
 from tacit.records.items import Transactions

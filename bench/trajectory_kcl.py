@@ -26,9 +26,8 @@ from algorithms.datasets.tables import Table, Texts
 from algorithms.privacy_check import ALGORITHM as CHECK
 from algorithms.privacy_check.parameters import Parameters as CheckParameters
 from algorithms.trajectory_kcl import ALGORITHM
-from algorithms.trajectory_kcl.algorithm import anonymise
+from algorithms.trajectory_kcl.algorithm import anonymise, instance_loss
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.evaluation import instance_loss
 from algorithms.trajectory_kcl.incidence import build
 from algorithms.trajectory_kcl.mining import mine
 from algorithms.trajectory_kcl.parameters import Model, Parameters

@@ -1,4 +1,4 @@
-"""`tacit algorithms`: what runs as a job, and what it takes."""
+"""`tacit algorithms`: the algorithms that run as jobs, and their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ Json = dict[str, Any]
 
 @printed
 def algorithms(
-    name: Annotated[str | None, typer.Argument(help="One of them; all unless given.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="An algorithm; all of them unless given.")
+    ] = None,
 ) -> Answer:
     """The algorithms that run as jobs; with a name, its parameters and what its result holds."""
     try:
@@ -52,8 +54,8 @@ def _one(item: Json) -> None:
 
 
 def parameters(schema: Json) -> list[tuple[str, str, str, str]]:
-    """Name, kind, default and meaning of each parameter of a JSON Schema, and of what is inside of
-    it: `sensor.name`, `sensor.coordinates[].lower`, `models[k-anonymity].k`; `*`: any name."""
+    """Name, kind, default and meaning of each parameter of a JSON Schema, and of nested ones:
+    `sensor.name`, `sensor.coordinates[].lower`, `models[k-anonymity].k`; `*`: any name."""
     return list(_rows("", schema, schema))
 
 
@@ -68,7 +70,7 @@ def _rows(path: str, model: Json, schema: Json) -> Iterator[tuple[str, str, str,
 
 
 def _models(path: str, about: Json, schema: Json) -> Iterator[tuple[str, Json]]:
-    """The models that a value may be, or hold, each with its path; one of several by its name."""
+    """The models that a value may be or contain, with their paths; alternatives by their names."""
     for one in (*about.get("anyOf", ()), *about.get("oneOf", ())):
         yield from _models(path, one, schema)
     for key, mark in (("items", "[]"), ("additionalProperties", ".*")):

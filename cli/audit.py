@@ -1,5 +1,5 @@
-"""`tacit audit`: who may pollute a deployment (proposals for an operator, who decides), and whether
-a ledger is still the one that it was."""
+"""`tacit audit`: who may pollute a deployment (proposals, which the operator decides on), and
+whether a ledger was altered."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tacit import Client
 app = typer.Typer(
     no_args_is_help=True,
     help="Who may pollute sums: proposals that change nothing by themselves. Ledgers against "
-    "checkpoints kept elsewhere.",
+    "checkpoints stored elsewhere.",
 )
 
 Json = dict[str, Any]
@@ -63,11 +63,11 @@ def noise(
     home: Home = DEFAULT_HOME,
     token: Token = None,
 ) -> Answer:
-    """Who adds less noise than it should, or stands far out, in local rounds. A look spends alpha,
+    """Which curators add too little noise, or are outliers, in local rounds. A look spends alpha,
     unless nothing is new since the last."""
     with _aggregator(aggregator, home, token) as client:
-        found = client.get("/v1/audit/noise", alpha=alpha)
-    return Answer(found, lambda: _print_noise(found))
+        response = client.get("/v1/audit/noise", alpha=alpha)
+    return Answer(response, lambda: _print_noise(response))
 
 
 @app.command("curators")
@@ -76,12 +76,12 @@ def curators(
     client: Client,
     alpha: Annotated[
         float,
-        typer.Option(help="Chance of suspecting anybody, if rounds are missed at random."),
+        typer.Option(help="Chance of suspecting anyone, if rounds are missed at random."),
     ] = 0.001,
 ) -> Answer:
-    """Whose declared bounds stand far out, and who misses more rounds than chance explains."""
-    found = client.get("/v1/budget/proposals", alpha=alpha)
-    return Answer(found, lambda: _print_curators(found))
+    """Which curators declare outlying bounds, or miss more rounds than chance explains."""
+    response = client.get("/v1/budget/proposals", alpha=alpha)
+    return Answer(response, lambda: _print_curators(response))
 
 
 @app.command("pages")
@@ -89,36 +89,37 @@ def curators(
 def pages(
     target: Target,
     service: Annotated[
-        Service, typer.Argument(help="Whose pages: coordinator or curator.")
+        Service, typer.Argument(help="coordinator or curator.")
     ] = Service.COORDINATOR,
 ) -> Answer:
-    """Who did what on a service's pages: the newest 100."""
+    """The newest 100 actions on a service's pages."""
     with target.curator() if service is Service.CURATOR else target.coordinator() as client:
-        found = list(islice(client.audit(), 100))
+        response = list(islice(client.audit(), 100))
     columns = ["at", "token_id", "action", "object", "outcome"]
-    rows = [[each[name] for name in columns] for each in found]
-    return tabled(found, "On pages", columns, rows)
+    rows = [[action[name] for name in columns] for action in response]
+    return tabled(response, "On pages", columns, rows)
 
 
 @app.command("ledger")
 @at_target
 def ledger(
     target: Target,
-    service: Annotated[Service, typer.Argument(help="Whose ledger: coordinator or curator.")],
+    service: Annotated[Service, typer.Argument(help="coordinator or curator.")],
     write: Annotated[
-        Path | None, typer.Option(help="Write a checkpoint to this new file: keep it elsewhere.")
+        Path | None,
+        typer.Option(help="Write a checkpoint to this new file, to store elsewhere."),
     ] = None,
     check: Annotated[
-        Path | None, typer.Option(help="Look whether the ledger still has what this file says.")
+        Path | None, typer.Option(help="Check that the ledger still contains this checkpoint.")
     ] = None,
 ) -> Answer:
-    """Look at every row of a ledger, and keep or compare a checkpoint. Exit code 1 if it is broken.
+    """Check every row of a ledger, and write or compare a checkpoint. Exit code 1 if it is broken.
 
-    The hash chain has no key outside the database that it protects. Who can write there can rewrite
-    it whole, or cut its tail: only a checkpoint that lies elsewhere shows that.
+    The hash chain has no key outside the database that it protects. Anyone who can write there can
+    rewrite all of it, or truncate it: only a checkpoint stored elsewhere reveals that.
     """
     if write is not None and write.exists():
-        fail(f"{write} is there already; a checkpoint is a new file")
+        fail(f"{write} exists already; a checkpoint is a new file")
     kept = {} if check is None else _checkpoint(check, service)
     with target.curator() if service is Service.CURATOR else target.coordinator() as client:
         look = client.verify_ledger if service is Service.CURATOR else client.verify_budget
@@ -137,9 +138,9 @@ def ledger(
 def _checkpoint(path: Path, service: Service) -> Json:
     document = read_json(str(path))
     if not isinstance(document, dict) or document.get("format") != CHECKPOINT:
-        raise ValueError(f"{path}: it is no checkpoint")
+        raise ValueError(f"{path}: is not a checkpoint")
     if document.get("ledger") != service:
-        raise ValueError(f"{path}: it is of the {document.get('ledger')}'s ledger")
+        raise ValueError(f"{path}: is of the {document.get('ledger')}'s ledger")
     return {"seq": document.get("rows"), "head": document.get("head")}
 
 
@@ -155,33 +156,33 @@ def _aggregator(named: str | None, home: Home, token: str | None) -> Client:
     return chosen.client()
 
 
-def _print_noise(found: Json) -> None:
-    look = found["look"]
+def _print_noise(response: Json) -> None:
+    look = response["look"]
     say(
-        f"look {look['number']} at alpha {amount(found['alpha'])}: {found['tests']} tests at "
+        f"look {look['number']} at alpha {amount(response['alpha'])}: {response['tests']} tests at "
         f"{look['alpha_each']:.2g} each"
     )
-    if not found["families"]:
+    if not response["families"]:
         console.print("no local round of the sound stance was committed here yet")
-    for family in found["families"]:
+    for family in response["families"]:
         say(
             f"noise of the {family['part']} (scale {amount(family['scale'])} ring units): "
             f"{family['curators']} curators, rounds so far: {family['rounds']}; one that adds "
             f"nothing to a constant value is told at this look after {family['rounds_to_tell']}"
         )
-    _print_proposals(found, found["cannot"])
+    _print_proposals(response, response["cannot"])
 
 
-def _print_curators(found: Json) -> None:
-    screened = found["screened"]
+def _print_curators(response: Json) -> None:
+    screened = response["screened"]
     say(
         f"declared bounds of {screened['declaring']} curators, attendance at {screened['rounds']} "
         f"released rounds (alpha {amount(screened['alpha'])})"
     )
-    _print_proposals(found, found["sentence"])
+    _print_proposals(response, response["sentence"])
 
 
-def _print_proposals(found: Json, sentence: str) -> None:
+def _print_proposals(response: Json, sentence: str) -> None:
     rows = [
         [
             item["curator"] or f"number {item['number']}",
@@ -191,11 +192,11 @@ def _print_proposals(found: Json, sentence: str) -> None:
                 for name, value in item["figures"].items()
             ),
         ]
-        for item in found["proposals"]
+        for item in response["proposals"]
     ]
     if rows:
         console.print(table("Proposals", ["curator", "reason", "figures"], rows))
-    total = sum(found["proposed"].values())
+    total = sum(response["proposed"].values())
     console.print(f"{total} proposed{'' if len(rows) == total else f', {len(rows)} shown'}")
     say(f"[dim]{sentence}[/dim]")
 

@@ -27,12 +27,13 @@ from cli.context import (
 from cli.formatting import amount, verified
 from common.runtime.process import extra_needed
 from tacit import Client
+from tacit.answers import base as api
 
 UNITS = {"record": "one reading", "curator": "a curator"}
 
 
-def draw_forecast(found: dict[str, Any], path: Path) -> None:
-    """Write the picture of a forecast; the ending of the file says in which format."""
+def draw_forecast(found: api.Answer, path: Path) -> None:
+    """Draw a forecast; the suffix of the file chooses the format."""
     try:
         import matplotlib
     except ImportError:
@@ -41,7 +42,7 @@ def draw_forecast(found: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     if path.suffix not in (".svg", ".png", ".pdf"):
-        raise ValueError(f"{path}: a picture is .svg, .png or .pdf")
+        raise ValueError(f"{path}: use .svg, .png or .pdf")
     figure, axes = pyplot.subplots(figsize=(7.5, 4.5), layout="constrained")
     for color, unit in zip(("tab:blue", "tab:orange"), UNITS, strict=True):
         points = [point for point in found["curve"] if point["unit"] == unit]
@@ -68,13 +69,12 @@ def draw_forecast(found: dict[str, Any], path: Path) -> None:
     pyplot.close(figure)
 
 
-# `tacit budget`: what the sources claim, what holds, what is left, and what a year will cost.
-
 app = typer.Typer(
     no_args_is_help=True, help="The privacy budget: bounds, limits, events, forecast."
 )
 
 Json = dict[str, Any]
+_YES = {None: "not known", True: "yes", False: "no"}
 SCENARIOS = {
     "a": "nobody colludes",
     "b": "all other curators",
@@ -97,30 +97,30 @@ def show_budget(
     ] = None,
 ) -> Answer:
     """The three bounds from the papers, next to the verified ones."""
-    found = client.budget(query_id=query, delta=delta)
-    return Answer(found, lambda: print_budget(found))
+    response = client.budget(query_id=query, delta=delta)
+    return Answer(response, lambda: print_budget(response))
 
 
-def print_budget(found: Json) -> None:
-    """What is claimed, what holds, and what is limited, in tables."""
+def print_budget(found: api.Answer) -> None:
+    """The claimed bounds, the verified figures and the limits, in tables."""
     counts = ", ".join(f"{count} {name}" for name, count in found["curators"].items() if count)
     console.print(f"ledger: {found['ledger']['seq']} events; curators: {counts or 'none'}")
     claimed = found["claimed"]
     if claimed["bounds"]:
         rows = [
-            [bound["name"], amount(bound["epsilon"]), _yes(bound["applies"]), bound["reason"]]
+            [bound["name"], amount(bound["epsilon"]), _YES[bound["applies"]], bound["reason"]]
             for bound in claimed["bounds"]
         ]
-        title = f"What the sources claim of a local release ({claimed['stance']})"
+        title = f"Claims of the papers for a local release ({claimed['stance']})"
         console.print(table(title, ["bound", "epsilon", "applies", "because"], rows))
         holds = claimed["holds"]
         say(
-            f"What holds of it: epsilon {amount(holds['record'])} for one reading, "
+            f"Verified: epsilon {amount(holds['record'])} for one reading, "
             f"{amount(holds['curator'])} for a curator."
         )
         say(f"[dim]{claimed['sentence']}[/dim]")
     else:
-        say(f"The sources' bounds: no number, {claimed['reason']}")
+        say(f"The papers' bounds: no number, {claimed['reason']}")
     released = found["released"]
     for unit in ("record", "curator"):
         rows = [
@@ -153,10 +153,6 @@ def _by_scenario(title: str, figures: Json) -> Table:
     return table(title, ["who colludes", "one reading", "the curator"], rows)
 
 
-def _yes(value: bool | None) -> str:
-    return "not known" if value is None else "yes" if value else "no"
-
-
 def _worst(row: Json) -> str:
     worst = row.get("worst")
     if worst is None:
@@ -165,7 +161,7 @@ def _worst(row: Json) -> str:
 
 
 def _print_limits(deployment: list[Json], own: list[Json] | None = None) -> None:
-    """The limits that hold, and whose each is; `own`: of the one curator that is asked about."""
+    """The limits and whom each applies to; `own`: those of one curator."""
     named = [("the deployment", item) for item in deployment]
     named += [("this curator", item) for item in own or []]
     if not named:
@@ -185,18 +181,18 @@ def curator(
     client: Client,
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
 ) -> Answer:
-    """Where a curator stands, and what it spent, in the coordinator's ledger."""
-    found = client.curator_budget(curator_id)
+    """The state of a curator, and what it spent, in the coordinator's ledger."""
+    response = client.curator_budget(curator_id)
 
     def human() -> None:
         say(
-            f"{found['curator']} of {found['party']}: {found['status']}, "
-            f"{found['spent']['rounds']} rounds, data changed {found['refreshed']} times"
+            f"{response['curator']} of {response['party']}: {response['status']}, "
+            f"{response['spent']['rounds']} rounds, data changed {response['refreshed']} times"
         )
-        console.print(_by_scenario("Epsilon spent", found["spent"]))
-        _print_limits(found["deployment_limits"], found["limits"])
+        console.print(_by_scenario("Epsilon spent", response["spent"]))
+        _print_limits(response["deployment_limits"], response["limits"])
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("own")
@@ -205,13 +201,13 @@ def own(
     client: Client,
     curator_id: Annotated[str, typer.Argument(help="Id of the curator.")],
 ) -> Answer:
-    """What a curator spent in its own ledger, which decides, and what each figure assumes."""
-    found = client.statement(curator_id)
-    return Answer(found, lambda: _print_own(found))
+    """What a curator spent in its own ledger, which limits it, and what each figure assumes."""
+    response = client.statement(curator_id)
+    return Answer(response, lambda: _print_own(response))
 
 
-def _print_own(found: Json) -> None:
-    for unit, spent in found["units"].items():
+def _print_own(response: api.Answer) -> None:
+    for unit, spent in response["units"].items():
         rows = [
             [
                 debit["made"],
@@ -222,14 +218,14 @@ def _print_own(found: Json) -> None:
             ]
             for debit in spent["debits"]
         ]
-        title = f"Charged to {found['curator']}, unit {unit}"
+        title = f"Charged to {response['curator']}, unit {unit}"
         console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
         period, lifetime = spent["period"], spent["lifetime"]
         say(
             f"period: epsilon {period['epsilon']}, delta {period['delta']}; "
             f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}"
         )
-    columns = ", ".join(found["public_columns"]) or "none"
+    columns = ", ".join(response["public_columns"]) or "none"
     say(f"columns that may be sent as they are: {columns}", markup=False)
 
 
@@ -237,18 +233,20 @@ def _print_own(found: Json) -> None:
 @at_coordinator
 def events(
     client: Client,
-    curator_id: Annotated[str | None, typer.Option("--curator", help="Only this one's.")] = None,
+    curator_id: Annotated[
+        str | None, typer.Option("--curator", help="Only events of this curator.")
+    ] = None,
 ) -> Answer:
-    """The ledger, row by row."""
-    found = list(client.budget_events(curator_id))
+    """List the rows of the ledger."""
+    response = list(client.budget_events(curator_id))
     rows = [
         [str(item["seq"]), item["time"], item["kind"], _whom(item), item["hash"][:12]]
-        for item in found
+        for item in response
     ]
-    return tabled(found, "Ledger", ["row", "time", "event", "about", "hash"], rows)
+    return tabled(response, "Ledger", ["row", "time", "event", "about", "hash"], rows)
 
 
-def _whom(item: Json) -> str:
+def _whom(item: api.Answer) -> str:
     if "round" in item["payload"]:
         return f"round {item['payload']['round']}"
     if item["first"] is None:
@@ -265,12 +263,12 @@ def note(
         str, typer.Argument(help="joined, left, refreshed, flagged, cleansed, non_compliant, ...")
     ],
     curators: Annotated[list[str], typer.Argument(help="Ids of curators.")],
-    reason: Annotated[str | None, typer.Option(help="Why; it stands in the ledger.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason, recorded in the ledger.")] = None,
     declared: Annotated[
-        str | None, typer.Option(help="What they declare from now on: a JSON file, or JSON.")
+        str | None, typer.Option(help="Their new declaration: a JSON file, or JSON.")
     ] = None,
     disclosed: Annotated[
-        str | None, typer.Option(help="What one curator discloses (paper stance): JSON.")
+        str | None, typer.Option(help="Values that one curator discloses (paper stance): JSON.")
     ] = None,
 ) -> Answer:
     """Record an event (joined, left, data changed) in the ledger."""
@@ -281,9 +279,9 @@ def note(
         body["declared"] = read_json(declared)
     if disclosed is not None:
         body["disclosed"] = read_json(disclosed)
-    found = client.record_event(body)
-    rows = [str(item["seq"]) for item in found["events"]]
-    return Answer(found, lambda: console.print(f"row {', '.join(rows)}: {kind}"))
+    response = client.record_event(body)
+    rows = [str(item["seq"]) for item in response["events"]]
+    return Answer(response, lambda: console.print(f"row {', '.join(rows)}: {kind}"))
 
 
 @app.command("verify")
@@ -297,7 +295,7 @@ def verify(
         ),
     ] = None,
 ) -> Answer:
-    """Look at every row of the ledger; the first bad one is named, with exit code 1."""
+    """Check every row of the ledger; prints the first bad one, with exit code 1."""
     kept = {} if transcript is None else _kept_head(transcript)
     return verified(client.verify_budget(**kept))
 
@@ -309,7 +307,7 @@ def _kept_head(path: Path) -> Json:
     document = document.get("descriptor", document)
     carried = document.get("statement", document).get("ledger")
     if carried is None:
-        raise ValueError(f"{path}: it carries no head of a ledger")
+        raise ValueError(f"{path}: has no head of a ledger")
     return {"seq": carried["seq"], "head": parse_binary(carried["head"]).hex()}
 
 
@@ -323,18 +321,18 @@ def limits(
     ] = None,
     curator_id: Annotated[str | None, typer.Option("--curator", help="Of one curator.")] = None,
 ) -> Answer:
-    """Show the limits on what is spent, or set new ones."""
+    """Show the budget limits, or set new ones."""
     if source is not None:
         wanted = read_table(source).get("limits", [])
-        found = client.set_budget_limits(wanted, curator=curator_id)
+        response: api.Answer = client.set_budget_limits(wanted, curator=curator_id)
     if curator_id is not None:
-        found = client.curator_budget(curator_id)
+        response = client.curator_budget(curator_id)
     elif source is None:
-        found = client.budget_limits()
+        response = client.budget_limits()
 
     own = curator_id is not None
-    shown = (found["deployment_limits"], found["limits"]) if own else (found["limits"],)
-    return Answer(found, lambda: _print_limits(*shown))
+    shown = (response["deployment_limits"], response["limits"]) if own else (response["limits"],)
+    return Answer(response, lambda: _print_limits(*shown))
 
 
 @app.command("preview")
@@ -345,28 +343,28 @@ def preview(
     start: Annotated[str | None, typer.Option("--from", help="Start of the window.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="End of the window (excluded).")] = None,
 ) -> Answer:
-    """What a round would cost, and whether it would be let in; nothing is spent."""
+    """What a round would cost, and whether it would be accepted; nothing is spent."""
     if (start is None) != (end is None):
         fail("--from and --to go together")
     plan: Json = {"query_id": query_id}
     if start is not None:
         plan["window"] = {"start": start, "end": end}
     with target.coordinator() as client:
-        found = client.preview_cost(plan)
+        response = client.preview_cost(plan)
 
     def human() -> None:
-        title = f"What a round costs each of {found['curators']} curators (epsilon)"
-        console.print(_by_scenario(title, found["costs"]))
-        console.print("it would be let in" if found["allowed"] else "it would be refused:")
-        for item in found["refusals"]:
+        title = f"What a round costs each of {response['curators']} curators (epsilon)"
+        console.print(_by_scenario(title, response["costs"]))
+        console.print("it would be accepted" if response["allowed"] else "it would be refused:")
+        for item in response["refusals"]:
             limit = item["limit"]
             say(
                 f"  limit {limit['epsilon']} ({limit['unit']}, {limit['scenario']}): "
-                f"{item['spent']['epsilon']} spent, {item['asked']['epsilon']} asked, "
+                f"{item['spent']['epsilon']} spent, {item['asked']['epsilon']} requested, "
                 f"{item['curators']} curators blocked"
             )
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("forecast")
@@ -374,10 +372,12 @@ def preview(
 def forecast(
     client: Client,
     query: Annotated[str, typer.Argument(help="Id of a query, or a query as JSON or JSON file.")],
-    days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days to forecast.")] = 365,
     period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
     delta: Annotated[str, typer.Option(help="Delta of the tight figures.")] = "0.000001",
-    plot: Annotated[Path | None, typer.Option(help="Also draw it: a .svg or .png file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw it into this .svg, .png or .pdf file.")
+    ] = None,
 ) -> Answer:
     """What a schedule costs per day, month and year, before it starts."""
     body: Json = {"days": days, "delta": delta}
@@ -385,9 +385,9 @@ def forecast(
         body["period_s"] = period_s
     named = not query.lstrip().startswith("{") and not Path(query).is_file()
     body |= {"query_id": query} if named else {"query": read_json(query)}
-    found = client.forecast_budget(body)
+    response = client.forecast_budget(body)
     if plot is not None:
-        draw_forecast(found, plot)
+        draw_forecast(response, plot)
 
     def human() -> None:
         rows = [
@@ -400,16 +400,16 @@ def forecast(
                 amount(row["basic"]["delta"]),
                 amount(row["tight"]),
             ]
-            for row in found["rows"]
+            for row in response["rows"]
             if row["key"] in "de"
         ]
         columns = ["horizon", "unit", "who colludes", "rounds", "epsilon", "delta", "tight"]
-        console.print(table(f"One round every {found['period_s']} s", columns, rows))
-        console.print(f"[dim]tight: at delta {found['delta']}. {found['sentence']}[/dim]")
+        console.print(table(f"One round every {response['period_s']} s", columns, rows))
+        console.print(f"[dim]tight: at delta {response['delta']}. {response['sentence']}[/dim]")
         if plot is not None:
             say(f"drawn: {plot}")
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("history")
@@ -427,16 +427,16 @@ def history(
     until: Annotated[str | None, typer.Option("--to", help="Last instant (default: now).")] = None,
     step_s: Annotated[int | None, typer.Option(min=1, help="Seconds between two lines.")] = None,
 ) -> Answer:
-    """What the worst curator had spent, step by step of time."""
-    found = client.budget_history(
+    """The spending of the worst curator over time."""
+    response = client.budget_history(
         unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
     )
     rows = [
         [point["at"], amount(point["epsilon"]), amount(point["delta"]), str(point["rounds"])]
-        for point in found["points"]
+        for point in response["points"]
     ]
-    title = f"Spent by the worst curator, unit {found['unit']}"
-    return tabled(found, title, ["at", "epsilon", "delta", "rounds"], rows)
+    title = f"Spent by the worst curator, unit {response['unit']}"
+    return tabled(response, title, ["at", "epsilon", "delta", "rounds"], rows)
 
 
 @app.command("outlook")
@@ -445,34 +445,34 @@ def outlook(
     client: Client,
     query: Annotated[
         list[str] | None,
-        typer.Argument(help="Queries to look at (default: all schedules that are running)."),
+        typer.Argument(help="Queries (default: all running schedules)."),
     ] = None,
     period_s: Annotated[int | None, typer.Option(min=60, help="Seconds between rounds.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="How far to look.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days to look ahead.")] = 365,
 ) -> Answer:
     """When each limit is used up, and what would make it last."""
     body: Json = {"days": days}
     if query:
         period = {} if period_s is None else {"period_s": period_s}
-        body["queries"] = [{"query_id": each, **period} for each in query]
-    found = client.budget_outlook(body)
+        body["queries"] = [{"query_id": query_id, **period} for query_id in query]
+    response = client.budget_outlook(body)
 
     def human() -> None:
-        for item in found["schedules"]:
+        for item in response["schedules"]:
             say(
                 f"{item['name']}: every {item['period_s']} s, epsilon {amount(item['epsilon'])} a "
                 f"round, next {item['next']}"
             )
-        if not found["schedules"]:
+        if not response["schedules"]:
             say("no schedule is running: name a query, with --period-s")
-        if not found["limits"]:
-            say("limits: none. Nothing stops spending: tacit budget limits sets them")
-        for item in found["limits"]:
+        if not response["limits"]:
+            say("limits: none. Spending is not limited: `tacit budget limits` sets limits")
+        for item in response["limits"]:
             _print_limits([item["limit"]])
             say(f"  {amount(item['left'])} left; {_lasts(item)}")
-        say(f"[dim]{found['sentence']}[/dim]")
+        say(f"[dim]{response['sentence']}[/dim]")
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 def _lasts(item: Json) -> str:

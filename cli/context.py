@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar
+from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar, get_type_hints
 
 import httpx
 import typer
@@ -48,11 +48,11 @@ _INLINE: Final = "the text given"
 
 @dataclass(frozen=True)
 class Target:
-    """Where the commands of one invocation go."""
+    """The service that a command talks to, as options of the command."""
 
-    home: Path = DEFAULT_HOME
-    url: str | None = None
-    token: str | None = None
+    home: Home = DEFAULT_HOME
+    url: Url = None
+    token: Token = None
 
     def deployment(self) -> Deployment:
         """The embedded deployment of the data directory."""
@@ -72,6 +72,21 @@ class Target:
         """A client of the curator service."""
         return self._client(lambda deployment: deployment.curator)
 
+    def service(self, name: str | None, *, curators: bool = True) -> Client:
+        """A client of the service at --url, else of the one with this id in --home.
+
+        `curators`: whether the curator service is one of them. Fails for another name.
+        """
+        if self.url is not None:
+            return Client(self.url, self.token, verify=trusted(self.url))
+        deployment = self.deployment()
+        some = (deployment.coordinator, *deployment.aggregators)
+        services = {item.id: item for item in (deployment.services if curators else some)}
+        if name not in services:
+            place = "--service" if curators else "SERVICE"
+            fail(f"{place}: name one of {', '.join(services)}")
+        return services[name].client()
+
     def _client(self, choose: Callable[[Deployment], ServiceAddress]) -> Client:
         if self.url is not None:
             return Client(self.url, self.token, verify=trusted(self.url))
@@ -86,14 +101,14 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn what services and files answer into one line."""
+    """Print the errors of services and files as one line, with exit code 2."""
     try:
         yield
-    except typer.Exit:  # a RuntimeError too, but said already
+    except typer.Exit:  # a RuntimeError too, but already printed
         raise
     except Problem as problem:
-        fail(_describe(problem))
-    except DomainError as error:  # found here, such as a transcript that is not anchored
+        fail(f"{problem.name}: {problem.sentence}")
+    except DomainError as error:  # of this process, such as a transcript that is not anchored
         fail(f"{error.name}: {error.detail or error.title}")
     except RoundNotReleased as error:
         fail(f"the round was aborted: {error}")
@@ -108,13 +123,9 @@ def plain_errors() -> Iterator[None]:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
 
-def _describe(problem: Problem) -> str:
-    return f"{problem.name}: {problem.sentence}"
-
-
 @dataclass(frozen=True)
 class Answer:
-    """What a command found: `value` for --json, `human` prints it for people."""
+    """The result of a command: `value` for --json, `human` prints it for people."""
 
     value: object
     human: Callable[[], object]
@@ -123,7 +134,7 @@ class Answer:
     def show(self, as_json: bool) -> None:
         """Print it. Raises typer.Exit where the exit code is not 0."""
         if as_json:
-            typer.echo(json.dumps(self.value, indent=2))
+            typer.echo(json.dumps(self.value, indent=2, default=dict))
         else:
             self.human()
         if self.exit_code:
@@ -134,30 +145,34 @@ T = TypeVar("T")
 
 
 def printed(ask: Callable[..., Answer]) -> Callable[..., None]:
-    """A command that prints what `ask` answers; adds the option --json."""
+    """A command that prints the answer of `ask`; adds the option --json."""
 
-    def command(*, as_json: AsJson = False, **own: Any) -> None:
+    @wraps(ask)
+    def command(*, as_json: bool, **arguments: Any) -> None:
         with plain_errors():
-            answer = ask(**own)
+            answer = ask(**arguments)
         answer.show(as_json)
 
-    return _with_parameters_of(ask, command)
+    parameters = signature(ask, eval_str=True).parameters.values()
+    as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    return grouped(_with_signature(command, [*parameters, as_json]))
 
 
 def at(
     opened: Callable[[Target], AbstractContextManager[T]],
 ) -> Callable[[Callable[Concatenate[T, ...], Answer]], Callable[..., None]]:
-    """A `printed` command whose function gets, first, what `opened` makes of the target; adds the
+    """A `printed` command whose first argument is what `opened` returns for the target; adds the
     options --home, --url and --token."""
 
     def decorate(ask: Callable[Concatenate[T, ...], Answer]) -> Callable[..., None]:
-        def command(
-            *, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None, **own: Any
-        ) -> Answer:
-            with opened(Target(home, url, token)) as first:
-                return ask(first, **own)
+        @wraps(ask)
+        def command(*, target: Target, **arguments: Any) -> Answer:
+            with opened(target) as first:
+                return ask(first, **arguments)
 
-        return printed(_with_parameters_of(ask, command, given=1))
+        parameters = list(signature(ask, eval_str=True).parameters.values())[1:]
+        target = Parameter("target", Parameter.KEYWORD_ONLY, annotation=Target)
+        return printed(_with_signature(command, [*parameters, target]))
 
     return decorate
 
@@ -167,32 +182,57 @@ at_curator = at(Target.curator)
 at_target = at(nullcontext[Target])
 
 
-def _with_parameters_of(
-    ask: Callable[..., object], command: Callable[..., T], *, given: int = 0
-) -> Callable[..., T]:
-    """`command` as Typer reads it: name and help of `ask`, the parameters of `ask` but the first
-    `given`, which `command` itself passes, and then its own keywords."""
-    found = list(signature(ask, eval_str=True).parameters.values())[given:]
-    keywords = signature(command, eval_str=True).parameters.values()
-    found += [each for each in keywords if each.kind is Parameter.KEYWORD_ONLY]
-    result = wraps(ask)(command)
-    vars(result)["__signature__"] = Signature(found)
-    return result
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
+    """`command` as Typer reads it: a parameter whose type is a dataclass becomes one option for
+    each of its fields."""
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter)
+            continue
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        parameters += [
+            Parameter(
+                field.name,
+                Parameter.KEYWORD_ONLY,
+                default=Parameter.empty if field.default is MISSING else field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(group)
+        ]
+
+    @wraps(command)
+    def call(**values: Any) -> T:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return command(**values)
+
+    return _with_signature(call, parameters)
+
+
+def _with_signature(command: Callable[..., T], parameters: Sequence[Parameter]) -> Callable[..., T]:
+    """`command`, which takes keywords only, with the parameters that Typer makes options of."""
+    keywords = [item.replace(kind=Parameter.KEYWORD_ONLY) for item in parameters]
+    vars(command)["__signature__"] = Signature(keywords)
+    return command
 
 
 def say(text: str, *, markup: bool = True) -> None:
-    """Print a line for people, as it is written; brackets too, with markup=False."""
+    """Print a line for people; markup=False prints brackets as they are."""
     console.print(text, highlight=False, markup=markup)
 
 
 def progress(*columns: ProgressColumn) -> Progress:
-    """A bar on standard error that is gone when it is full; `columns`: in place of its own."""
+    """A bar on standard error that disappears at the end; `columns` replace the usual ones."""
     shown = columns or (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     return Progress(*shown, console=errors, transient=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A rich table of texts."""
+    """A table of texts."""
     result = Table(
         title=title or None,
         title_justify="left",
@@ -200,7 +240,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         show_header=any(columns),
     )
     for column in columns:
-        result.add_column(column, overflow="fold")  # an id that is cut cannot be copied
+        result.add_column(column, overflow="fold")  # a truncated id cannot be copied
     for row in rows:
         result.add_row(*row)
     return result
@@ -242,8 +282,8 @@ def read_json(source: str) -> Any:
 
 def read_table(source: str) -> dict[str, Any]:
     """A JSON object from a file, or inline. Raises ValueError for any other JSON."""
-    found = read_json(source)
-    if not isinstance(found, dict):
+    result = read_json(source)
+    if not isinstance(result, dict):
         name = _INLINE if source.lstrip().startswith("{") else source[-60:]
         raise ValueError(f"{name}: is not a JSON object")
-    return found
+    return result

@@ -1,12 +1,10 @@
-"""`tacit readings` and `tacit items`: bring data to a curator service, and see whether it arrives.
+"""`tacit readings` and `tacit items`: import data into a curator service, and check its arrival.
 
-Files of meter readings for the command line: plain, .gz or .xz CSV, wide or long.
-
+Files of meter readings are CSV (plain, .gz or .xz), wide or long, or Green Button (.xml).
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
-row, with columns time and value, and curator and device where there are any. A column map (TOML or
-JSON) says what else there is to say; its keys are the parameters of `POST /v1/readings/import`. A
-file that ends in .xml is a Green Button file. The file goes to the curator service as it is, or cut
-to its first days; what is wrong in it is counted there, by row.
+row, with columns time and value, and optionally curator and device. A column map (TOML or JSON) has
+further parameters of `POST /v1/readings/import`. The file is sent unchanged, or cut to its first
+days; the service counts errors by row.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True)
 class MeterFile:
-    """A file, and how its values are to be read. `start` makes it wide."""
+    """A file and how to read its values. With `start` it is wide."""
 
     path: Path
     start: str | None
@@ -44,11 +42,11 @@ class MeterFile:
     unit: str
     register: str
     columns: Mapping[str, Any] = field(default_factory=dict)
-    """Further parameters of the import; they go before the fields above."""
+    """Further parameters of the import; they override the fields above."""
 
     @property
     def green_button(self) -> bool:
-        """Whether the file says itself what its readings are."""
+        """Whether the file itself describes its readings."""
         return ".xml" in self.path.suffixes
 
     def open(self) -> BinaryIO:
@@ -62,7 +60,7 @@ class MeterFile:
                 return self.path.open("rb")
 
     def rows(self, days: int | None = None) -> Iterator[list[str]]:
-        """Header and rows, cut to the first days where asked (wide layout). Raises ValueError."""
+        """Header and rows, cut to the first days if given (wide layout). Raises ValueError."""
         last = None if days is None else 1 + days * DAY_S // self.step_s
         delimiter = str(self.columns.get("delimiter", ","))
         try:
@@ -73,7 +71,7 @@ class MeterFile:
         except MalformedRow as error:
             raise ValueError(f"{self.path.name}, line {error.row}: {error.reason}") from None
         except _DAMAGED:
-            reason = "the compressed file is damaged or cut off"
+            reason = "the compressed file is damaged or truncated"
             raise ValueError(f"{self.path.name}: {reason}") from None
 
     def meters(self) -> list[str]:
@@ -85,17 +83,16 @@ class MeterFile:
         return [row[0] for row in rows]
 
     def values(self, days: int) -> NDArray[np.float64]:
-        """Wide layout: (meters, intervals) values; NaN where no cell is, or one that is not a
-        number."""
+        """Wide layout: (meters, intervals) values; NaN for a missing or non-numeric cell."""
         rows = self.rows(days)
         next(rows, None)
-        found = [[_number(cell) for cell in row[1:]] for row in rows]
-        longest = max(map(len, found), default=0)
-        filled = [row + [np.nan] * (longest - len(row)) for row in found]
-        return np.array(filled, np.float64).reshape(len(found), longest)
+        values = [[_number(cell) for cell in row[1:]] for row in rows]
+        longest = max(map(len, values), default=0)
+        filled = [row + [np.nan] * (longest - len(row)) for row in values]
+        return np.array(filled, np.float64).reshape(len(values), longest)
 
     def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
-        """Send the file to a curator service; its answer."""
+        """Send the file to a curator service; returns its answer."""
         parameters = self.parameters()
         if days is None:
             content = self.path.read_bytes()
@@ -113,7 +110,10 @@ class MeterFile:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the import."""
-        given = {name: _parameter(value) for name, value in self.columns.items()}
+        given = {
+            name: json.dumps(value) if isinstance(value, dict) else value
+            for name, value in self.columns.items()
+        }
         if self.green_button:
             return given
         found: dict[str, Any] = {"unit": self.unit, "register": self.register}
@@ -133,19 +133,14 @@ def column_map(path: Path) -> dict[str, Any]:
     """The content of a column map. Raises OSError or ValueError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        result = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except UnicodeDecodeError:
         raise ValueError(f"{path.name}: is not text in UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name}: is not TOML or JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise ValueError(f"{path.name}: a column map is a table of names and values")
-    return found
-
-
-def _parameter(value: Any) -> Any:
-    """A value as a query parameter: tables as JSON."""
-    return json.dumps(value) if isinstance(value, dict) else value
+    return result
 
 
 def _number(cell: str) -> float:
@@ -154,8 +149,6 @@ def _number(cell: str) -> float:
     except ValueError:
         return float("nan")
 
-
-# `tacit readings`: bring readings to a curator service, and see whether they arrive.
 
 readings_app = typer.Typer(no_args_is_help=True, help="Readings of your own curators.")
 
@@ -177,11 +170,11 @@ def import_readings(
         Path | None,
         typer.Option(
             "--map",
-            help="Column map, TOML or JSON: parameters of POST /v1/readings/import, which go "
-            "before the options above.",
+            help="Column map, TOML or JSON: parameters of POST /v1/readings/import, which override "
+            "the options above.",
         ),
     ] = None,
-    curator: Annotated[str | None, typer.Option(help="Whose all readings are.")] = None,
+    curator: Annotated[str | None, typer.Option(help="Curator of all readings.")] = None,
     timezone: Annotated[
         str | None, typer.Option(help="IANA zone of stamps without an offset.")
     ] = None,
@@ -191,9 +184,9 @@ def import_readings(
     ] = None,
 ) -> Answer:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
-    row, with columns curator, device, time, value, or what the map says); or Green Button XML.
+    row, with columns curator, device, time, value, or those of the map); or Green Button XML.
 
-    Exit code 2 if a row was rejected: the others are stored, and the places are printed."""
+    Exit code 2 if a row was rejected: the others are stored, and the rejected lines are printed."""
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
     given = {} if columns is None else column_map(columns)
     given |= {name: value for name, value in options.items() if value is not None}
@@ -217,51 +210,51 @@ def import_readings(
 @readings_app.command("status")
 @at_curator
 def status(client: Client) -> Answer:
-    """What came in within a day, by outcome, and the registers that have readings."""
-    found = {
+    """Readings received within a day, by outcome, and the registers that have readings."""
+    response = {
         "summary": client.summary(),
         "intake": client.intake(),
         "registers": client.registers()["registers"],
     }
 
     def human() -> None:
-        counts, outcomes = found["summary"], found["intake"]["outcomes"]
+        counts, outcomes = response["summary"], response["intake"]["outcomes"]
         say(f"{counts['curators']} curators, {counts['silent']} without a reading of the last day")
-        came = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "nothing"
-        say(f"came in since {found['intake']['from']}: {came}")
-        for each in found["registers"]:
-            say(f"{each['name']}, kept in {each['unit']}: {each['devices']} devices")
-            for query in each["queries"]:
+        received = ", ".join(f"{count} {name}" for name, count in outcomes.items()) or "nothing"
+        say(f"received since {response['intake']['from']}: {received}")
+        for register in response["registers"]:
+            say(f"{register['name']}, kept in {register['unit']}: {register['devices']} devices")
+            for query in register["queries"]:
                 if not query["fits"]:
-                    say(f"  query {query['name']} asks for {query['unit']}: no reading fits")
+                    say(f"  query {query['name']} needs {query['unit']}: no reading fits")
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @readings_app.command("curators")
 @at_curator
 def curators(
     client: Client,
-    prefix: Annotated[str, typer.Option(help="How the name begins.")] = "",
+    prefix: Annotated[str, typer.Option(help="Only ids with this prefix.")] = "",
     only: Annotated[
         str | None,
         typer.Option(help="out_of_budget, without_bound, silent, stopped or own_policy."),
     ] = None,
 ) -> Answer:
-    """The curators of a process: what is left of their budgets, and their newest readings."""
-    found = list(client.own_curators(prefix=prefix, only=only))
+    """List the curators of a process: their remaining budgets and newest readings."""
+    response = list(client.own_curators(prefix=prefix, only=only))
     rows = [
         [
-            each["id"],
-            "no limit" if each["limit"] is None else f"{each['left']} of {each['limit']}",
-            "yes" if each["without_bound"] else "",
-            each["last_reading"] or "none",
-            "stopped" if each["stopped"] else "",
+            curator["id"],
+            "no limit" if curator["limit"] is None else f"{curator['left']} of {curator['limit']}",
+            "yes" if curator["without_bound"] else "",
+            curator["last_reading"] or "none",
+            "stopped" if curator["stopped"] else "",
         ]
-        for each in found
+        for curator in response
     ]
     columns = ["curator", "epsilon left", "answer without a bound", "newest reading", ""]
-    return tabled(found, "", columns, rows)
+    return tabled(response, "", columns, rows)
 
 
 @readings_app.command("silent")
@@ -270,30 +263,32 @@ def silent(
     client: Client,
     silent_s: Annotated[int, typer.Option(min=1, help="Seconds without a reading.")] = 86_400,
 ) -> Answer:
-    """Devices that sent nothing for a while, the longest silent first."""
-    found = list(client.silent_devices(silent_s=silent_s))
-    rows = [[each["curator"], each["device"], each["register"], each["last"]] for each in found]
-    return tabled(found, "", ["curator", "device", "register", "newest reading"], rows)
+    """List devices that sent nothing for a while, the longest silent first."""
+    response = list(client.silent_devices(silent_s=silent_s))
+    names = ("curator", "device", "register", "last")
+    rows = [[device[name] for name in names] for device in response]
+    return tabled(response, "", ["curator", "device", "register", "newest reading"], rows)
 
 
 @readings_app.command("complete")
 @at_curator
 def complete(
     client: Client,
-    register: Annotated[str, typer.Argument(help="Its name, such as energy_import.")],
+    register: Annotated[str, typer.Argument(help="Name of the register, such as energy_import.")],
     period_s: Annotated[int, typer.Option(min=60, help="Seconds of a period.")] = 3_600,
-    begin: Annotated[str | None, typer.Option("--from", help="RFC 3339; else a day.")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="RFC 3339; else now.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="RFC 3339; a day ago unless given.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="RFC 3339; now unless given.")] = None,
 ) -> Answer:
     """How many devices have a reading of a register in each period."""
-    found = client.completeness(register, period_s=period_s, begin=begin, end=end)
+    response = client.completeness(register, period_s=period_s, begin=begin, end=end)
     rows = [
-        [each["start"], f"{each['devices']} of {found['expected']}"] for each in found["periods"]
+        [period["start"], f"{period['devices']} of {response['expected']}"]
+        for period in response["periods"]
     ]
-    return tabled(found, "", ["period from", "devices"], rows)
+    return tabled(response, "", ["period from", "devices"], rows)
 
-
-# `tacit items`: bring sequences and sets of items to a curator service.
 
 TIMED: Final = "each with a time"
 UNTIMED: Final = "without times: in no window"
@@ -315,8 +310,8 @@ class Form(StrEnum):
 
 
 KindArgument = Annotated[Kind, typer.Argument(help="sequences, or transactions: sets of items.")]
-CuratorArgument = Annotated[str, typer.Argument(help="Whose they are.")]
-NameOption = Annotated[str, typer.Option(help="Of the table, as jobs name it.")]
+CuratorArgument = Annotated[str, typer.Argument(help="Id of the curator.")]
+NameOption = Annotated[str, typer.Option(help="Name of the table, as jobs use it.")]
 
 
 @items_app.command("import")
@@ -336,9 +331,9 @@ def import_items(
     ] = Form.TEXT,
     name: NameOption = "records",
 ) -> Answer:
-    """Give a curator a table of its own, in place of the one of this name.
+    """Store a table of a curator; it replaces the table of this name.
 
-    A line that cannot be read is named, with the item; then nothing is stored."""
+    If a line cannot be read, the line and the item are reported and nothing is stored."""
     with errors.status(f"importing {source.name}"):
         answer = client.put_items(
             kind.value, curator, source.read_bytes(), name=name, form=form.value
@@ -346,8 +341,8 @@ def import_items(
 
     def human() -> None:
         timed = TIMED if answer["timed"] else UNTIMED
-        told = f"{answer['records']} records of {answer['items']} different items"
-        say(f"  {answer['name']}: {told}, {timed}")
+        size = f"{answer['records']} records of {answer['items']} different items"
+        say(f"  {answer['name']}: {size}, {timed}")
 
     return Answer(answer, human)
 
@@ -355,7 +350,7 @@ def import_items(
 @items_app.command("list")
 @at_curator
 def list_items(client: Client, kind: KindArgument, curator: CuratorArgument) -> Answer:
-    """Names and sizes of a curator's tables."""
+    """List the names and sizes of a curator's tables."""
     answer = client.items(kind.value, curator)
 
     def human() -> None:
@@ -371,6 +366,6 @@ def list_items(client: Client, kind: KindArgument, curator: CuratorArgument) -> 
 def delete_items(
     client: Client, kind: KindArgument, curator: CuratorArgument, name: NameOption = "records"
 ) -> Answer:
-    """Delete a curator's table; what was contributed stays as it was."""
+    """Delete a curator's table; earlier contributions are not affected."""
     client.drop_items(kind.value, curator, name=name)
     return Answer({"curator": curator, "name": name}, lambda: say(f"  {name}: deleted"))

@@ -1,4 +1,4 @@
-"""`tacit dataset`: hand in data for jobs, look at it, delete it, and write samples."""
+"""`tacit dataset`: upload data for jobs, show and delete it, and write samples."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ import typer
 
 from algorithms.datasets.kinds import KINDS
 from cli.context import (
-    DEFAULT_HOME,
     Answer,
-    Home,
     Target,
-    Token,
-    Url,
     at_coordinator,
     console,
     fail,
+    grouped,
     plain_errors,
     printed,
     read_json,
@@ -28,6 +25,7 @@ from cli.context import (
 )
 from cli.formatting import amount
 from tacit import Client
+from tacit.answers import base as api
 from tacit.records.text_files import text_lines
 
 app = typer.Typer(no_args_is_help=True, help="Data that the coordinator keeps for jobs.")
@@ -50,7 +48,7 @@ _FORMATS = {
 @at_coordinator
 def add(
     client: Client,
-    file: Annotated[Path, typer.Argument(help="The file; .gz and .xz are read through.")],
+    file: Annotated[Path, typer.Argument(help="The file; .gz and .xz are decompressed.")],
     kind: Annotated[str, typer.Option(help="Kind of dataset, such as numeric-table.")],
     format_name: Annotated[
         str | None, typer.Option("--format", help="Format; by the file's name unless given.")
@@ -72,7 +70,7 @@ def add(
         str | None, typer.Option(help="Dataset whose changed version this is.")
     ] = None,
 ) -> Answer:
-    """Hand in a file. The coordinator keeps it sealed, and no command shows its rows."""
+    """Upload a file. The coordinator stores it sealed, and no command shows its rows."""
     fields: dict[str, Any] = {
         "roles": {"label": label, "curator": curator},
         "purpose": "production" if production else "trial",
@@ -98,37 +96,38 @@ def listing(
     client: Client,
     kind: Annotated[str | None, typer.Option(help="Only this kind.")] = None,
 ) -> Answer:
-    """The datasets that are kept."""
-    found = list(client.datasets(kind=kind))
+    """List the stored datasets."""
+    response = list(client.datasets(kind=kind))
     rows = [
         [item["id"], item["name"], item["kind"], str(item["schema"].get("rows", "")), _left(item)]
-        for item in found
+        for item in response
     ]
     columns = ["id", "name", "kind", "rows", "epsilon left"]
-    return tabled(found, "Datasets", columns, rows)
+    return tabled(response, "Datasets", columns, rows)
 
 
 @app.command("show")
 @at_coordinator
 def one(client: Client, dataset: Id) -> Answer:
     """One dataset and its ledger; none of its rows."""
-    found = client.dataset(dataset)
-    found["events"] = client.dataset_ledger(dataset)["events"]
+    response = dict(client.dataset(dataset))
+    response["events"] = client.dataset_ledger(dataset)["events"]
 
     def human() -> None:
         say(
-            f"{found['name']}: {found['kind']} ({found['format']}), {found['purpose']}, "
-            f"{found['schema'].get('rows', '?')} rows, {found['bytes']} bytes"
+            f"{response['name']}: {response['kind']} ({response['format']}), "
+            f"{response['purpose']}, {response['schema'].get('rows', '?')} rows, "
+            f"{response['bytes']} bytes"
         )
-        columns = [item["name"] for item in found["schema"].get("columns", ())]
+        columns = [item["name"] for item in response["schema"].get("columns", ())]
         if columns:
             say("columns: " + ", ".join(columns), markup=False)
-        if found["ledger"] is None:
+        if response["ledger"] is None:
             console.print("public, or without a budget: no ledger")
             return
         say(
-            f"unit of privacy {found['privacy_unit']}; epsilon left: {_left(found)}; released "
-            f"outside the budget: {found['released_outside_budget']}"
+            f"unit of privacy {response['privacy_unit']}; epsilon left: {_left(response)}; "
+            f"released outside the budget: {response['released_outside_budget']}"
         )
         rows = [
             [
@@ -138,17 +137,18 @@ def one(client: Client, dataset: Id) -> Answer:
                 amount(event.get("epsilon")),
                 amount(event.get("delta")),
             ]
-            for event in found["events"]
+            for event in response["events"]
         ]
         console.print(table("Ledger", ["time", "event", "job", "epsilon", "delta"], rows))
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("rm")
-def remove(dataset: Id, home: Home = DEFAULT_HOME, url: Url = None, token: Token = None) -> None:
+@grouped
+def remove(dataset: Id, target: Target) -> None:
     """Delete a dataset. Its ledger stays: the same data again finds what was spent."""
-    with plain_errors(), Target(home, url, token).coordinator() as client:
+    with plain_errors(), target.coordinator() as client:
         client.delete_dataset(dataset)
     typer.echo(f"{dataset} is deleted; its ledger stays")
 
@@ -163,7 +163,8 @@ def sample(
 
     Prints the command that runs it.
     """
-    from simulation.samples import JOBS, SAMPLES, params_file
+    from algorithms.samples import params_file
+    from simulation.samples import JOBS, SAMPLES
 
     make = SAMPLES.get(algorithm)
     if make is None:
@@ -197,7 +198,7 @@ def sample(
 
 
 def format_of(file: Path, kind: str) -> str:
-    """The format that a file's name tells, or the only one in which the kind is written."""
+    """The format by the file's name, or the only format of the kind."""
     known = KINDS[kind].formats if kind in KINDS else {}
     suffixes = [suffix.lower() for suffix in file.suffixes if suffix.lower() not in (".gz", ".xz")]
     last = suffixes[-1] if suffixes else ""
@@ -205,12 +206,12 @@ def format_of(file: Path, kind: str) -> str:
     if guess is not None and (not known or guess in known):
         return guess
     if len(known) != 1:
-        fail(f"{file.name}: say its --format")
+        fail(f"{file.name}: give its --format")
     return next(iter(known))
 
 
 def parts_of(file: Path, sensitive: Path | None) -> dict[str, bytes]:
-    """The parts of an upload by name: one, or of trajectories the points and their attributes."""
+    """The parts of an upload by name: one, or two for trajectories with sensitive attributes."""
     content = file.read_bytes()
     if sensitive is None:
         return {"file": content}
@@ -218,8 +219,8 @@ def parts_of(file: Path, sensitive: Path | None) -> dict[str, bytes]:
 
 
 def universe_of(text: str) -> Any:
-    """Public items as they are declared: a list in JSON, a file with one (`.json`) or with an item
-    a line, or the id of a dataset."""
+    """Public items as a dataset declares them, from a JSON list, a file with one (`.json`) or with
+    an item a line, or the id of a dataset."""
     if text.lstrip().startswith("["):
         return json.loads(text)
     file = Path(text)
@@ -231,5 +232,5 @@ def universe_of(text: str) -> Any:
         return [item for _, line in text_lines(stream) if (item := line.partition("\t")[0])]
 
 
-def _left(item: dict[str, Any]) -> str:
+def _left(item: dict[str, Any] | api.Answer) -> str:
     return "-" if item["left"] is None else amount(item["left"]["epsilon"])

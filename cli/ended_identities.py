@@ -1,8 +1,8 @@
-"""`tacit keys revoke --chain-from`, `tacit keys show`: what can be said of a service that is gone.
+"""`tacit keys revoke --chain-from`, `tacit keys show`: revoking the identity of a lost service.
 
-Spec: keys, section 5.2. Who has the pair that an identity committed to can end that identity
-without the service: the statement is signed by that pair alone, after the chain that others keep.
-It holds nothing secret, and each of those who followed the service is shown it by its own operator.
+Spec: keys, section 5.2. Anyone who has the next pair of an identity can end that identity without
+the service: the statement is signed by that pair alone and extends the chain that others have. It
+has nothing secret; each service that followed the lost one gets it from its own operator.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ def revoke(name: str | None, secret: bytes, chain_from: str, out: Path) -> Answe
 def show(
     target: Target,
     file: Annotated[
-        Path, typer.Argument(help="What `tacit keys revoke --chain-from` wrote; nothing secret.")
+        Path, typer.Argument(help="File from `tacit keys revoke --chain-from`; nothing secret.")
     ],
 ) -> Answer:
-    """Show the chain of a service that is gone to those who followed it.
+    """Send the chain of a lost service to the services that followed it.
 
     With --url and --token to one coordinator, aggregator or curator service, by its own operator;
-    with --home to all of them. Each checks every link by itself.
+    with --home to all of them. Each of them checks every link.
     """
     try:
         chain = IdentityChain.model_validate_json(file.read_bytes())
     except ValueError:
-        raise ValueError(f"{file}: no chain of identities") from None
+        raise ValueError(f"{file}: is not a chain of identities") from None
     taken, untold = [], []
     for url, client in _services(target, chain.documents[0].statement):
         with client:
@@ -77,32 +77,32 @@ def show(
 
 
 def _followed(name: str | None, url: str) -> tuple[str, IdentityChain]:
-    """The deployment, and a chain as one that followed it keeps it: a coordinator that of an
-    aggregator, an aggregator that of its coordinator."""
+    """The deployment, and the chain as a follower has it: a coordinator has that of an aggregator,
+    an aggregator that of its coordinator."""
     with Client(url, verify=trusted(url)) as client:
-        if _shows(client, "tacit-aggregator"):
+        if publishes(client, "tacit-aggregator"):
             chain = _chain(client.followed_coordinator())
             deployment = chain.documents[0].statement.name
             if name not in (None, deployment):
-                raise ValueError(f"{url} is an aggregator: it follows its coordinator alone")
+                raise ValueError(f"{url} is an aggregator: it follows only its coordinator")
             return deployment, chain
         deployment = client.get("/.well-known/tacit-coordinator")["deployment"]
         if name is None:
-            raise ValueError("name the aggregator that is gone")
+            raise ValueError("name the lost aggregator")
         return deployment, _chain(client.followed_identity(name))
 
 
 def _show(client: Client, chain: IdentityChain) -> None:
-    """Show it to a service that may follow this one. Raises Problem where it does not, ValueError
-    for the service itself."""
+    """Send it to a service that may follow this one. Raises Problem if it does not, ValueError for
+    the service itself."""
     document, text = chain.documents[0].statement, chain.model_dump(mode="json", exclude_none=True)
     of_coordinator = document.role is Role.COORDINATOR
-    at_aggregator = _shows(client, "tacit-aggregator")
+    at_aggregator = publishes(client, "tacit-aggregator")
     if at_aggregator and of_coordinator:
         client.show_coordinator(text)
     elif at_aggregator and client.aggregator_identity()["id"] != document.name:
         client.show_peer(document.name, text)
-    elif not at_aggregator and not _shows(client, "tacit-coordinator"):
+    elif not at_aggregator and not publishes(client, "tacit-coordinator"):
         client.show_anchor(document.name, text)
     elif not at_aggregator and not of_coordinator:
         client.show_identity(document.name, text)
@@ -111,7 +111,7 @@ def _show(client: Client, chain: IdentityChain) -> None:
 
 
 def _services(target: Target, gone: IdentityDocument) -> Sequence[tuple[str, Client]]:
-    """Those that are shown it: one, or all of a deployment but the one that is gone."""
+    """The services to send it to: one, or all of a deployment except the lost one."""
     if target.url is not None:
         return [(target.url, Client(target.url, target.token, verify=trusted(target.url)))]
     found = target.deployment()
@@ -124,7 +124,8 @@ def _chain(shown: Any) -> IdentityChain:
     return IdentityChain.model_validate_json(json.dumps(shown))
 
 
-def _shows(client: Client, document: str) -> bool:
+def publishes(client: Client, document: str) -> bool:
+    """Whether a service publishes this document: which kind it is."""
     try:
         client.get(f"/.well-known/{document}")
     except Problem as problem:
@@ -136,13 +137,13 @@ def _shows(client: Client, document: str) -> bool:
 
 def _revoked(said: dict[str, Any]) -> str:
     return (
-        f"{said['name']}: document {said['fingerprint']} is revoked in {said['file']}; it holds "
+        f"{said['name']}: document {said['fingerprint']} is revoked in {said['file']}, which has "
         "nothing secret: every operator of a service that followed it gives it to "
         "`tacit keys show`"
     )
 
 
-def _shown(found: dict[str, Any]) -> str:
-    lines = [f"{url} refuses the service from now on" for url in found["shown"]]
-    lines += [f"{each['url']} does not know of it: {each['why']}" for each in found["untold"]]
+def _shown(response: dict[str, Any]) -> str:
+    lines = [f"{url} refuses the service from now on" for url in response["shown"]]
+    lines += [f"{each['url']} does not know of it: {each['why']}" for each in response["untold"]]
     return "\n".join(lines)

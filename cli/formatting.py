@@ -9,6 +9,7 @@ from typing import Any
 
 from cli.context import Answer, console, say
 from common.web.console.formatting import THIN, with_error
+from tacit.answers import base as api
 from tacit.query.functions import PRESENCE
 from tacit.report.figures import short
 from tacit.report.model import of_a_hundred
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 MAX_SHOWN = 12
 MAX_LENGTH = 240
 _TYPED = str.maketrans({THIN: None, "\N{MINUS SIGN}": "-"})
-"""What a page shows, as it is typed."""
+"""From the typography of pages to plain text."""
 
 
 def amount(value: object, digits: int = 3) -> str:
@@ -37,15 +38,16 @@ def amount(value: object, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".")
 
 
-def verified(found: Json) -> Answer:
-    """What a look at every row of a ledger found; exit code 1 where it is broken."""
-    if found["verified"]:
-        return Answer(found, lambda: say(f"verified: {found['rows']} rows, head {found['head']}"))
-    broken = found["broken"]
-    return Answer(found, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
+def verified(response: api.Answer) -> Answer:
+    """The result of a check of every row of a ledger; exit code 1 where it is broken."""
+    if response["verified"]:
+        text = f"verified: {response['rows']} rows, head {response['head']}"
+        return Answer(response, lambda: say(text))
+    broken = response["broken"]
+    return Answer(response, lambda: say(f"broken at row {broken['row']}: {broken['reason']}"), 1)
 
 
-def result_lines(found: Json) -> list[str]:
+def result_lines(found: api.Answer) -> list[str]:
     """The released figures of a result."""
     unit = found["unit"]
     lines = [
@@ -67,16 +69,16 @@ def result_lines(found: Json) -> list[str]:
 
 
 def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
-    """A value to the digits that its noise leaves it."""
+    """A value, rounded to the digits that its noise leaves meaningful."""
     if value is None or half_width is None:
         return f"{amount(value)} {unit}"
-    shown, error = (str(each).translate(_TYPED) for each in with_error(value, half_width))
+    shown, error = (str(text).translate(_TYPED) for text in with_error(value, half_width))
     return f"{shown} {unit} ± {error} {unit} (noise, in 95 of 100 cases)"
 
 
-def _half_width(found: Json, name: str) -> str | None:
-    """How far noise moves a released sum or average, in 95 of 100 cases at most."""
-    error = found["report"].get("error") or {}
+def _half_width(response: api.Answer, name: str) -> str | None:
+    """The most by which noise moves a released sum or average in 95 of 100 cases."""
+    error = response["report"].get("error") or {}
     for part in (*error.get("averages", ()), *error.get("parts", ())):
         if part["part"] == name:
             width: str = part["interval"]["half_width"]
@@ -85,7 +87,7 @@ def _half_width(found: Json, name: str) -> str | None:
 
 
 def summary_lines(summary: Json) -> list[str]:
-    """What a job published, a line for each field. The result's file has it to the last digit."""
+    """The summary of a job, a line for each field. The result's file has all digits."""
     return [
         textwrap.shorten(f"{name}: {_plain(value)}", MAX_LENGTH, placeholder=" ...")
         for name, value in summary.items()
@@ -95,10 +97,10 @@ def summary_lines(summary: Json) -> list[str]:
 def _plain(value: object) -> str:
     """A value of a JSON document in words."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_inside(each)}" for name, each in value.items()) or "none"
+        return ", ".join(f"{name} {_inside(item)}" for name, item in value.items()) or "none"
     if isinstance(value, list):
-        shown = [_inside(each) for each in value[:MAX_SHOWN]]
-        separator = "; " if any(isinstance(each, str) and " " in each for each in value) else ", "
+        shown = [_inside(item) for item in value[:MAX_SHOWN]]
+        separator = "; " if any(isinstance(item, str) and " " in item for item in value) else ", "
         more = [f"{len(value) - MAX_SHOWN:,} more"] if len(value) > MAX_SHOWN else []
         return separator.join(shown + more) or "none"
     if value is None or isinstance(value, bool):
@@ -117,8 +119,8 @@ _GROUNDS = {
 }
 
 
-def refusal_lines(found: Json) -> list[str]:
-    """How many curators refuse a round, by ground."""
+def refusal_lines(found: api.Answer) -> list[str]:
+    """How many curators refuse a round, by reason."""
     return [
         f"{count} refuse: {_GROUNDS.get(ground, ground)}"
         for ground, count in found["grounds"].items()
@@ -126,8 +128,8 @@ def refusal_lines(found: Json) -> list[str]:
     ]
 
 
-def refused_lines(found: Json) -> list[str]:
-    """Which curators were refused by their proof, and what aggregators contradict."""
+def refused_lines(found: api.Answer) -> list[str]:
+    """Which curators were refused by their proof, and contradictions among aggregators."""
     named = [
         f"{item['curator'] or item['number']}: {', '.join(item['reasons'])}"
         for item in found["refused"]
@@ -142,7 +144,7 @@ def refused_lines(found: Json) -> list[str]:
 
 
 def guarantee(line: Json) -> str:
-    """One verified line: (epsilon, delta), or that there is none."""
+    """One verified line: epsilon and delta, or `none`."""
     if line.get("epsilon") == "inf" or line.get("model") == "none":
         return "none"
     if line.get("epsilon") is None:
@@ -152,8 +154,8 @@ def guarantee(line: Json) -> str:
     return f"epsilon {amount(line['epsilon'])}, delta {amount(line['delta'])}"
 
 
-def error_lines(report: Json) -> list[str]:
-    """The error to expect of each figure of the result: of its noise, then what comes with it."""
+def error_lines(report: Json | api.Answer) -> list[str]:
+    """The expected error of each figure of the result, by its noise, and further sentences."""
     found = report.get("error") or {}
     return [
         *(
@@ -175,25 +177,24 @@ def _at_most(part: Json) -> str:
 
 
 def _unit(symbol: str) -> str:
-    """As it follows a number; a plain number has none."""
+    """The unit after a number; a plain number has none."""
     return "" if symbol == "1" else f" {symbol}"
 
 
-def print_report(report: Json, *, full: bool = False) -> None:
-    """The privacy report: the error to expect, who would have to work together to learn more, and
-    what is not protected, public and assumed; `full`: every statement whole, and the source's
-    claim."""
+def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
+    """The privacy report: the expected error, who would have to collude to learn more, and what is
+    not protected, public and assumed; `full`: every statement whole, and the source's claim."""
     for line in error_lines(report):
         say(line)
     width = min(console.width, 100)
-    say(brief_text(brief(report), full=full, width=width), markup=False)
+    say(brief_text(brief(dict(report)), full=full, width=width), markup=False)
     if full:
         say("\n".join(_claimed(report)), markup=False)
     else:
-        say("Every statement whole: the same command with --full.")
+        say("For every statement in full, run the same command with --full.")
 
 
-def _claimed(report: Json) -> list[str]:
+def _claimed(report: Json | api.Answer) -> list[str]:
     mechanism = report["mechanism"]
     name = mechanism["name"] if isinstance(mechanism, dict) else mechanism
     lines = [

@@ -21,8 +21,8 @@ from tacit.version import VERSION
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command stands: a function of a module in `cli`, or its group `app`; and what its
-    help begins with."""
+    """The place of a command (a function of a module in `cli`, or its group `app`) and the first
+    line of its help."""
 
     name: str
     help: str
@@ -103,9 +103,9 @@ COMMANDS: Final = {
     "policy": Place("policy.app", "What curators agree to: limits, mechanisms, algorithms."),
     "token": Place("participants.token_app", "API tokens of a service: make, list, revoke."),
     "trust": Place(
-        "trust.trust_app", "Identities known from elsewhere, which a verification pins."
+        "trust.trust_app", "Identities obtained out of band, which a verification pins."
     ),
-    "anchors": Place("trust.anchors_app", "One line over all identities, to be compared."),
+    "anchors": Place("trust.anchors_app", "One line that identifies all services, for comparison."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),
     "pair": Place("trust.pair_app", "Pair aggregators with their coordinator, and pin others."),
     "config": Place("services.config.app", "Settings of a service."),
@@ -160,8 +160,8 @@ def tacit(
 
 
 def main() -> None:
-    """Entry point of the command. Told to end, or when its terminal is closed, it ends the
-    services that it started, too."""
+    """Entry point of the command. On SIGTERM, or when its terminal closes, it also ends the
+    services that it started."""
     signal.signal(signal.SIGTERM, _end)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
         signal.signal(signal.SIGHUP, _end)

@@ -17,14 +17,13 @@ from cli.context import (
     Answer,
     Home,
     Target,
-    Token,
-    Url,
     at_coordinator,
     at_curator,
     at_target,
     console,
     errors,
     fail,
+    grouped,
     plain_errors,
     printed,
     table,
@@ -32,6 +31,7 @@ from cli.context import (
 )
 from cli.services.deployment import ask_grant, assemble, join_token, trusted
 from tacit import Client
+from tacit.answers import base as api
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, PartyKind
 from tacit.wire import format_instant
 
@@ -42,7 +42,7 @@ Curators = Annotated[int | None, typer.Option(min=1, help="A host of at most thi
 Replaces = Annotated[
     bool,
     typer.Option(
-        "--replaces", help="For a party on the roster whose identity was stolen: it gets another."
+        "--replaces", help="For a party on the roster whose identity was stolen: it gets a new one."
     ),
 ]
 ValidS = Annotated[int, typer.Option(min=60, help="Seconds until it expires.")]
@@ -57,7 +57,7 @@ def token(
     replaces: Replaces = False,
     home: Home = DEFAULT_HOME,
 ) -> Answer:
-    """Make a one-time join token: one grant from each service. Hand it over out of band."""
+    """Make a one-time join token from a grant of each service. Hand it over out of band."""
     asked = _request(party, curators, valid_s)
     deployment, count = Target(home).deployment(), asked.max_curators
     made = join_token(deployment, party, asked.kind, count, valid_s, replaces=replaces)
@@ -76,7 +76,7 @@ def grant(
     valid_s: ValidS = 86_400,
     replaces: Replaces = False,
 ) -> None:
-    """At one service of several operators': its part of a join token. It holds a secret."""
+    """Make the grant of one service where several operators run a deployment. It holds a secret."""
     with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
         asked = _request(party, curators, valid_s).model_copy(update={"replaces": replaces})
         answer = ask_grant(client, asked)
@@ -86,11 +86,11 @@ def grant(
 @enroll_app.command("invitations")
 @at_coordinator
 def invitations(client: Client) -> Answer:
-    """The coordinator's grants that are neither used nor expired."""
-    found = client.grants()
+    """List the coordinator's grants that are neither used nor expired."""
+    response = client.grants()
     columns = ["id", "party", "kind", "max_curators", "expires"]
-    rows = [[str(each[name]) for name in columns] for each in found]
-    return tabled(found, "Invitations", columns, rows)
+    rows = [[str(each[name]) for name in columns] for each in response]
+    return tabled(response, "Invitations", columns, rows)
 
 
 @enroll_app.command("withdraw")
@@ -99,7 +99,7 @@ def withdraw(
     client: Client,
     grant_id: Annotated[str, typer.Argument(help="Id of the invitation, by `invitations`.")],
 ) -> Answer:
-    """Withdraw the coordinator's part of an invitation: nobody enrols with it any more."""
+    """Withdraw the coordinator's grant of an invitation: it can no longer be used."""
     client.withdraw_grant(grant_id)
     return Answer({"withdrawn": grant_id}, lambda: typer.echo("withdrawn"))
 
@@ -108,25 +108,25 @@ def withdraw(
 @at_coordinator
 def list_parties(
     client: Client,
-    prefix: Annotated[str | None, typer.Option(help="Only those whose id begins so.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Only ids with this prefix.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
 ) -> Answer:
-    """Parties that enrolled at the coordinator: lone curators and hosts."""
-    found = list(islice(client.parties(prefix=prefix), limit))
+    """List the parties enrolled at the coordinator: lone curators and hosts."""
+    response = list(islice(client.parties(prefix=prefix), limit))
     columns = ["id", "kind", "first", "curators", "enrolled", "left"]
-    rows = [[str(each[name] or "") for name in columns] for each in found]
-    return tabled(found, "Parties", columns, rows)
+    rows = [[str(each[name] or "") for name in columns] for each in response]
+    return tabled(response, "Parties", columns, rows)
 
 
 @enroll_app.command("join")
 def join(
     party: Party,
     grants: Annotated[
-        list[Path], typer.Argument(help="Files of `enroll grant`: the coordinator's first.")
+        list[Path], typer.Argument(help="Files from `enroll grant`, the coordinator's first.")
     ],
     curators: Curators = None,
 ) -> None:
-    """Put the grants of several operators together to one join token."""
+    """Combine the grants of several operators into one join token."""
     with plain_errors():
         answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
         asked = _request(party, curators, 86_400)
@@ -155,8 +155,6 @@ def use(
     return Answer(answer, lambda: console.print(answer))
 
 
-# `tacit group`: declare groups of curators, and look at them.
-
 group_app = typer.Typer(no_args_is_help=True, help="Groups: sets of curators that a query may sum.")
 
 Name = Annotated[str, typer.Argument(help="Name of the group.")]
@@ -170,7 +168,7 @@ def create_group(
     curators: Annotated[Path, typer.Argument(help="The curators: a file with an id a line.")],
     parent: Annotated[str | None, typer.Option(help="The group that contains this one.")] = None,
 ) -> Answer:
-    """Declare a group. It is never changed; the same content is the same group."""
+    """Create a group. A group is immutable; the same content is the same group."""
     body: dict[str, Any] = {"name": name, "curators": curators.read_text("utf-8-sig").split()}
     if parent is not None:
         body["parent"] = parent
@@ -181,34 +179,33 @@ def create_group(
 @group_app.command("list")
 @at_coordinator
 def list_groups(client: Client) -> Answer:
-    """All groups."""
-    found = list(client.pages("/v1/groups", "groups"))
-    rows = [[item["name"], item["parent"] or "", str(item["curators"])] for item in found]
-    return tabled(found, "Groups", ["name", "parent", "curators"], rows)
+    """List all groups."""
+    response = list(client.pages("/v1/groups", "groups"))
+    rows = [[item["name"], item["parent"] or "", str(item["curators"])] for item in response]
+    return tabled(response, "Groups", ["name", "parent", "curators"], rows)
 
 
 @group_app.command("show")
 @at_coordinator
 def show_group(client: Client, name: Name) -> Answer:
     """The curators of a group, by roster number."""
-    found = list(client.pages(f"/v1/groups/{name}/curators", "curators"))
+    response = list(client.pages(f"/v1/groups/{name}/curators", "curators"))
 
     def human() -> None:
-        for item in found:
+        for item in response:
             typer.echo(item["id"])
 
-    return Answer(found, human)
+    return Answer(response, human)
 
-
-# `tacit token`: API tokens of a service, made, looked at and revoked by its operator.
 
 token_app = typer.Typer(no_args_is_help=True, help="API tokens of a service: make, list, revoke.")
 
 OF_A_CURATOR = ("device", "curator")
-"""Scopes of tokens that belong to one curator, and open the service that hosts it."""
+"""Scopes of tokens that belong to one curator, for the service that hosts it."""
 
 Service = Annotated[
-    str, typer.Option("--service", help="Which of --home: coordinator, aggregator-1, ..., curator.")
+    str,
+    typer.Option("--service", help="Service of --home: coordinator, aggregator-1, ..., curator."),
 ]
 
 
@@ -223,24 +220,25 @@ def create_token(
     subject: Annotated[
         str | None, typer.Option(help="The curator of a device's or a curator's token.")
     ] = None,
-    label: Annotated[str, typer.Option(help="What the list calls it.")] = "",
+    label: Annotated[str, typer.Option(help="Name in the list of tokens.")] = "",
     valid_s: Annotated[
-        int | None, typer.Option(help="Seconds until it expires; without, when it is revoked.")
+        int | None,
+        typer.Option(help="Seconds until it expires; without it, it is valid until revoked."),
     ] = None,
     service: Annotated[
         str | None,
         typer.Option(
             "--service",
-            help="Which of --home: coordinator, aggregator-1, ..., curator. Unless given: curator "
-            "for scopes device and curator, else coordinator.",
+            help="Service of --home: coordinator, aggregator-1, ..., curator. Unless given: "
+            "curator for scopes device and curator, else coordinator.",
         ),
     ] = None,
 ) -> Answer:
-    """Make a token and print it. It is shown once: the service keeps its hash alone."""
+    """Make a token and print it. It is shown only once: the service keeps only its hash."""
     if scope in OF_A_CURATOR and subject is None:
-        fail(f"--subject: a {scope}'s token belongs to one curator: say which")
+        fail(f"--subject: a {scope}'s token belongs to one curator: name it")
     where = service or ("curator" if scope in OF_A_CURATOR else "coordinator")
-    with _client(target, where) as client:
+    with target.service(where) as client:
         made = client.create_token(scope, subject=subject, label=label, valid_s=valid_s)
 
     def human() -> None:
@@ -254,32 +252,32 @@ def create_token(
 @token_app.command("list")
 @at_target
 def list_tokens(target: Target, service: Service = "coordinator") -> Answer:
-    """All tokens of a service, without their secrets, in the order of their making."""
-    with _client(target, service) as client:
-        found = list(client.tokens())
+    """List all tokens of a service, without their secrets, oldest first."""
+    with target.service(service) as client:
+        response = list(client.tokens())
 
     def human() -> None:
         now = datetime.now(UTC)
         rows = [
-            [item["id"], _whose(item), escape(item["label"]), _state(item, now)] for item in found
+            [item["id"], _whose(item), escape(item["label"]), _state(item, now)]
+            for item in response
         ]
         shown = table("Tokens", ["id", "scope", "label", "state"], rows)
         shown.columns[0].no_wrap = True  # it is what `revoke` takes
         console.print(shown)
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @token_app.command("revoke")
+@grouped
 def revoke_token(
     token_id: Annotated[str, typer.Argument(help="Id of the token, from `tacit token list`.")],
+    target: Target,
     service: Service = "coordinator",
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
 ) -> None:
-    """End a token at once, for ever."""
-    with plain_errors(), _client(Target(home, url, token), service) as client:
+    """Revoke a token permanently; it fails from now on."""
+    with plain_errors(), target.service(service) as client:
         client.revoke_token(token_id)
     typer.echo(f"{token_id} is revoked")
 
@@ -287,33 +285,23 @@ def revoke_token(
 @token_app.command("end")
 @at_target
 def end_tokens(target: Target, service: Service = "coordinator") -> Answer:
-    """End every token of a service but your own, after a theft.
+    """Revoke every token of a service except your own, after a theft.
 
-    Parties, and a coordinator at its aggregators, put others in place by their identities, by
-    themselves. Devices, owners and analysts need new ones by hand.
+    Parties, and a coordinator at its aggregators, get new ones automatically with their identities.
+    Devices, owners and analysts need new ones from you.
     """
-    with _client(target, service) as client:
-        found = client.end_tokens()
-    said = ", ".join(f"{count} {scope}" for scope, count in sorted(found["ended"].items()))
-    return Answer(found, lambda: typer.echo(f"ended: {said or 'none'}"))
+    with target.service(service) as client:
+        response = client.end_tokens()
+    said = ", ".join(f"{count} {scope}" for scope, count in sorted(response["ended"].items()))
+    return Answer(response, lambda: typer.echo(f"ended: {said or 'none'}"))
 
 
-def _client(target: Target, service: str) -> Client:
-    """A client of the service at --url, else of the one with that id in --home."""
-    if target.url is not None:
-        return Client(target.url, target.token, verify=trusted(target.url))
-    services = {each.id: each for each in target.deployment().services}
-    if service not in services:
-        fail(f"--service: {service} is none of {', '.join(services)}")
-    return services[service].client()
-
-
-def _whose(item: dict[str, Any]) -> str:
+def _whose(item: api.Token) -> str:
     scopes = " ".join(item["scopes"])
     return scopes if item["subject"] is None else f"{scopes} of {item['subject']}"
 
 
-def _state(item: dict[str, Any], now: datetime) -> str:
+def _state(item: api.Token, now: datetime) -> str:
     if item["revoked"] is not None:
         return f"revoked {_to_the_second(item['revoked'])}"
     if item["expires"] is None:

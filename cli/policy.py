@@ -1,10 +1,7 @@
-"""`tacit policy`: what the curators of a service agree to, for all and for single ones, and its
-changes.
+"""`tacit policy`: what the curators of a service agree to, by default and one by one.
 
-What a change makes of a curator's policy. No service and no output here.
-
-A policy has flat names, `record.period.epsilon`, under which it is shown and changed. A change is
-a JSON merge patch (RFC 7396): objects are laid over what there is, lists replace, null takes away.
+A policy is shown and changed by flat names, such as `record.period.epsilon`. A change is a JSON
+merge patch (RFC 7396): objects merge, lists replace, null deletes.
 """
 
 from __future__ import annotations
@@ -21,30 +18,28 @@ from pydantic_core import ErrorDetails
 from rich.markup import escape
 
 from cli.context import (
-    DEFAULT_HOME,
     Answer,
     AsJson,
-    Home,
     Target,
-    Token,
-    Url,
     at_curator,
+    grouped,
     plain_errors,
     read_json,
     tabled,
 )
 from curator.policy import Policy
 from tacit import Client
+from tacit.answers import base as api
 from tacit.client.exchange import Json
 from tacit.field_errors import rule, unknown_field
 from tacit.wire import WireModel
 
 NONE = "none"
-"""How no limit, and an empty list, are written."""
+"""Stands for no limit, and for an empty list."""
 
 
 class BadChange(ValueError):
-    """The change names no field, or gives one a value that it cannot have."""
+    """The change names an unknown field, or has an invalid value."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ def policy_of(document: object) -> Policy:
 
 
 def changed(policy: Policy, changes: Sequence[str]) -> Policy:
-    """The policy after changes, one laid over the other: `name=value`, a JSON file, or JSON.
+    """The policy after changes in this order: each `name=value`, a JSON file, or JSON.
 
     Raises BadChange, which names the fields that are wrong, OSError for a file.
     """
@@ -96,13 +91,13 @@ def _wrong(error: ErrorDetails) -> str:
 
 
 def _leaves(prefix: str, document: Json) -> list[tuple[str, str]]:
-    found = []
+    result = []
     for name, value in document.items():
         if isinstance(value, dict):
-            found += _leaves(f"{prefix}{name}.", value)
+            result += _leaves(f"{prefix}{name}.", value)
         else:
-            found.append((prefix + name, _text(value)))
-    return found
+            result.append((prefix + name, _text(value)))
+    return result
 
 
 def _text(value: object) -> str:
@@ -114,16 +109,16 @@ def _text(value: object) -> str:
 
 
 def _patch(change: str) -> Json:
-    """The merge patch that one argument of the command line stands for."""
+    """The merge patch of one argument of the command line."""
     name, sign, text = change.partition("=")
     is_json = change.lstrip().startswith("{")
     if is_json or not sign:
         if not is_json and not Path(change).is_file():
             raise BadChange(f"{change}: neither name=value nor a file")
-        found = read_json(change)
-        if not isinstance(found, dict):
+        result = read_json(change)
+        if not isinstance(result, dict):
             raise BadChange(f"{change}: a policy is a JSON object")
-        return found
+        return result
     value: object = _value(name, text.strip())
     for part in reversed(name.split(".")):
         value = {part: value}
@@ -132,9 +127,9 @@ def _patch(change: str) -> Json:
 
 
 def _value(name: str, text: str) -> object:
-    """The JSON value of a field's text; what has another type stays a text, for the model to name.
+    """The JSON value of a field's text; a text of another type is left for the model to refuse.
 
-    Raises BadChange where no single value has that name.
+    Raises BadChange unless the name is that of a single value.
     """
     model: type[WireModel] | None = Policy
     annotation: Any = None
@@ -151,15 +146,11 @@ def _value(name: str, text: str) -> object:
     if get_origin(annotation) is tuple:
         return [] if text in ("", NONE) else [item.strip() for item in text.split(",")]
     if annotation in (int, bool) or int in get_args(annotation):
-        return _literal(text)
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
     return None if text == NONE else text
-
-
-def _literal(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _merged(target: Any, patch: Any) -> Any:
@@ -174,52 +165,49 @@ def _merged(target: Any, patch: Any) -> Any:
     return result
 
 
-# `tacit policy`: what the curators of a curator service agree to, for all and for single ones; and
-# how they stop.
-
 app = typer.Typer(
     no_args_is_help=True, help="What curators agree to: limits, mechanisms, algorithms."
 )
 
 Curator = Annotated[
-    str | None, typer.Option("--curator", help="Of one curator, instead of all of the process.")
+    str | None, typer.Option("--curator", help="Only for this curator, not for all of the process.")
 ]
 
 
 @app.command("show")
 @at_curator
 def show_policy(client: Client, curator: Curator = None) -> Answer:
-    """The default policy of a curator service, or the one that holds for a curator."""
-    found = client.policy(curator)
-    rows = [[name, escape(value)] for name, value in flat(policy_of(found)).items()]
+    """The default policy of a curator service, or the policy of one curator."""
+    response = client.policy(curator)
+    rows = [[name, escape(value)] for name, value in flat(policy_of(response)).items()]
     title = "The default policy" if curator is None else f"The policy of {curator}"
-    return tabled(found, title, ["field", "value"], rows)
+    return tabled(response, title, ["field", "value"], rows)
 
 
 @app.command("set")
+@grouped
 def set_policy(
     changes: Annotated[
         list[str],
         typer.Argument(
             metavar="CHANGE",
             help="name=value (lists with commas, `none` for no limit), a JSON file, or JSON; "
-            "what is not named stays.",
+            "other fields stay.",
         ),
     ],
     curator: Curator = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and send nothing.")
     ] = False,
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
+    *,
+    target: Target,
     as_json: AsJson = False,
 ) -> None:
-    """Change a policy; it holds from the next contribution on. What changes is shown first.
+    """Change a policy, from the next contribution on. The changes are shown first.
 
     Example: `tacit policy set record.period.epsilon=2.5 algorithms=kmeans,crowd-tasking`
     """
-    with plain_errors(), Target(home, url, token).curator() as client:
+    with plain_errors(), target.curator() as client:
         old = policy_of(client.policy(curator))
         new = changed(old, changes)
         found = differences(old, new)
@@ -232,7 +220,7 @@ def set_policy(
             policy = client.set_policy(policy, curator=curator)
     said = "nothing changes" if not found else "it is set" if sent else "nothing was sent"
     if sent and curator is not None:
-        said += f"; `tacit policy drop {curator}` lets the default hold again"
+        said += f"; `tacit policy drop {curator}` restores the default"
     document = {"changes": [asdict(item) for item in found], "sent": sent, "policy": policy}
     Answer(document, lambda: typer.echo(said)).show(as_json)
 
@@ -243,44 +231,44 @@ def try_policy(
     client: Client,
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CHANGE]...", help="As for `tacit policy set`; none: as it is."),
+        typer.Argument(
+            metavar="[CHANGE]...", help="As for `tacit policy set`; none: the current policy."
+        ),
     ] = None,
     curator: Curator = None,
 ) -> Answer:
     """Which rounds of the last 30 days would have been answered with these changes."""
     asked = changed(policy_of(client.policy(curator)), changes or [])
     policy = asked.model_dump(mode="json", exclude_none=True)
-    found = client.preview_policy(policy, curator=curator)
+    response = client.preview_policy(policy, curator=curator)
 
     def human() -> None:
         typer.echo(
-            f"rounds since {found['since']}: {found['rounds']}, of which "
-            f"{found['answered']} would have been answered"
+            f"rounds since {response['since']}: {response['rounds']}, of which "
+            f"{response['answered']} would have been answered"
         )
-        for name, count in found["refused"].items():
+        for name, count in response["refused"].items():
             typer.echo(f"  {count} refused: {name}")
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @app.command("drop")
+@grouped
 def drop(
-    curator: Annotated[str, typer.Argument(help="Id of the curator.")],
-    home: Home = DEFAULT_HOME,
-    url: Url = None,
-    token: Token = None,
+    curator: Annotated[str, typer.Argument(help="Id of the curator.")], target: Target
 ) -> None:
     """Delete your override of a curator's policy."""
-    with plain_errors(), Target(home, url, token).curator() as client:
+    with plain_errors(), target.curator() as client:
         client.drop_policy(curator)
-    typer.echo(f"the default policy holds for {curator}")
+    typer.echo(f"{curator} has the default policy")
 
 
 @app.command("stop")
 @at_curator
 def stop(client: Client, curator: Curator = None) -> Answer:
-    """Take part in nothing more: no round and no job, until started again. Readings are still
-    collected; what was sent before cannot be called back."""
+    """Stop participating in rounds and jobs, until started again. Readings are still collected;
+    what was already sent cannot be recalled."""
     return _stops(client.stop(curator), curator)
 
 
@@ -294,13 +282,13 @@ def start(client: Client, curator: Curator = None) -> Answer:
 @app.command("stops")
 @at_curator
 def stops(client: Client, curator: Curator = None) -> Answer:
-    """Whether curators take part in nothing, and who stopped them since when."""
+    """Whether curators are stopped, by whom and since when."""
     return _stops(client.stops(curator), curator)
 
 
-def _stops(found: Json, curator: str | None) -> Answer:
+def _stops(response: api.Answer, curator: str | None) -> Answer:
     whose = "all curators of this process" if curator is None else curator
-    by = {"process": found["since"]} if curator is None else found["by"]
+    by = {"process": response["since"]} if curator is None else response["by"]
     since = ", ".join(f"{who} since {at}" for who, at in by.items() if at is not None)
-    said = f"{whose}: stopped ({since})" if found["stopped"] else f"{whose}: not stopped"
-    return Answer(found, lambda: typer.echo(said))
+    said = f"{whose}: stopped ({since})" if response["stopped"] else f"{whose}: not stopped"
+    return Answer(response, lambda: typer.echo(said))

@@ -41,7 +41,7 @@ PublishedFile = Annotated[
 @printed
 def recover_path(
     map_file: Annotated[
-        Path, typer.Argument(metavar="MAP", help="JSON with vertices and edges, exactly.")
+        Path, typer.Argument(metavar="MAP", help="JSON with exactly vertices and edges.")
     ],
     published_file: PublishedFile,
     key: Annotated[
@@ -49,7 +49,7 @@ def recover_path(
         typer.Option(help="Private key of a sealed path's recipient (`tacit recipient-key`)."),
     ] = None,
     direction: Annotated[
-        Rule, typer.Option(help="How the start of a graph-path is told.")
+        Rule, typer.Option(help="How the start of a graph-path is found.")
     ] = "combined",
     use_copy_order: Annotated[
         bool, typer.Option(help="Of a cyclic graph-path: trust the numbers of copies.")
@@ -143,7 +143,7 @@ def attack_path(
 
 
 def _attacked(network: NetworkPath, published: Published, step: int, search_budget: int) -> Json:
-    """Of one step: candidates before and after, and how likely the true edge is then."""
+    """For one step: candidates before and after, and the probability of the true edge then."""
     before = candidates(network, step)
     match published:
         case LevelledGraph() if not published.canonical:
@@ -157,7 +157,7 @@ def _attacked(network: NetworkPath, published: Published, step: int, search_budg
             chances = label_posterior(published, network, step, float(Fraction(published.epsilon)))
             posterior = chances[before[0].pair]
         case LevelledGraph() | ComplementEdges() | SealedPath():
-            left = len(before)  # the same bytes whichever of them is the edge, or ciphertext
+            left = len(before)  # the bytes do not depend on the edge, or are ciphertext
             posterior = 1 / left
     return {
         "step": step,

@@ -29,6 +29,7 @@ from cli.context import (
 from cli.formatting import print_report, refusal_lines, refused_lines, result_lines
 from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
+from tacit.answers import base as api
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.terms import Validity
 from tacit.report.model import PrivacyReport, of_a_hundred
@@ -86,18 +87,18 @@ def preview(
     ] = None,
     full: Full = False,
 ) -> Answer:
-    """What a result would reveal, how far off it would be, and how far a lie would reach, before
-    anything is spent."""
-    found = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
+    """What a result would reveal, its error, and how far a lie could move it, before anything is
+    spent."""
+    response = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
 
     def human() -> None:
-        print_report({name: value for name, value in found.items() if name != "stops"}, full=full)
-        if "stops" in found:
-            rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in found["stops"]]
+        print_report({name: response[name] for name in response.keys() - {"stops"}}, full=full)
+        if "stops" in response:
+            rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in response["stops"]]
             columns = ["epsilon", "error, 95 of 100", "right guesses"]
             console.print(table("At another epsilon", columns, rows))
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 def _error(stop: Any) -> str:
@@ -111,7 +112,7 @@ def _guess(stop: Any) -> str:
 
 def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> Any:
     asked = read_json(source)
-    if not isinstance(asked, dict):  # the coordinator says what is wrong with it
+    if not isinstance(asked, dict):  # the coordinator refuses it
         return asked
     given = {"validity": validity and validity.value, "noise_tail": noise_tail}
     return {**asked, **{name: value for name, value in given.items() if value is not None}}
@@ -120,14 +121,14 @@ def _asked(source: str, validity: Validity | None, noise_tail: str | None) -> An
 @query_app.command("list")
 @at_coordinator
 def list_queries(client: Client) -> Answer:
-    """All queries."""
-    found = list(client.queries())
+    """List all queries."""
+    response = list(client.queries())
     columns = ["id", "name", "function", "mechanism", "validity"]
     rows = []
-    for item in found:
+    for item in response:
         told = [item["query"].get(key, "declared") for key in columns[1:]]
         rows.append([item["id"], *told, str(item["rounds"])])
-    return tabled(found, "Queries", [*columns, "rounds"], rows)
+    return tabled(response, "Queries", [*columns, "rounds"], rows)
 
 
 @query_app.command("stop")
@@ -135,12 +136,12 @@ def list_queries(client: Client) -> Answer:
 def stop(
     client: Client, query_id: Annotated[str, typer.Argument(help="Id of a scheduled query.")]
 ) -> Answer:
-    """End the schedule of a query. Rounds that are open go on."""
-    found = client.stop_query(query_id)
-    return Answer(found, lambda: typer.echo(f"{query_id} opens no rounds since {found['stopped']}"))
+    """End the schedule of a query. Open rounds continue."""
+    response = client.stop_query(query_id)
+    return Answer(
+        response, lambda: typer.echo(f"{query_id} opens no rounds since {response['stopped']}")
+    )
 
-
-# `tacit round`: open, watch, read and verify rounds.
 
 round_app = typer.Typer(no_args_is_help=True, help="Rounds of a query, and their results.")
 
@@ -187,13 +188,13 @@ def list_rounds(
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
 ) -> Answer:
     """Rounds, the newest first."""
-    found = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
-    lines = [line for each in found for line in _lines(each)] or ["no round"]
-    return Answer(found, lambda: say("\n".join(lines), markup=False))
+    response = list(islice(client.rounds(state=state, query_id=query, newest_first=True), limit))
+    lines = [line for each in response for line in _lines(each)] or ["no round"]
+    return Answer(response, lambda: say("\n".join(lines), markup=False))
 
 
-def _lines(shown: dict[str, Any]) -> list[str]:
-    """A round for people; its id has a line's beginning for itself, and is whole on any screen."""
+def _lines(shown: api.Answer) -> list[str]:
+    """A round for people; its id begins a line, so that any screen shows it whole."""
     window, curators = shown["window"], shown["participants"]
     state = shown["state"] if curators is None else f"{shown['state']}, {curators} curators"
     why = [] if shown["reason"] is None else [f"  {shown['reason']}"]
@@ -207,7 +208,7 @@ def _lines(shown: dict[str, Any]) -> list[str]:
 
 
 def _told(figures: dict[str, Any], unit: str) -> str:
-    """The single numbers of a result, how far off they may be, and who could guess how well."""
+    """The single numbers of a result, their error, and how well anyone could guess."""
     parts = [f"{name} {value}" for name, value in figures["result"].items() if value is not None]
     if figures["interval"] is not None:
         parts[0] += f" {unit} ± {figures['interval']['half_width']}" if parts else ""
@@ -233,17 +234,19 @@ def result(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 @round_app.command("report")
 @at_coordinator
 def report(client: Client, round_id: RoundId, full: Full = False) -> Answer:
-    """The privacy report of a result: who would have to work together to learn more; with --full
-    as a whole page."""
-    found = client.report(round_id)
+    """The privacy report of a result: who would have to collude to learn more; with --full the
+    whole page."""
+    response = client.report(round_id)
 
     def human() -> None:
         if full:
-            typer.echo(plain_words(PrivacyReport.model_validate_json(json.dumps(found))), nl=False)
+            typer.echo(
+                plain_words(PrivacyReport.model_validate_json(json.dumps(dict(response)))), nl=False
+            )
         else:
-            print_report(found)
+            print_report(response)
 
-    return Answer(found, human)
+    return Answer(response, human)
 
 
 @round_app.command("verify")
@@ -255,15 +258,15 @@ def verify(
         Path | None,
         typer.Option(
             envvar="TACIT_TRUST",
-            help=f"Identities that you know from elsewhere (`tacit trust`); {DEFAULT_FILE} in this "
-            "directory is taken by itself.",
+            help=f"Identities obtained out of band (`tacit trust`); {DEFAULT_FILE} in this "
+            "directory is used by default.",
         ),
     ] = None,
     curator: Annotated[
         str | None,
         typer.Option(
-            help="One that answered: its own service tells which round that was, and to whose keys "
-            "its pieces went. No trust file is needed."
+            help="A curator that answered: its own service knows which round it answered and to "
+            "which keys it sealed its pieces. No trust file is needed."
         ),
     ] = None,
 ) -> Answer:
@@ -284,20 +287,20 @@ def verify(
     return Answer(checked, lambda: _print_verdict(checked), code)
 
 
-def _print_check(found: dict[str, Any]) -> None:
-    if not found["same_round"]:
+def _print_check(response: dict[str, Any]) -> None:
+    if not response["same_round"]:
         lines = [
             "The curator answered ANOTHER round than the coordinator published:",
-            f"  answered   {found['answered']}",
-            f"  published  {found['published']}",
+            f"  answered   {response['answered']}",
+            f"  published  {response['published']}",
         ]
     else:
         lines = [
-            f"It is the round that was answered ({found['answered']}).",
-            f"{len(found['aggregators'])} commitments of the aggregators that the answer went to "
-            f"are checked; {found['participants']} curators took part.",
+            f"The curator answered this round ({response['answered']}).",
+            f"{len(response['aggregators'])} commitments of the aggregators with its pieces are "
+            f"checked; {response['participants']} curators participated.",
             "The partial sums give:",
-            *(f"  {name}: {value}" for name, value in found["result"].items()),
+            *(f"  {name}: {value}" for name, value in response["result"].items()),
         ]
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False)
@@ -329,17 +332,20 @@ def _print_verdict(checked: dict[str, Any]) -> None:
 @round_app.command("received")
 @at_coordinator
 def received(client: Client, round_id: RoundId) -> Answer:
-    """How far an open round is: whom it awaits, and how many each aggregator says it holds."""
-    found = client.received(round_id)
-    least = "unknown" if found["least"] is None else found["least"]
-    awaited = "unknown" if found["expected"] is None else found["expected"]
+    """Progress of an open round: how many curators it awaits, and how many each aggregator has."""
+    response = client.received(round_id)
+    least = "unknown" if response["least"] is None else response["least"]
+    awaited = "unknown" if response["expected"] is None else response["expected"]
     lines = [
-        f"{found['state']}: every aggregator holds {least} or more of {awaited} awaited, "
-        f"{found['minimum']} needed",
-        *(f"  {each['id']}: {each['accepted']}" for each in found["aggregators"]),
-        *(f"  refused ({ground}): {count}" for ground, count in found["refused"].items()),
+        f"{response['state']}: every aggregator has {least} or more of {awaited} awaited, "
+        f"{response['minimum']} needed",
+        *(
+            f"  {aggregator['id']}: {aggregator['accepted']}"
+            for aggregator in response["aggregators"]
+        ),
+        *(f"  refused ({ground}): {count}" for ground, count in response["refused"].items()),
     ]
-    return Answer(found, lambda: say("\n".join(lines), markup=False))
+    return Answer(response, lambda: say("\n".join(lines), markup=False))
 
 
 @round_app.command("flow")
@@ -351,51 +357,52 @@ def flow(
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="RFC 3339; by default now.")] = None,
 ) -> Answer:
-    """Do contributions arrive, and where do they stop: counts of the last 24 hours, or a span."""
-    found = client.flow(since=start, until=end)
-    return Answer(found, lambda: say("\n".join(_flow_lines(found)), markup=False))
+    """Whether contributions arrive, and where they stop: counts of the last 24 hours, or a span."""
+    response = client.flow(since=start, until=end)
+    return Answer(response, lambda: say("\n".join(_flow_lines(response)), markup=False))
 
 
-def _flow_lines(found: dict[str, Any]) -> list[str]:
-    rounds = ", ".join(f"{count} {state}" for state, count in found["rounds"].items())
-    refused = ", ".join(f"{ground} {count}" for ground, count in found["refused"].items())
+def _flow_lines(response: api.Answer) -> list[str]:
+    rounds = ", ".join(f"{count} {state}" for state, count in response["rounds"].items())
+    refused = ", ".join(f"{ground} {count}" for ground, count in response["refused"].items())
     lines = [
-        f"{found['from']} to {found['to']}",
+        f"{response['from']} to {response['to']}",
         f"rounds: {rounds or 'none'}",
-        f"refused by curators: {refused or 'none told'}",
+        f"refused by curators: {refused or 'none reported'}",
     ]
-    for each in found["aggregators"]:
-        if each["problem"] is not None:
-            lines.append(f"{each['id']}: no counts ({each['problem']})")
+    for aggregator in response["aggregators"]:
+        if aggregator["problem"] is not None:
+            lines.append(f"{aggregator['id']}: no counts ({aggregator['problem']})")
             continue
         counts = [
             f"{form} {outcome} {count}"
             for form in ("lone", "batch")
-            for outcome, count in each[form].items()
+            for outcome, count in aggregator[form].items()
         ]
-        lines.append(f"{each['id']}: {', '.join(counts) or 'nothing told'}, until {each['until']}")
-    return [*lines, found["sentence"]]
+        text = ", ".join(counts) or "nothing reported"
+        lines.append(f"{aggregator['id']}: {text}, until {aggregator['until']}")
+    return [*lines, response["sentence"]]
 
 
 @round_app.command("refusals")
 @at_coordinator
 def refusals(client: Client, round_id: RoundId) -> Answer:
-    """How many curators refuse a round, by ground; never which."""
-    found = client.refusals(round_id)
-    lines = refusal_lines(found) or ["no curator refuses"]
-    return Answer(found, lambda: say("\n".join(lines)))
+    """How many curators refuse a round, by reason; never which."""
+    response = client.refusals(round_id)
+    lines = refusal_lines(response) or ["no curator refuses"]
+    return Answer(response, lambda: say("\n".join(lines)))
 
 
 @round_app.command("refused")
 @at_coordinator
 def refused(client: Client, round_id: RoundId) -> Answer:
     """Which curators of a proved round were refused by their proof, and why; for operators."""
-    found = client.refused(round_id)
-    return Answer(found, lambda: say("\n".join(refused_lines(found))))
+    response = client.refused(round_id)
+    return Answer(response, lambda: say("\n".join(refused_lines(response))))
 
 
 def follow(client: Client, round_id: str) -> None:
-    """Draw the round's progress on standard error until it is finished."""
+    """Show the round's progress on standard error until it ends."""
     bar = Progress(
         TextColumn("round {task.description}"), BarColumn(), TimeElapsedColumn(), console=errors
     )
@@ -409,20 +416,20 @@ def follow(client: Client, round_id: str) -> None:
 
 
 def _refused(client: Client, round_id: str) -> list[str]:
-    """Who refused, by ground, where there is somebody and the caller may know."""
+    """How many refused, by reason, where the caller may see it."""
     try:
-        found = client.refusals(round_id)
+        response = client.refusals(round_id)
     except Problem:
         return []
-    return refusal_lines(found)
+    return refusal_lines(response)
 
 
 def _result(client: Client, round_id: str, full: bool) -> Answer:
-    found = client.result(round_id)
+    response = client.result(round_id)
 
     def human() -> None:
-        for line in result_lines(found):
+        for line in result_lines(response):
             say(line)
-        print_report(found["report"], full=full)
+        print_report(response["report"], full=full)
 
-    return Answer(found, human)
+    return Answer(response, human)

@@ -1,10 +1,8 @@
-"""`tacit trust`, `tacit anchors`, `tacit pair`: the identities that operators and verifiers know
-from elsewhere, compared and pinned.
+"""`tacit trust`, `tacit anchors`, `tacit pair`: identities that operators and verifiers obtained
+out of band, compared and pinned.
 
-`tacit trust`: the identities that you know from elsewhere, in a file of your own.
-
-`tacit round verify --trust FILE` believes these and no other. What a coordinator says of its
-aggregators never enters the file.
+`tacit round verify --trust FILE` accepts the identities in that file and no others. What a
+coordinator states about its aggregators never enters the file.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from cli.context import (
     console,
     digits,
     fail,
+    grouped,
     plain_errors,
     printed,
     say,
@@ -40,6 +39,7 @@ from cli.context import (
 from cli.services.deployment import READY_S, pair, trusted
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
+from tacit.answers import base as api
 from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
@@ -47,7 +47,7 @@ from tacit.protocol.trust import Pinned, Trust, anchors_line
 from tacit.wire import encode_binary, format_instant
 
 trust_app = typer.Typer(
-    no_args_is_help=True, help="Identities known from elsewhere, which a verification pins."
+    no_args_is_help=True, help="Identities obtained out of band, which a verification pins."
 )
 
 TrustFile = Annotated[
@@ -103,7 +103,7 @@ def trust_coordinator(
 def add(
     name: Name,
     fingerprint: Given,
-    operator: Annotated[str | None, typer.Option(help="Who runs it, as you know it.")] = None,
+    operator: Annotated[str | None, typer.Option(help="Who runs it.")] = None,
     file: TrustFile = DEFAULT_FILE,
 ) -> None:
     """Pin an aggregator, and who runs it. The coordinator is pinned first."""
@@ -115,7 +115,7 @@ def add(
 
 @trust_app.command("compromised")
 def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> None:
-    """Mark an aggregator's identity as stolen: no round that rests on it is verified any more."""
+    """Mark an aggregator's identity as stolen: rounds that depend on it are no longer verified."""
     with plain_errors():
         _write(file, read_trust(file).compromising(name, digits(fingerprint)))
     typer.echo(f"{name}: marked in {file}")
@@ -131,20 +131,20 @@ def refresh(
     ],
     file: TrustFile = DEFAULT_FILE,
 ) -> None:
-    """Add the identities that follow from those that are pinned, and say until when these hold.
+    """Add the successors of pinned identities, and record until when the old ones are valid.
 
-    Each link is signed by the pair to which the identity before committed: no service is believed.
+    Each link is signed by the pair to which the previous identity committed: no service is trusted.
     """
     with plain_errors():
         trust = read_trust(file)
         for url in urls:
             trust = _refreshed(trust, url)
         _write(file, trust)
-    typer.echo(f"{file} has what follows from its identities")
+    typer.echo(f"{file}: successors of its identities added")
 
 
 def _refreshed(trust: Trust, url: str) -> Trust:
-    """With what one service, or a file, shows of identities."""
+    """With the identities that one service, or a file, shows."""
     now = datetime.now(UTC)
     if Path(url).is_file():
         return _following(trust, IdentityChain.model_validate_json(Path(url).read_bytes()), now)
@@ -157,7 +157,7 @@ def _refreshed(trust: Trust, url: str) -> Trust:
                     continue
                 raise
             return _following(trust, IdentityChain.model_validate_json(json.dumps(shown)), now)
-    return trust  # its identity is a key alone, or an older release's: nothing follows from it
+    return trust  # its identity is only a key, or of an older release: it has no successors
 
 
 def _following(trust: Trust, chain: IdentityChain, now: datetime) -> Trust:
@@ -190,7 +190,7 @@ def _state(pin: Pinned) -> str:
 
 
 def _of(file: Path, deployment: str) -> Trust | None:
-    """The file's content, if there is one; it must be of this deployment."""
+    """The content of the file, if it exists. Fails if it is of another deployment."""
     if not file.exists():
         return None
     trust = read_trust(file)
@@ -204,14 +204,12 @@ def _write(file: Path, trust: Trust) -> None:
     file.write_text(f"{document}\n", encoding="utf-8")
 
 
-# `tacit anchors`: one line that people compare, over all identities of a deployment.
-#
 # Spec: keys, section 7. A join token that one operator bundled may name aggregators that do not
-# exist. Nobody inside the network can tell a victim; a line that true operators publish elsewhere
-# can.
+# exist. A victim cannot detect that inside the network, only by a line that the true operators
+# publish elsewhere.
 
 anchors_app = typer.Typer(
-    no_args_is_help=True, help="One line over all identities, to be compared."
+    no_args_is_help=True, help="One line that identifies all services, for comparison."
 )
 
 
@@ -226,7 +224,7 @@ class _Anchors:
 
 @anchors_app.callback()
 def _group() -> None:
-    """One line over all identities, to be compared."""
+    """One line that identifies all services, for comparison."""
 
 
 @anchors_app.command("show")
@@ -244,7 +242,7 @@ def show(
         str | None, typer.Option(envvar="TACIT_TOKEN", help="The operator's token there.")
     ] = None,
 ) -> Answer:
-    """Print the line. It is the same for everyone who anchors the same identities."""
+    """Print the line. It is the same for everyone with the same identities."""
     given = [each for each in (join, file, url) if each is not None]
     if len(given) != 1:
         fail("give one of --join, --file and --url")
@@ -274,15 +272,15 @@ def show(
 @anchors_app.command("list")
 @at_target
 def list_anchors(target: Target) -> Answer:
-    """The services as the parties of a curator service know them (--url, --token of its
+    """List the services as the parties of a curator service know them (--url, --token of its
     operator)."""
     with _curators(target) as client:
-        found = client.anchors()["anchors"]
+        response = client.anchors()["anchors"]
     rows = [
         [each["role"], each["name"], each["fingerprint"], "FORKED" if each["forked"] else ""]
-        for each in found
+        for each in response
     ]
-    return tabled(found, "Anchors", ["role", "name", "key", ""], rows)
+    return tabled(response, "Anchors", ["role", "name", "key", ""], rows)
 
 
 @anchors_app.command("drop")
@@ -290,8 +288,8 @@ def list_anchors(target: Target) -> Answer:
 def drop(
     target: Target, name: Annotated[str, typer.Argument(help="The aggregator's id.")]
 ) -> Answer:
-    """Forget an aggregator whose keys are lost: no party of a curator service takes part in a round
-    of it any more (--url, --token of its operator)."""
+    """Forget an aggregator whose keys are lost: the parties of a curator service no longer
+    participate in its rounds (--url, --token of its operator)."""
     with _curators(target) as client:
         client.drop_anchor(name)
     return Answer({"dropped": name}, lambda: typer.echo(f"{name} is not anchored any more"))
@@ -329,10 +327,8 @@ def _of_aggregator(url: str, token: str | None) -> _Anchors:
     return _Anchors(paired["deployment"], bytes.fromhex(paired["fingerprint"]), aggregators)
 
 
-# `tacit pair`: two operators make their services known to each other, each on his own side.
-#
-# Each gives the other the fingerprint of his identity out of band (by telephone, on paper) and each
-# command compares it before anything is trusted: who stands at an address proves nothing.
+# Two operators pair their services, each at their own. They exchange fingerprints out of band (by
+# telephone, on paper), and each command compares one before it trusts: an address proves nothing.
 
 pair_app = typer.Typer(
     no_args_is_help=True, help="Pair aggregators with their coordinator, and pin others."
@@ -342,10 +338,21 @@ Fingerprint = Annotated[
     str, typer.Option(help="As the other operator gave it: 64 hexadecimal digits, colons allowed.")
 ]
 Address = Annotated[str, typer.Argument(help="Address of the other operator's service.")]
-Own = Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
-OwnToken = Annotated[
-    str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
-]
+
+
+@dataclass(frozen=True)
+class Own:
+    """Your own service, as options of a command."""
+
+    url: Annotated[str, typer.Option("--url", envvar="TACIT_URL", help="Your own service.")]
+    token: Annotated[
+        str, typer.Option("--token", envvar="TACIT_TOKEN", help="Your operator's token there.")
+    ]
+
+    def client(self) -> Client:
+        """A client with the rights of its operator."""
+        return Client(self.url, self.token, verify=environment_trust())
+
 
 _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 
@@ -353,9 +360,9 @@ _DOCUMENTS = ("tacit-aggregator", "tacit-coordinator")
 @pair_app.command("show")
 @printed
 def identity(url: Address) -> Answer:
-    """What a service says of itself: name, operator, fingerprint, policy. Nothing is trusted.
+    """What a service states about itself: name, operator, fingerprint, policy. Nothing is trusted.
 
-    tls_pq: whether its TLS library offers X25519MLKEM768, a key agreement that lasts.
+    tls_pq: whether its TLS library offers X25519MLKEM768, a quantum-safe key agreement.
     """
     found = {**_ask(url), "tls_pq": _post_quantum(url)}
     rows = [[key, _text(value)] for key, value in found.items()]
@@ -367,11 +374,10 @@ def identity(url: Address) -> Answer:
 def pair_coordinator(
     coordinator_url: Address,
     fingerprint: Fingerprint,
-    url: Own,
-    token: OwnToken,
-    replace: Annotated[bool, typer.Option(help="Unpin the coordinator pinned now.")] = False,
+    own: Own,
+    replace: Annotated[bool, typer.Option(help="Replace the pinned coordinator.")] = False,
     overlap_s: Annotated[
-        int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays good.")
+        int, typer.Option(min=0, max=604_800, help="Seconds that an earlier token stays valid.")
     ] = 0,
 ) -> Answer:
     """At an aggregator (--url): pin its coordinator, and print the token to hand over."""
@@ -379,7 +385,7 @@ def pair_coordinator(
     _compare(found, fingerprint)
     body = {"deployment": found["deployment"], "identity_key": found["identity_key"]}
     query = f"?replace={str(replace).lower()}&overlap_s={overlap_s}"
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.request("PUT", f"/v1/coordinator{query}", body).json()
     return Answer(answer, lambda: typer.echo(answer["token"]))
 
@@ -392,8 +398,7 @@ def aggregator(
     aggregator_token: Annotated[
         Path, typer.Option(help="File with the token that the aggregator's operator handed over.")
     ],
-    url: Own,
-    token: OwnToken,
+    own: Own,
 ) -> Answer:
     """At the coordinator (--url): approve an aggregator, or give it a renewed token."""
     found = _ask(aggregator_url, "tacit-aggregator")
@@ -403,7 +408,7 @@ def aggregator(
         "token": aggregator_token.read_text("ascii").strip(),
         "fingerprint": encode_binary(bytes.fromhex(found["fingerprint"])),
     }
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.post("/v1/aggregators", body)
     return Answer(answer, lambda: console.print(f"paired with {answer['id']}"))
 
@@ -411,23 +416,23 @@ def aggregator(
 @pair_app.command("list")
 @at_coordinator
 def list_paired(client: Client) -> Answer:
-    """The coordinator's aggregators, and whether they are there."""
-    found = list(client.aggregators(health=True))
+    """List the coordinator's aggregators, and whether they are reachable."""
+    response = list(client.aggregators(health=True))
     columns = ["id", "operator", "url", "fingerprint", "now"]
-    rows = [[*(each[name] for name in columns[:-1]), _standing(each)] for each in found]
-    return tabled(found, "Aggregators", columns, rows)
+    rows = [[*(item[name] for name in columns[:-1]), _reachability(item)] for item in response]
+    return tabled(response, "Aggregators", columns, rows)
 
 
-def _standing(found: Mapping[str, Any]) -> str:
-    if not found["reachable"]:
-        return str(found["problem"])
-    another = found["fingerprint_seen"] != found["fingerprint"]
+def _reachability(response: api.Answer) -> str:
+    if not response["reachable"]:
+        return str(response["problem"])
+    another = response["fingerprint_seen"] != response["fingerprint"]
     return "shows another identity" if another else "reachable"
 
 
 @pair_app.command("all")
 def everything(home: Home = DEFAULT_HOME) -> None:
-    """Pair all services of --home/deployment.json: one operator who holds all their tokens."""
+    """Pair all services of --home/deployment.json, for one operator who has all their tokens."""
     with plain_errors():
         deployment = Target(home).deployment()
         for service in (deployment.coordinator, *deployment.aggregators):
@@ -439,11 +444,11 @@ def everything(home: Home = DEFAULT_HOME) -> None:
 
 
 @pair_app.command("revoke")
+@grouped
 def revoke(
-    url: Own,
-    token: OwnToken,
+    own: Own,
     aggregator_id: Annotated[
-        str | None, typer.Option("--aggregator", help="At the coordinator: which one.")
+        str | None, typer.Option("--aggregator", help="At the coordinator: the aggregator.")
     ] = None,
 ) -> None:
     """End a pairing on your side: at the coordinator with --aggregator, at an aggregator without.
@@ -451,7 +456,7 @@ def revoke(
     Parties of queries that name the aggregator keep waiting for it: close those queries too.
     """
     path = "/v1/coordinator" if aggregator_id is None else f"/v1/aggregators/{aggregator_id}"
-    with plain_errors(), _client(url, token) as client:
+    with plain_errors(), own.client() as client:
         client.request("DELETE", path)
     console.print("revoked")
 
@@ -461,42 +466,41 @@ def revoke(
 def peer(
     name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
     fingerprint: Annotated[str, typer.Argument(help="As the other operator gave it.")],
-    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds say.")],
-    url: Own,
-    token: OwnToken,
-    replace: Annotated[bool, typer.Option(help="Unpin what is pinned under this id.")] = False,
+    operator: Annotated[str, typer.Option(help="Who runs it, as its rounds state.")],
+    own: Own,
+    replace: Annotated[bool, typer.Option(help="Replace the pin of this id.")] = False,
 ) -> Answer:
-    """At an aggregator (--url): pin another aggregator. From the first on it sums with no other."""
+    """At an aggregator (--url): pin another aggregator. With any pin, it sums only with pins."""
     pinned = encode_binary(bytes.fromhex(digits(fingerprint)))
     body = {"id": name, "fingerprint": pinned, "operator": operator}
-    with _client(url, token) as client:
+    with own.client() as client:
         answer = client.request("PUT", f"/v1/peers?replace={str(replace).lower()}", body).json()
     return Answer(answer, lambda: say(f"{name} of {operator} is pinned", markup=False))
 
 
 @pair_app.command("peers")
 @printed
-def peers(url: Own, token: OwnToken) -> Answer:
-    """At an aggregator (--url): the aggregators that are pinned."""
-    with _client(url, token) as client:
-        found = client.get("/v1/peers")["peers"]
-    rows = [[item["id"], item["operator"], item["fingerprint"]] for item in found]
-    return tabled(found, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
+def peers(own: Own) -> Answer:
+    """At an aggregator (--url): list the pinned aggregators."""
+    with own.client() as client:
+        response = client.get("/v1/peers")["peers"]
+    rows = [[item["id"], item["operator"], item["fingerprint"]] for item in response]
+    return tabled(response, "Pinned aggregators", ["id", "operator", "fingerprint"], rows)
 
 
 @pair_app.command("remove-peer")
+@grouped
 def remove_peer(
     name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
-    url: Own,
-    token: OwnToken,
+    own: Own,
 ) -> None:
     """At an aggregator (--url): unpin another aggregator.
 
-    Once none is pinned it sums with any again, unless TACIT_PEERS=pinned.
+    Without pins it sums with any aggregator, unless TACIT_PEERS=pinned.
     """
-    with plain_errors(), _client(url, token) as client:
+    with plain_errors(), own.client() as client:
         client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
-    say(f"{name} is not pinned any more", markup=False)
+    say(f"{name} is no longer pinned", markup=False)
 
 
 def _client(url: str, token: str | None = None) -> Client:
@@ -510,12 +514,12 @@ def _ask(url: str, *documents: str) -> dict[str, Any]:
     with _client(url) as client:
         for document in documents or _DOCUMENTS:
             try:
-                found: dict[str, Any] = client.get(f"/.well-known/{document}")
+                result: dict[str, Any] = client.get(f"/.well-known/{document}")
             except Problem as problem:
                 if problem.status != 404:
                     raise
             else:
-                return found
+                return result
     raise ValueError(f"{url} is no service of the kind that was expected")
 
 
@@ -531,9 +535,9 @@ def _post_quantum(url: str) -> str:
     return str(ready.get("tls_pq", "unknown"))
 
 
-def _compare(found: dict[str, Any], given: str) -> None:
-    if not hmac.compare_digest(digits(given).encode(), str(found["fingerprint"]).encode()):
-        fail(f"another fingerprint stands at that address: {found['fingerprint']}")
+def _compare(response: dict[str, Any], given: str) -> None:
+    if not hmac.compare_digest(digits(given).encode(), str(response["fingerprint"]).encode()):
+        fail(f"another fingerprint stands at that address: {response['fingerprint']}")
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`tacit whatif`: choose who colludes, and see what is left and how far off the result is.
+"""`tacit whatif`: choose who colludes, and see the remaining guarantee and the error of the result.
 
 It needs no service and no data: the noise of a query is public.
 """

@@ -7,30 +7,21 @@ kill a pass begins again, until nothing needs the previous key.
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
-
-from fastapi import Depends, FastAPI, Request
-from pydantic import Field
 
 from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Repeating
 from common.store.leader import Leader
 from common.store.transactions import Database
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.wire import read_body
-from coordinator import examples, storage_keys
+from coordinator import storage_keys
 from coordinator.datasets.datasets import Datasets
 from coordinator.jobs.results import Results
-from coordinator.storage_keys import FILE_NAME, KEY_BYTES, StorageKey, StorageKeys, seed_purpose
+from coordinator.storage_keys import FILE_NAME, StorageKeys, seed_purpose
 from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_store
 from coordinator.store import storage_key as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.storage_key import Rotation
-from coordinator.web import DatabasePart, Operator
 from tacit.answers.registry import StorageKeyState
-from tacit.wire import Binary, WireModel
 
 LOOK_S = 5.0
 _PAGE = 500
@@ -38,8 +29,8 @@ _log = get_logger("tacit.resealing")
 
 
 class Resealing(Repeating):
-    """Carries a rotation on, in the process that leads: it seals anew what is of an older
-    generation, then ends it."""
+    """Advances a rotation, in the process that leads: it seals again what an older key sealed, then
+    ends the rotation."""
 
     def __init__(
         self, database: Database, keys: StorageKeys, datasets: Datasets, results: Results
@@ -55,12 +46,12 @@ class Resealing(Repeating):
         self.start()
 
     async def stop(self) -> None:
-        """Stop; the next start, here or elsewhere, goes on from what is sealed how."""
+        """Stop; the next start, in any process, continues with what an older key still seals."""
         await super().stop()
         await self._leader.stop()
 
     async def look(self) -> None:
-        """Do what the state asks for; nothing while no rotation runs."""
+        """Make one pass, as the state of the rotation demands; nothing while none runs."""
         if not self._leader.leads:
             return
         async with self._database.reading() as transaction:
@@ -72,7 +63,7 @@ class Resealing(Repeating):
             return
         if row.state is Rotation.SEALING:
             await storage_keys.clean_rotation(self._database, row.generation)
-            self.wake()  # what was accepted until then is looked at once more
+            self.wake()  # one more pass over what was accepted until then
         else:
             await storage_keys.finish_rotation(self._database, self._keys, row.generation)
             _log.info("storage_key_rotated", generation=row.generation)
@@ -96,7 +87,7 @@ class Resealing(Repeating):
                 return
             try:
                 await self._datasets.reseal(row)
-            except Exception as error:  # the others go on; this one is counted as left
+            except Exception as error:  # the others continue; this one counts as left
                 _log.error("not_sealed_anew", dataset=row.id, **describe(error))
         for job_id in await asyncio.to_thread(self._results.sealed):
             try:
@@ -134,65 +125,18 @@ class Resealing(Repeating):
 
 
 async def _nothing() -> None:
-    """The loop itself looks who leads."""
+    """The loop itself checks which process leads."""
 
 
-async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> dict[str, object]:
+async def status(database: Database, resealing: Resealing, keys: StorageKeys) -> StorageKeyState:
     """How far a rotation has come, for its operator."""
     async with database.reading() as transaction:
         row = await store.state(transaction)
     place = "settings" if keys.source.given else FILE_NAME
     left = 0 if row.state is Rotation.IDLE else await resealing.left()
-    return {
-        "generation": row.generation,
-        "state": row.state.value,
-        "left": left,
-        "kept_in": place,
-    }
-
-
-# Routes of the storage key's rotation, for the operator alone.
-
-KeysPart = Annotated[StorageKeys, Depends(part(StorageKeys))]
-ResealingPart = Annotated[Resealing, Depends(part(Resealing))]
-
-
-class RotationRequest(WireModel):
-    """The key that seals from now on. It is in no log and no answer."""
-
-    key: Annotated[Binary, Field(min_length=KEY_BYTES, max_length=KEY_BYTES, repr=False)]
-
-
-def add_storage_key(app: FastAPI) -> None:
-    """Add them to the app."""
-
-    @app.get(
-        "/v1/storage-key",
-        **gives(StorageKeyState),
-        tags=["service"],
-        summary="Which storage key seals, and how far a rotation has come",
+    return StorageKeyState(
+        generation=row.generation,
+        state=row.state.value,
+        left=left,
+        kept_in=place,
     )
-    async def get_storage_key(
-        database: DatabasePart, keys: KeysPart, resealing: ResealingPart, _: Operator
-    ) -> dict[str, Any]:
-        return await status(database, resealing, keys)
-
-    @app.put(
-        "/v1/storage-key",
-        **gives(StorageKeyState, 202),
-        tags=["service"],
-        status_code=202,
-        summary="Rotate the storage key: everything is sealed anew",
-        openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
-    )
-    async def rotate_storage_key(
-        request: Request,
-        database: DatabasePart,
-        keys: KeysPart,
-        resealing: ResealingPart,
-        _: Operator,
-    ) -> dict[str, Any]:
-        body = await read_body(request, RotationRequest)
-        await storage_keys.begin_rotation(database, keys, StorageKey(body.key))
-        resealing.wake()
-        return await status(database, resealing, keys)

@@ -60,7 +60,7 @@ def _count(ledger: Ledger, status: Status) -> float:
 
 
 class _Spent:
-    """The worst figures, computed once for every state of the ledger."""
+    """The worst figures, computed once for each state of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -79,11 +79,6 @@ class _Spent:
             self._found[unit] = tenths
         return self._found[unit]
 
-
-# Coarse public metrics of rounds and jobs: what an operator watches without seeing data.
-#
-# Read from the store at each scrape, so that every replica reports the same. Counts and times only;
-# no label names a query, a round, a curator or a job.
 
 JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 

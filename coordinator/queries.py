@@ -32,7 +32,7 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as store
 from coordinator.store.queries import QueryRow
 from coordinator.store.registry import AggregatorRow, host_runs, list_aggregators
-from tacit.accounting.admission import headroom_problem, sound_refusal
+from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import FieldError, Invalid
 from tacit.query.fields import Schedule, Window
@@ -57,9 +57,8 @@ def period_window(schedule: Schedule, number: int) -> Window:
     return Window(start=start, end=start + period)
 
 
-# What if epsilon were another one: the same query at several, each with its error and guarantee.
-#
-# Spec: console, section 7 (10). Nothing is spent, and no reading is touched.
+# The same query at several epsilons, each with its error and guarantee. Nothing is spent. Spec:
+# console, section 7 (10).
 
 MOST_STOPS: Final = 32
 
@@ -196,7 +195,7 @@ async def preview(
     settings: CoordinatorSettings,
     epsilons: tuple[Fraction, ...] | None = None,
 ) -> Preview:
-    """What somebody who is about to ask should see: the report of a result, or what stands in the
+    """What an analyst should see before asking: the report of a result, or what prevents the
     way; with `epsilons` also what the query would be at each. Raises what `check_query` raises,
     NotEnoughAggregators where some are paired, but too few, and Invalid with the place of an
     epsilon. (A query itself may be made before its aggregators are paired.)"""

@@ -99,17 +99,14 @@ def open_sealed(path: Path, keys: StorageKeys, purpose: str) -> io.BufferedReade
     return io.BufferedReader(SealedReader(path, keys, purpose), CHUNK_BYTES)
 
 
-# Sealing files anew under the key of now: a kill at any instant leaves a file as it was, or done.
-#
-# Spec: keys, section 5.4. The new file is written beside the old one, read back, and renamed over
-# it. Who reads the old one keeps reading it. Two processes may work on one file: each has a draft
-# of its own, and either result is right.
+# Two processes may seal one file again at the same time: each has its own draft, and either result
+# is right. A reader of the old file keeps reading it.
 
 SUFFIX: Final = ".reseal"
 
 
 def reseal_file(path: Path, keys: StorageKeys, purpose: str) -> bool:
-    """Seal a file of chunks anew unless that is done; whether it was not. Blocks.
+    """Seal a file of chunks again with the current key; False if that was done before. Blocks.
 
     Raises StorageKeyWrong, FileNotFoundError for one that is deleted meanwhile.
     """
@@ -171,4 +168,4 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 def _check(same: bool) -> None:
     if not same:
-        raise StorageKeyWrong("a file that was sealed anew does not read back")
+        raise StorageKeyWrong("a file that was sealed again does not read back")

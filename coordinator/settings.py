@@ -11,14 +11,14 @@ from common.runtime.settings import ServiceSettings
 
 
 class CoordinatorSettings(ServiceSettings):
-    """Settings of the coordinator, beside those of every service."""
+    """Settings of the coordinator, in addition to those of every service."""
 
     service: ClassVar[str] = "coordinator"
 
     deployment: str = Field(
         default="tacit",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$",
-        description="Name of the deployment; it stands in every round descriptor.",
+        description="Name of the deployment, part of every round descriptor.",
     )
     port: int = Field(default=8200, ge=0, le=65535, description="Port to listen on.")
     insecure_allow_exact: bool = Field(
@@ -29,7 +29,7 @@ class CoordinatorSettings(ServiceSettings):
     allow_paper: bool = Field(
         default=True,
         description="Allow the `paper` stance, which does what the sources do and carries no "
-        "verified guarantee. Each curator's own policy decides whether it takes part.",
+        "verified guarantee. Each curator's own policy decides whether it participates.",
     )
     require_validity: Literal["proved"] | None = Field(
         default=None,

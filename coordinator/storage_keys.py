@@ -78,7 +78,7 @@ class StorageKey:
         return self.derive(f"hash {purpose}")
 
     def keyed_hash(self, purpose: str, content_digest: bytes) -> bytes:
-        """32 bytes that identify equal contents; nobody can test a guess: HMAC-SHA256."""
+        """32 bytes that identify equal contents; without the key no guess can be tested (HMAC)."""
         return hmac.digest(self.content_key(purpose), content_digest, "sha256")
 
 
@@ -191,7 +191,7 @@ def _write(path: Path, text: str) -> None:
 #
 # Spec: keys, section 5.4. A value is "TS1", its generation in 4 bytes, nonce and ciphertext. A
 # rotation makes the next generation; until it has ended,
-# the key of the one before still opens what was not sealed anew.
+# the key of the one before still opens what was not sealed again.
 
 CONTENT: Final = "dataset content"
 """The purpose of hashes that recognise a dataset's content."""
@@ -283,7 +283,7 @@ class StorageKeys:
         return row
 
     async def admit(self, transaction: Transaction, generation: int) -> None:
-        """Raise StorageKeyUnavailable if what this generation sealed would not be sealed anew."""
+        """Raise StorageKeyUnavailable if what this generation seals would not be sealed again."""
         row = await self.hold(transaction)
         if generation < row.generation and row.state is not Rotation.SEALING:
             raise StorageKeyUnavailable(
@@ -350,7 +350,7 @@ def _opening(keys: tuple[StorageKey, ...], proof: bytes) -> StorageKey | None:
 
 # The transitions of a storage key's rotation, one transaction each.
 #
-# Spec: keys, section 5.4. `idle -> sealing -> cleaning -> idle`. What is sealed anew in between,
+# Spec: keys, section 5.4. `idle -> sealing -> cleaning -> idle`. What is sealed again in between,
 # and that nothing is left, is the caller's.
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import BaseModel
 
 from common.principals import Principal, Scope
-from common.runtime.clock import Clock
-from common.store.transactions import Database
 from common.web.auth import require
-from common.web.dependencies import part
+from common.web.paging import Page, next_link
+from common.web.problems import openapi_responses
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant
 
@@ -20,8 +22,12 @@ Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
-DatabasePart = Annotated[Database, Depends(part(Database))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
+
+
+def api_router() -> APIRouter:
+    """A router whose routes an app adds to its own list. `include_router` would build each route
+    again for each app, and match each request through two more functions per route."""
+    return APIRouter(responses=openapi_responses(), generate_unique_id_function=attrgetter("name"))
 
 
 def time_text(instant: datetime | None) -> str | None:
@@ -30,8 +36,18 @@ def time_text(instant: datetime | None) -> str | None:
 
 
 def encode(value: Any) -> bytes:
-    """Plain values as JSON."""
+    """A model, or plain values, as the JSON of an answer that is stored or has a tag."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return json.dumps(value).encode()
+
+
+def link_next(
+    request: Request, response: Response, page: Page, rows: Sequence[Any], key: str
+) -> None:
+    """Behind a full page, set the header `Link` to the one after the `key` of its last row."""
+    if len(rows) == page.limit:
+        response.headers.update(next_link(request, getattr(rows[-1], key)))
 
 
 def model_response(model: WireModel, status: int = 200) -> Response:

@@ -30,32 +30,33 @@ from common.web.app import add_readiness, build_app
 from common.web.auth import Authenticator, ensure_operator_token, install_authenticator
 from common.web.client import Transport
 from common.web.dependencies import part_of, provide
+from common.web.openapi import add_routes
 from curator import examples
 from curator.errors import BadMapping
-from curator.files.routes import add_imports
+from curator.files import routes as files
 from curator.files.upload import Imports
-from curator.intake.batching import Batching
+from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
-from curator.intake.routes import add_intake
-from curator.owner.curators import add_curators
-from curator.owner.ledger_verification import add_ledger
-from curator.owner.policies import Policies, add_policy
-from curator.owner.routes import add_owner
-from curator.owner.stopping import add_stops
+from curator.intake.routes import Batching
+from curator.owner import curators, ledger_verification, policies, stopping
+from curator.owner import routes as owner
+from curator.owner.policies import Policies
 from curator.participation.consent import Refusing
 from curator.participation.contribution import Contributor
 from curator.participation.delivery import Delivery
 from curator.participation.federated_steps import Steps
-from curator.participation.loop import Participation
+from curator.participation.loop import Answering, Participation, PartyUpkeep
 from curator.participation.noisy_reports import Reporting
 from curator.participation.restoring import find_restore
 from curator.participation.settlement import Expiry, Settling
+from curator.parties import identities as anchors
+from curator.parties import routes as parties
 from curator.parties.enrolment import Enroller
-from curator.parties.identities import Anchors, Coordinators, Identities, add_anchors
+from curator.parties.identities import Anchors, Coordinators, Identities
 from curator.parties.keys import Keyring, Renewals, SealKeys, Successions
 from curator.parties.peers import Peers
-from curator.parties.routes import add_identities, add_parties, check_token
-from curator.records.routes import add_items, add_records
+from curator.parties.routes import AfterEnrolment, check_token
+from curator.records import routes as records
 from curator.settings import CuratorSettings
 from curator.store.tables import tokens as token_table
 from tacit.errors import StartRefused
@@ -74,7 +75,7 @@ async def build_parts(
 ) -> tuple[object, ...]:
     """All parts that a route, the composition or a test needs; the store is migrated."""
     restore = await find_restore(database, settings, clock)
-    policies = await Policies.load(database, settings)
+    policy = await Policies.load(database, settings)
     contributed = metrics.counter("contributions", "Contributions by outcome.", ("outcome",))
     delivered = metrics.counter("deliveries", "Deliveries by outcome.", ("outcome",))
     expired = metrics.counter(
@@ -92,7 +93,7 @@ async def build_parts(
         database,
         keyring,
         clock,
-        policies.current,
+        policy.current,
         restore,
         SealKeys(peers, database if settings.require_pq_signatures else None),
         identities,
@@ -110,24 +111,19 @@ async def build_parts(
         counted=lambda outcome: delivered.labels(outcome).inc(),
     )
     reporting = Reporting(
-        database, peers, clock, policies.current, settings.send_window_share, restore
+        database, peers, clock, policy.current, settings.send_window_share, restore
     )
     successions = Successions(database, peers, keyring, clock)
-    participation = Participation(
-        database,
-        peers,
-        clock,
-        settings,
+    answering = Answering(
         contributor,
         delivery,
-        Settling(database, peers, clock),
-        enroller,
         reporting,
         Refusing(database, peers, clock),
-        coordinators,
-        successions,
-        Renewals(database, peers, clock),
+        Settling(database, peers, clock),
     )
+    renewals = Renewals(database, peers, clock)
+    upkeep = PartyUpkeep(enroller, coordinators, successions, renewals)
+    participation = Participation(database, peers, clock, settings, answering, upkeep)
     return (
         database,
         clock,
@@ -136,7 +132,7 @@ async def build_parts(
         intake,
         Batching(intake),
         Imports(clock, settings.import_max_errors),
-        policies,
+        policy,
         enroller,
         successions,
         coordinators,
@@ -148,13 +144,6 @@ async def build_parts(
         participation,
         Expiry(database, clock, settings.retention_s, expired),
     )
-
-
-# The work of the leading process of a curator service, on behalf of all its processes.
-#
-# The leader participates in rounds and is connected to the meters' broker. The others accept
-# readings, enrol parties and answer; if the leader ends, one of them continues from the stored
-# state.
 
 
 class Active:
@@ -192,8 +181,6 @@ async def connected(leader: Leader, meters: Connection) -> str | None:
     return await meters.check() if leader.leads else None
 
 
-# Builds the curator service: its parts, its routes, the tasks of the leading process.
-
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -215,7 +202,10 @@ def create_app(
         add_store_meters(app.state.metrics, database)
         await migrate(database, MIGRATIONS)
         await ensure_operator_token(database, token_table, settings, time)
-        parts = await build_parts(database, settings, time, app.state.metrics, transports)
+        parts = (
+            *await build_parts(database, settings, time, app.state.metrics, transports),
+            AfterEnrolment(partial(_enrolled, app)),
+        )
         provide(app, *parts)
         participation = part_of(app, Participation)
         authenticator = Authenticator(database, token_table, time)
@@ -244,9 +234,8 @@ def create_app(
         "curator",
         settings,
         lifespan,
-        answers=Path(__file__).with_name("answers.json"),
         version=VERSION,
-        description="Readings in, sealed contributions out. It keeps what it is told to itself.",
+        description="Readings in, sealed contributions out.",
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,
@@ -256,24 +245,24 @@ def create_app(
             "/v1/enrolments": 256 * 1024 * 1024,
         },
     )
-    add_parties(app, enrolled=partial(_enrolled, app))
-    add_identities(app, enrolled=partial(_enrolled, app))
-    add_anchors(app)
+    add_routes(app, parties.router, anchors.router)
     issued = IssuedTokens(
         token_table, time, lambda: part_of(app, Database), partial(_check_token, app)
     )
     add_tokens(app, issued, examples.TOKEN)
-    add_policy(app)
-    add_curators(app)
-    add_owner(app)
-    add_stops(app)
-    add_ledger(app)
-    add_intake(app)
-    add_imports(app)
-    add_records(app)
-    add_items(app)
+    rooms = (
+        policies,
+        curators,
+        owner,
+        stopping,
+        ledger_verification,
+        intake_routes,
+        files,
+        records,
+    )
+    add_routes(app, *(room.router for room in rooms))
     if settings.console:
-        _pages().add_console(app, enrolled=partial(_enrolled, app))
+        _pages().add_console(app)
     return app
 
 
@@ -288,15 +277,15 @@ def _pages() -> ModuleType:
 
 
 async def _enrolled(app: FastAPI) -> None:
-    """From now on new curators may send readings, and rounds for them are polled."""
+    """Let new curators send readings, and poll for their rounds."""
     async with part_of(app, Database).reading() as connection:
         await part_of(app, Intake).hosted.load(connection)
     await asyncio.to_thread(give_back)
     part_of(app, Participation).wake()
 
 
-async def _check_token(app: FastAPI, asked: NewToken) -> None:
-    await check_token(part_of(app, Database), asked)
+async def _check_token(app: FastAPI, token: NewToken) -> None:
+    await check_token(part_of(app, Database), token)
 
 
 async def _meters(app: FastAPI, settings: CuratorSettings, clock: Clock) -> Connection | None:

@@ -8,11 +8,15 @@ each part instead of its curators' pieces (spec: validity, sections 8 and 9).
 One engine serves one party, a lone curator or a host of many; a simulation uses the same object as
 the service. A curator without readings gets f = 0 plus noise in a piece of the same size.
 The noisy values and the shares exist inside `prepare` only: its results are sealed.
+
+`Sealer` keeps the sealing sessions, in memory only: a session is one encapsulation to one
+aggregator's seal key, and a restart begins another. Its announcement goes with what is sealed until
+the aggregator has answered under the session (spec: aggregation, section 8; keys, section 2.2).
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,10 +27,10 @@ from numpy.typing import NDArray
 
 from common.bodies import CBOR
 from common.bodies import encode as encode_body
-from curator.sealer import Seal, Sealer
 from tacit import sets
 from tacit.crypto.sealing import (
     BatchHeader,
+    Direction,
     PartHeader,
     SealPublicKey,
     Span,
@@ -34,9 +38,12 @@ from tacit.crypto.sealing import (
     seal_octets,
     seal_part,
 )
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.crypto.signing import Identity
+from tacit.protocol import sealing_sessions
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.descriptor import AggregatorEntry, RoundDescriptor
 from tacit.protocol.round.pieces import DeclaredForm, Piece
+from tacit.protocol.sealing_sessions import SessionEnds, begin_session
 from tacit.query.functions import (
     Encoded,
     Readings,
@@ -60,6 +67,76 @@ from tacit.query.terms import Function, Stance
 from tacit.randomness import NoiseSource
 from tacit.units import NANO, UNITS
 from tacit.validity.field import Rows
+
+_SESSIONS_EACH: Final = 3
+"""Of one aggregator: those of its current seal key, of the one before, and of one for a round."""
+
+
+@dataclass(frozen=True)
+class Seal:
+    """A session to seal under.
+
+    `announce`: the session's signed announcement in CBOR, unless its aggregator knows it.
+    """
+
+    key: bytes
+    session: bytes
+    announce: bytes | None = None
+
+
+class Sealer:
+    """One party's keys towards all its aggregators."""
+
+    def __init__(self, party: str, identity: Identity) -> None:
+        self.party = party
+        self._identity = identity
+        self._sessions: OrderedDict[tuple[str, bytes], Seal] = OrderedDict()
+
+    def seal(self, descriptor: RoundDescriptor, index: int, seal_key: SealPublicKey) -> Seal:
+        """What seals for the aggregator of this place in this round, with the seal key of its
+        entry. Raises SealBroken for a key with which no key agreement succeeds."""
+        entry = descriptor.aggregators[index]
+        if seal_key.hash != entry.seal.public_key_hash:
+            raise ValueError("not the seal key of this aggregator's entry")
+        name = (entry.id, seal_key.hash)
+        session = self._sessions.get(name)
+        if session is None:
+            ends = SessionEnds(
+                deployment=descriptor.deployment,
+                party=self.party,
+                party_key=self._identity.public_key,
+                aggregator=entry.id,
+                aggregator_key=entry.identity_key,
+                direction=Direction.CURATOR_TO_AGGREGATOR,
+            )
+            own = begin_session(self._identity, ends, seal_key)
+            session = Seal(own.key, session=own.id, announce=encode_body(own.announce, CBOR))
+            self._sessions[name] = session
+            while len(self._sessions) > _SESSIONS_EACH * len(descriptor.aggregators):
+                self._sessions.popitem(last=False)
+        return session
+
+    def is_answered(self, session: bytes) -> bool:
+        """Whether the aggregator of a session has answered under it."""
+        name = self._find(session)
+        return name is not None and self._sessions[name].announce is None
+
+    def answered(self, session: bytes) -> None:
+        """The aggregator of a session has answered under it, and needs no announcement again."""
+        name = self._find(session)
+        if name is not None:
+            self._sessions[name] = Seal(self._sessions[name].key, session=session)
+
+    def forget(self, session: bytes) -> None:
+        """Seal nothing more under a session: its aggregator has lost it."""
+        name = self._find(session)
+        if name is not None:
+            del self._sessions[name]
+
+    def _find(self, session: bytes) -> tuple[str, bytes] | None:
+        sessions = self._sessions.items()
+        return next((name for name, seal in sessions if seal.session == session), None)
+
 
 Ints = NDArray[np.int64]
 Share = NDArray[np.uint64 | np.uint8]
@@ -91,7 +168,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Total:
-    """What some curators of a part add: f(x) of all (d,), and `used` and `clamped` of each."""
+    """The sum of f(x) over some curators of a part, (d,), and `used` and `clamped` of each."""
 
     values: Ints
     used: Ints
@@ -122,7 +199,7 @@ class HostPart:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a host's body belongs: `presence` tells which curators of the span it is of."""
+    """Where a host's body belongs: `presence`: the curators of the span that it covers."""
 
     span: Span
     part: int
@@ -130,7 +207,7 @@ class Placed:
 
 
 class Encodable(Protocol):
-    """What becomes f(x) by other means than readings: records of a federated job."""
+    """A source of f(x) other than readings: records of a federated job."""
 
     @property
     def count(self) -> int:
@@ -320,7 +397,7 @@ def prepare_parts(
 ) -> list[Prepared]:
     """Parts of a proved round, each sealed by the engine of its host. The totals of those that have
     as many curators are proved together, with randomness of the first engine's source."""
-    found: dict[int, Prepared] = {}
+    prepared: dict[int, Prepared] = {}
     sizes = [part.curators for part in parts]
     for curators in sorted(set(sizes)):
         places = [place for place, size in enumerate(sizes) if size == curators]
@@ -329,8 +406,8 @@ def prepare_parts(
         )
         for row, place in enumerate(places):
             plain = [rows[row].tobytes() for rows in shares]
-            found[place] = engines[place]._sealed_part(terms, parts[place], plain)
-    return [found[place] for place in range(len(parts))]
+            prepared[place] = engines[place]._sealed_part(terms, parts[place], plain)
+    return [prepared[place] for place in range(len(parts))]
 
 
 def _joined(several: Sequence[Ints]) -> Ints:
@@ -343,7 +420,7 @@ def _proved_totals(
 ) -> tuple[Rows, ...]:
     """Plaintexts for each aggregator, a row for each of these parts of `curators` curators."""
     assert terms.proofs is not None
-    values = np.stack([np.sum([each.values for each in part.totals], axis=0) for part in parts])
+    values = np.stack([np.sum([total.values for total in part.totals], axis=0) for part in parts])
     noise = None
     if terms.plan is not None:
         noise = np.stack([draw_total(terms.plan, source, curators) for _ in parts])
@@ -388,14 +465,14 @@ def _declared(
 
 def joined(several: Sequence[Readings]) -> Readings:
     """The readings of several groups of curators as those of one, in their order."""
-    firsts = np.cumsum([0, *(each.count for each in several)])
+    firsts = np.cumsum([0, *(readings.count for readings in several)])
     return Readings(
         int(firsts[-1]),
         np.concatenate(
-            [each.curator + first for each, first in zip(several, firsts, strict=False)]
+            [readings.curator + first for readings, first in zip(several, firsts, strict=False)]
         ),
-        np.concatenate([each.quantity for each in several]),
-        np.concatenate([each.offset for each in several]),
+        np.concatenate([readings.quantity for readings in several]),
+        np.concatenate([readings.offset for readings in several]),
     )
 
 

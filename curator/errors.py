@@ -14,7 +14,7 @@ from tacit.errors import Conflict, Forbidden, Gone, Invalid, Malformed, NotFound
 
 class UnknownAnchor(NotFound):
     name = "unknown_anchor"
-    title = "No party here anchors a service of this name"
+    title = "No party here has pinned a service of this name"
 
 
 class UnknownCurator(NotFound):
@@ -34,22 +34,22 @@ class UnknownImport(NotFound):
 
 class UnknownAnswer(NotFound):
     name = "unknown_answer"
-    title = "This curator was not asked in such a round"
+    title = "This curator was not asked to contribute to such a round"
 
 
 class NotGiven(Conflict):
     name = "not_given"
-    title = "This curator gave no answer in this round"
+    title = "This curator did not contribute to this round"
 
 
 class SignerForgotten(Conflict):
     name = "signer_forgotten"
-    title = "The coordinator's key that signed the round is not known here any more"
+    title = "The coordinator's key that signed the round is no longer known here"
 
 
 class NothingPublished(Conflict):
     name = "nothing_published"
-    title = "The coordinator shows no result of this round"
+    title = "The coordinator has published no result of this round"
 
 
 class ForeignCurator(Forbidden):
@@ -69,7 +69,7 @@ class JoinTokenExpired(Gone):
 
 class CuratorsNeeded(Invalid):
     name = "curators_needed"
-    title = "A host names its curators, a lone curator only itself"
+    title = "A host must name its curators; a lone curator names only itself"
 
 
 class CuratorExists(Conflict):
@@ -89,7 +89,7 @@ class FingerprintMismatch(Forbidden):
 
 class PeerUnavailable(Unavailable):
     name = "peer_unavailable"
-    title = "A service that is needed does not answer"
+    title = "A required service does not respond"
 
 
 class PeerRefused(Conflict):
@@ -129,7 +129,7 @@ class MalformedRow(Invalid):
 
 class BadRecords(Invalid):
     name = "bad_records"
-    title = "The records cannot be kept"
+    title = "The records cannot be stored"
 
 
 # --- grounds on which a curator refuses a round: public parameters only ---------------------------
@@ -159,7 +159,7 @@ class NotInRound(RoundRefused):
 
 class NotConcerned(RoundRefused):
     name = "not_concerned"
-    title = "The round sums a group, or those that began a job, and the curator is not among them"
+    title = "The curator is not in the round's group, or not among those that began its job"
 
 
 class OpenedBeforeRestore(RoundRefused):
@@ -172,14 +172,9 @@ class RestoredRecently(RoundRefused):
     title = "This curator was restored from a backup and participates in nothing for a while"
 
 
-class DescriptorChanged(RoundRefused):
-    name = "descriptor_changed"
-    title = "Another descriptor was shown for this round before"
-
-
 class WindowContributed(RoundRefused):
     name = "window_contributed"
-    title = "This window was contributed under the same query before"
+    title = "The curator has already contributed this window under the same query"
 
 
 class SealKeyUnusable(RoundRefused):
@@ -189,7 +184,7 @@ class SealKeyUnusable(RoundRefused):
 
 class LastingSignatureMissing(RoundRefused):
     name = "pq_signature_missing"
-    title = "A seal key of the round is not signed with ML-DSA-65, too"
+    title = "A seal key of the round is not also signed with ML-DSA-65"
 
 
 class StepRefused(RoundRefused):

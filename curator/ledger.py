@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,12 @@ from tacit.accounting.charges import job_costs, unit_cost
 from tacit.accounting.composition import covering_within
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import curator as answers
+from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, UnitStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.wire import format_exact
+from tacit.wire import format_exact, format_instant
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -221,7 +223,7 @@ def sum_debits(debits: Iterable[Debit], offset: int, length: int, *, verified_on
 
 
 def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bool) -> Totals:
-    """The same, a column with one element only where it is the same for everybody: most debits are
+    """The same; a column has one element if it is the same for all curators: most debits are
     of all curators of a span, or of none. Debits of one charge are counted, and added once: those
     of a proved round are hundreds of rows that differ in whose they are."""
     alike: dict[Charge, list[Debit]] = {}
@@ -236,7 +238,7 @@ def _sum(debits: Iterable[Debit], offset: int, length: int, *, verified_only: bo
 
 def _times(debits: Iterable[Debit], offset: int, length: int) -> Ints:
     """In how many of these debits, which all meet the span, each of its curators is; one element if
-    that is the same for everybody."""
+    that is the same for all."""
     of_all, times = 0, np.zeros(0, np.int64)
     for item in debits:
         first = max(offset - item.offset, 0)
@@ -296,10 +298,10 @@ def shortages(
     """Which of the members cannot afford the charge, limit by limit; empty if all can.
 
     A round without a verified figure costs no finite amount: it meets a finite lifetime limit
-    never, and a period's limit always (whether it is wanted at all is the policy's to say).
+    never, and a period's limit always (the policy decides whether such rounds are allowed).
     """
     own = for_account(charge, 1)
-    found = [
+    exceeded = [
         *_over(limits.period, "period", own.epsilon, own.delta, period.epsilon, period.delta),
         *_over(
             limits.lifetime,
@@ -319,7 +321,7 @@ def shortages(
         ),
     ]
     result, left = [], members.copy()
-    for over, detail, figures in found:
+    for over, detail, figures in exceeded:
         blocked = left & over
         if blocked.any():
             left &= ~blocked
@@ -330,20 +332,20 @@ def shortages(
 def _over(
     limit: Limit, name: str, epsilon: int, delta: int, spent_epsilon: Ints, spent_delta: Ints
 ) -> Iterable[tuple[Bits, str, dict[str, str]]]:
-    for figure, most, scale, asked, spent in (
+    for figure, most, scale, cost, spent in (
         ("epsilon", limit.epsilon, MICRO, epsilon, spent_epsilon),
         ("delta", limit.delta, FEMTO, delta, spent_delta),
     ):
         if most is None:
             continue
-        over = spent + asked > int(most * scale)
+        over = spent + cost > int(most * scale)
         if over.any():
             yield (
                 over,
                 f"the {name} limit on {figure} would be exceeded",
                 {
                     "limit": format_exact(most),
-                    "asked": format_scaled(asked, scale),
+                    "asked": format_scaled(cost, scale),
                     "spent_at_most": format_scaled(int(spent[over].max()), scale),
                 },
             )
@@ -370,47 +372,51 @@ def presence_bits(bitmap: bytes, length: int) -> Bits:
 
 
 def statement_of(
-    debits: Sequence[Debit], position: int, now: datetime, period_s: int, limits: Limits
-) -> dict[str, Any]:
-    """One unit's part of a curator's ledger statement (section `budget` of its API)."""
+    debits: Sequence[Debit],
+    position: int,
+    now: datetime,
+    period_s: int,
+    limits: Limits,
+    shown: list[answers.Debit],
+) -> UnitStatement:
+    """One unit's part of a curator's ledger statement; `shown`: its newest debits."""
     start, end = period_of(now, period_s)
     current = [item for item in debits if start <= item.made < end]
     period = sum_debits(current, position, 1, verified_only=True)
     lifetime = sum_debits(debits, position, 1, verified_only=False)
     mine = [item for item in debits if item.over(position, 1)[0]]
-    return {
-        "limits": limits.model_dump(mode="json", exclude_none=True),
-        "period": {
-            "start": start.isoformat().replace("+00:00", "Z"),
-            "seconds": period_s,
-            **_figures(period),
-        },
-        "lifetime": _figures(lifetime),
-        "rounds": len(mine),
-        "unverified_rounds": sum(not item.charge.verified for item in mine),
-    }
+    return UnitStatement(
+        limits=AgreedLimits.model_validate(limits.model_dump(mode="json", exclude_none=True)),
+        period=PeriodCharge(
+            start=format_instant(start), seconds=period_s, **format_charge(_charge_of(period))
+        ),
+        lifetime=ChargedAmount(**format_charge(_charge_of(lifetime))),
+        rounds=len(mine),
+        unverified_rounds=sum(not item.charge.verified for item in mine),
+        debits=shown,
+    )
 
 
-def worst_instant(debits: Sequence[Debit], position: int) -> dict[str, str]:
+def worst_instant(debits: Sequence[Debit], position: int) -> ChargedAmount:
     """The record unit's figure: the largest sum over all instants that any round covers."""
     mine = [item for item in debits if item.over(position, 1)[0]]
-    if not mine:
-        return _figures(Totals.zero(1))
-    whole = Window(
-        start=min(item.window.start for item in mine),
-        end=max(item.window.end for item in mine) + timedelta(microseconds=1),
-    )
-    return _figures(largest_over_instants(mine, whole, position, 1, verified_only=False))
+    worst = Totals.zero(1)
+    if mine:
+        whole = Window(
+            start=min(item.window.start for item in mine),
+            end=max(item.window.end for item in mine) + timedelta(microseconds=1),
+        )
+        worst = largest_over_instants(mine, whole, position, 1, verified_only=False)
+    return ChargedAmount(**format_charge(_charge_of(worst)))
 
 
-def _figures(totals: Totals) -> dict[str, str]:
-    return format_charge(Charge(*(int(column[0]) for column in totals.columns())))
+def _charge_of(totals: Totals) -> Charge:
+    """The totals of one curator."""
+    return Charge(*(int(column[0]) for column in totals.columns()))
 
 
-# Long integer arrays that are mostly constant, as runs: the compact form of per-curator totals.
-#
-# A host's curators nearly always have equal totals, so a million of them take a few bytes. Format:
-# uint32 count of runs, then per run an int64 value, then per run a uint32 length (little-endian).
+# Run lengths: uint32 count of runs, then an int64 value per run, then a uint32 length per run
+# (little-endian).
 
 
 def pack_run_lengths(values: Ints) -> bytes:

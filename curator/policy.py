@@ -86,8 +86,8 @@ def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
 
 class Policy(WireModel):
     """What a curator agrees to. `queries` (hashes) counts when `accept_any` is false; `algorithms`:
-    the federated jobs it takes part in, by name; `public_columns`: those of the owner's tables that
-    may be sent as they are, without noise.
+    the federated jobs it participates in, by name; `public_columns`: those of the owner's tables
+    that may be sent as they are, without noise.
 
     A round that shares among aggregators has at least `min_aggregators` of them (`all`: those of
     the party's join token), the `required_aggregators` (fingerprints) among them, and a figure that
@@ -221,14 +221,14 @@ def _check_aggregators(policy: Policy, descriptor: RoundDescriptor, anchors: int
         return
     collusion, least = descriptor.query.collusion, policy.min_collusion
     fewest = anchors if policy.min_aggregators == "all" else policy.min_aggregators
-    for name, minimum, asked in (
+    for name, minimum, number in (
         ("min_aggregators", fewest, len(present)),
         ("min_collusion/aggregators", least.aggregators, collusion.aggregators),
         ("min_collusion/curators", least.curators, collusion.curators),
     ):
-        if asked < minimum:
+        if number < minimum:
             raise PolicyRefused(
-                _TOO_FEW[name], pointer=f"/{name}", extra={"minimum": minimum, "asked": asked}
+                _TOO_FEW[name], pointer=f"/{name}", extra={"minimum": minimum, "asked": number}
             )
 
 

@@ -16,7 +16,7 @@ EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
 
 
 class CuratorSettings(ServiceSettings):
-    """Settings of a curator service, beside those of every service."""
+    """Settings of a curator service, in addition to those of every service."""
 
     service: ClassVar[str] = "curator"
     kept_bytes: ClassVar[int] = 5 << 19  # a gateway of a million has no more to spare
@@ -31,7 +31,7 @@ class CuratorSettings(ServiceSettings):
         default=1800,
         ge=60,
         le=43_200,
-        description="How long a session of the console lasts without a page looked at; at most 12 "
+        description="How long a session of the console lasts without a request; at most 12 "
         "hours in all.",
     )
     participate: bool = Field(
@@ -84,13 +84,13 @@ class CuratorSettings(ServiceSettings):
     )
     require_pq_signatures: bool = Field(
         default=False,
-        description="Refuse rounds whose seal keys are not signed with ML-DSA-65 beside Ed25519, "
+        description="Refuse rounds whose seal keys are not signed with both ML-DSA-65 and Ed25519, "
         "by identities that committed to a next pair (`tacit keys next`).",
     )
     restore_quiet_s: float = Field(
         default=172_800,
         ge=0,
-        description="How long a store that was restored from a backup takes part in nothing: it "
+        description="How long a store that was restored from a backup participates in nothing: it "
         "may have answered what it does not know of. A round only needs seal keys that "
         "were made after the restore. 0 also assumes exact clocks; for tests only.",
     )
@@ -126,7 +126,7 @@ class CuratorSettings(ServiceSettings):
         description="Largest Green Button file after decompression: it is held until its end.",
     )
     import_max_ratio: int = Field(
-        default=200, ge=1, description="Most bytes that one compressed byte may stand for."
+        default=200, ge=1, description="Most bytes that one compressed byte may expand to."
     )
     import_max_errors: int = Field(
         default=1000, ge=0, description="Row errors that an import lists; all are counted."

@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
+from algorithms.drawing import can_draw
 from cli.context import console, fail, plain_errors, progress, table
 from common.runtime.process import extra_needed
 from reproduction.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from reproduction.experiment import Value as RowValue
 from reproduction.registry import experiments
 from reproduction.results import said, tally, write
-from simulation.plots import can_draw
 
 ALL = "all"
 FAILED, NOT_REPRODUCED = 1, 3

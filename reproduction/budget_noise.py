@@ -33,16 +33,12 @@ from reproduction.baselines import (
     total_noise,
 )
 from reproduction.experiment import Row, Run, sampled
-from simulation.populations import (
+from reproduction.stand_in_data import (
     ELECTRICITY_INSTANTS,
     ELECTRICITY_LARGEST_READING,
-    LARGEST_RATING,
-    MOVIELENS,
-    MOVIELENS_FILMS,
-    Marginals,
     electricity_like,
-    movielens,
 )
+from simulation.populations import LARGEST_RATING, MOVIELENS, MOVIELENS_FILMS, Marginals, movielens
 from tacit.accounting.bounds import (
     CuratorFigures,
     Disclosed,

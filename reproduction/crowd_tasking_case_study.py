@@ -44,8 +44,9 @@ from reproduction.experiment import (
     sampled,
     trend,
 )
+from reproduction.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH
 from simulation.plots import Line, Panel, Plot
-from simulation.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH, heart_rates
+from simulation.stand_in_data import heart_rates
 
 _WIDTHS: Final = (DECLARED_WIDTH, OBSERVED_WIDTH)
 _DRAWS: Final = 200_000

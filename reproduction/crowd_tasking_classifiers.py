@@ -25,8 +25,8 @@ from reproduction.experiment import (
     over_runs,
     sampled,
 )
+from reproduction.stand_in_data import balance_scale, iris, two_activities
 from simulation.plots import Line, Mark, Panel, Plot
-from simulation.stand_in_data import balance_scale, iris, two_activities
 from tacit.encoders.crowd_tasking.encoder import Floats, Ints
 from tacit.randomness import PublicRandom
 

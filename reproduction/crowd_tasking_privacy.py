@@ -27,14 +27,9 @@ from reproduction.experiment import (
     quoted,
     trend,
 )
+from reproduction.stand_in_data import DECLARED_WIDTH, user_limits, waypoints
 from simulation.plots import Kind, Line, Panel, Plot
-from simulation.stand_in_data import (
-    DECLARED_WIDTH,
-    HEART_BOUNDS,
-    heart_rates,
-    user_limits,
-    waypoints,
-)
+from simulation.stand_in_data import HEART_BOUNDS, heart_rates
 from tacit.encoders.crowd_tasking.encoder import Component, Floats, admits
 
 ROUNDS: Final = 600

@@ -30,8 +30,8 @@ from reproduction.experiment import (
     quoted,
     sampled,
 )
+from reproduction.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH
 from simulation.plots import Line, Panel, Plot
-from simulation.stand_in_data import DECLARED_WIDTH, OBSERVED_WIDTH
 from tacit.encoders.crowd_tasking.bounded import bucket_of
 from tacit.randomness import PublicRandom
 

@@ -7,6 +7,7 @@ give edges away. So `sound` is run here as an engine; as a job it would be refus
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -16,9 +17,10 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext, Stance
+from algorithms.counts.keeper import heads
 from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_der import Parameters as GraphDerParameters
-from algorithms.graph_der.block_graph import laplace_graph
+from algorithms.graph_der.block_graph import cell_of
 from algorithms.graph_der.evaluation import (
     Cuts,
     Drawn,
@@ -30,12 +32,31 @@ from algorithms.graph_der.evaluation import (
 from algorithms.graph_der.parameters import plan_of
 from algorithms.graph_der.publication import publish
 from simulation.samples import graph_der
-from tacit.randomness import SeededRandom
+from tacit.noise.alias import PRECISE, decimal
+from tacit.randomness import NoiseSource, SeededRandom
 
 STEP: Final = 4
 SUBSET: Final = 5_000
 STATIONS: Final = 1_012
 STAND_IN: Final = "STM stand-in"
+
+
+def laplace_graph(
+    graph: EdgeList, epsilon: Fraction, source: NoiseSource, beat: Callable[[], None] = lambda: None
+) -> Ends:
+    """Noise on each cell, an edge where it exceeds 1/2: each cell flips on its own.
+
+    epsilon-DP for one edge. Cells that do not flip are skipped: time and memory grow with the
+    flips and the edges.
+    """
+    # Laplace noise of scale 1 / epsilon takes a cell across 1/2: e^(-epsilon / 2) / 2.
+    chance = Fraction(PRECISE.exp(decimal(-epsilon / 2))) / 2
+    pairs = graph.count * (graph.count - 1) // 2
+    flips = heads(pairs, chance, source, beat)
+    first, second = graph.first.astype(np.int64), graph.second.astype(np.int64)
+    true = first * graph.count - first * (first + 1) // 2 + second - first - 1
+    row, column = cell_of(np.setxor1d(true, flips, assume_unique=True), graph.count)
+    return row.astype(np.int32), column.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

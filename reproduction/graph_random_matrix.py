@@ -37,9 +37,9 @@ from reproduction.graph_random_matrix_printed import (
     SIZES,
 )
 from reproduction.graph_random_matrix_study import SIGMAS, distance, mean, runs_of
+from reproduction.stand_in_data import power_law
 from simulation.plots import Line, Panel, Plot
-from simulation.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix.projection import Projection
+from tacit.encoders.graph_random_matrix import Projection
 from tacit.wire import parse_exact
 
 SOURCE: Final = "Publishing Social Network Data with Privacy Guarantees, chapter 11"

@@ -19,8 +19,8 @@ from algorithms.datasets.edge_list import EdgeList, read_snap
 from algorithms.graph_random_matrix.evaluation import reference_spectrum
 from algorithms.graph_random_matrix.linear_algebra import Adjacency, Spectrum, from_gram
 from algorithms.graph_random_matrix.publication import Cells, Release, adjacency, publish
-from simulation.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix.projection import Kind, Projection
+from reproduction.stand_in_data import power_law
+from tacit.encoders.graph_random_matrix import Kind, Projection
 from tacit.wire import parse_exact
 
 FILE: Final = "facebook_combined.txt"

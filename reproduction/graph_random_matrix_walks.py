@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from algorithms.graph_random_matrix.evaluation import random_walk_graph, reference_spectrum
-from algorithms.graph_random_matrix.linear_algebra import Spectrum
+import numpy as np
+
+from algorithms.datasets.edge_list import EdgeList
+from algorithms.graph_random_matrix.evaluation import reference_spectrum
+from algorithms.graph_random_matrix.linear_algebra import Adjacency, Spectrum
 from algorithms.graph_random_matrix.publication import adjacency
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked, quoted, trend
 from reproduction.graph_random_matrix import NOT_SHIPPED, SOURCE
@@ -29,6 +32,7 @@ from reproduction.graph_random_matrix_study import (
     runs_of,
 )
 from simulation.plots import Line, Panel, Plot
+from tacit.randomness import SeededRandom
 
 STEPS: Final = 2
 """The source's t."""
@@ -37,6 +41,44 @@ _LEAST_NMI: Final = 0.70
 """The lowest of RW that is printed for Facebook."""
 _SIGNIFICANT: Final = 10
 """How many times closer than LNPP the text's "significantly better" is taken to be."""
+
+
+# RW: each edge u - v is replaced by u - z, where z ends a random walk from v. Source: P. Mittal, C.
+# Papamanthou, D. Song, "Preserving link privacy in social network based systems", arXiv 1208.6189.
+
+
+def random_walk_graph(graph: Adjacency, steps: int, retries: int, source: SeededRandom) -> EdgeList:
+    """Each vertex's edges moved to where a walk of steps - 1 >= 0 from its neighbours ends.
+
+    A walk that ends at the vertex itself or at one joined to it already is repeated, at most
+    `retries` times. The first edge of a vertex is kept for sure, each later one with probability
+    (degree / 2 - 1) / (degree - 1), so that the number of edges stays about the same. Not private.
+    """
+    generator = source.generator
+    starts, neighbours = graph.starts.tolist(), graph.neighbours.tolist()
+    joined: list[set[int]] = [set() for _ in range(graph.count)]
+    for vertex in range(graph.count):
+        begin, end = starts[vertex], starts[vertex + 1]
+        later = (end - begin) / 2 - 1
+        for place in range(begin, end):
+            for _ in range(retries):
+                reached = neighbours[place]
+                for _ in range(steps - 1):
+                    low, high = starts[reached], starts[reached + 1]
+                    reached = neighbours[low + int(generator.random() * (high - low))]
+                if reached != vertex and reached not in joined[vertex]:
+                    break
+            else:
+                continue
+            if place > begin and generator.random() * (end - begin - 1) >= later:
+                continue
+            joined[vertex].add(reached)
+            joined[reached].add(vertex)
+    pairs = np.array(
+        [(one, other) for one, found in enumerate(joined) for other in found if one < other],
+        np.int32,
+    ).reshape(-1, 2)
+    return EdgeList.from_pairs(np.arange(graph.count), pairs[:, 0], pairs[:, 1])
 
 
 def walked(network: Network, run: Run, seed: int) -> Spectrum:

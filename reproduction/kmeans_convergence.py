@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.kmeans.evaluation import lloyd
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, iterations
 from algorithms.kmeans.paper import run as run_paper
 from reproduction.experiment import (
@@ -28,6 +27,7 @@ from reproduction.experiment import (
     sampled,
     trend,
 )
+from reproduction.kmeans_baselines import lloyd
 from reproduction.kmeans_data import Dataset, datasets
 from simulation.plots import Line, Panel, Plot
 from tacit.encoders.kmeans.encoder import Floats

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import blum, cost, dwork, gupt, lloyd, priv_gene, su
+from algorithms.kmeans.evaluation import cost
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, final_release
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan
@@ -30,6 +30,7 @@ from reproduction.experiment import (
     marked,
     over_runs,
 )
+from reproduction.kmeans_baselines import blum, dwork, gupt, lloyd, priv_gene, su
 from reproduction.kmeans_convergence import epsilons
 from reproduction.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.stand_in_data import network
+from reproduction.stand_in_data import network
 from tacit.records.item_files import read_msnbc
 from tacit.records.items import Sequences
 

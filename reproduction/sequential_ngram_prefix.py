@@ -11,8 +11,8 @@ from fractions import Fraction
 from algorithms.contract import Context
 from algorithms.sequential_ngram.evaluation import Text
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
+from algorithms.sequential_prefix_tree.counts import publish
 from algorithms.sequential_prefix_tree.parameters import item_multiple, resolved
-from algorithms.sequential_prefix_tree.publication import publish
 from tacit.records.items import Sequences
 
 

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from algorithms.contract import SequentialContext
 from algorithms.sequential_prefix_tree import Parameters as SequentialPrefixTreeParameters
+from algorithms.sequential_prefix_tree.counts import Release, publish
 from algorithms.sequential_prefix_tree.evaluation import (
     Answers,
     Ints,
@@ -20,8 +21,8 @@ from algorithms.sequential_prefix_tree.evaluation import (
     workload,
 )
 from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.publication import Release, publish
-from simulation.stand_in_data import StandIn, bus, metro
+from reproduction.stand_in_data import bus
+from simulation.stand_in_data import StandIn, metro
 
 Form = Literal["simple", "hybrid"]
 FORMS: Final[tuple[Form, ...]] = ("simple", "hybrid")

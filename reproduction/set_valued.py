@@ -27,15 +27,9 @@ from reproduction.experiment import (
     trend,
 )
 from reproduction.set_valued_study import Method, Study
+from reproduction.stand_in_data import STM_RECORDS, msnbc, stm_like_concentrated, stm_like_diffuse
 from simulation.plots import Kind, Line, Panel, Plot
-from simulation.stand_in_data import (
-    MSNBC_RECORDS,
-    STM_RECORDS,
-    msnbc,
-    msnbc_like,
-    stm_like_concentrated,
-    stm_like_diffuse,
-)
+from simulation.stand_in_data import MSNBC_RECORDS, msnbc_like
 
 EPSILONS: Final = ("0.5", "0.75", "1", "1.25")
 _MSNBC_LIKE: Final = "MSNBC-like"

@@ -31,8 +31,9 @@ from reproduction.set_valued import (
     stm_study,
 )
 from reproduction.set_valued_study import Study
+from reproduction.stand_in_data import STM_RECORDS, msnbc, stm_like_concentrated
 from simulation.plots import Line, Panel, Plot
-from simulation.stand_in_data import STM_RECORDS, Population, msnbc, stm_like_concentrated
+from simulation.stand_in_data import Population
 
 UNIVERSES: Final = (200, 400, 600, 800, 1012)
 FIXED_RECORDS: Final = 800_000

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.trajectory_kcl.evaluation import instance_loss
+from algorithms.trajectory_kcl.algorithm import instance_loss
 from algorithms.trajectory_kcl.parameters import Method, Model
 from algorithms.trajectory_kcl.table import PairTable
 from reproduction.experiment import Experiment, Outcome, Row, Run, marked, trend

@@ -43,7 +43,7 @@ class Machines(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """All services."""
+        """The names of all services."""
         ...
 
     def kill(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Access:
     token: str
 
     def client(self) -> AsyncClient:
-        """A client that asks until it is answered."""
+        """A client that retries until it gets an answer."""
         return AsyncClient(self.url, self.token, timeout_s=15.0, retry=PATIENT)
 
 
@@ -122,7 +122,7 @@ class Ran:
 
 @dataclass
 class Soak:
-    """What has happened so far."""
+    """The state of a soak so far."""
 
     rounds: list[Ran] = field(default_factory=list)
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Soak:
 
     @property
     def killed(self) -> int:
-        """All kills."""
+        """The number of kills."""
         return self.kills.total()
 
     def enough(self, plan: Plan) -> bool:

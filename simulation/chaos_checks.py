@@ -25,6 +25,7 @@ from curator.store import parties as curator_parties
 from curator.store.parties import PartyRow
 from simulation.chaos import Plan, Site, Soak
 from tacit import sets
+from tacit.answers.base import Answer
 from tacit.protocol.round.messages import Manifest
 from tacit.query.terms import PrivacyUnit
 
@@ -79,7 +80,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Tried, and nowhere wrong."""
+        """Whether the check was tried and never failed."""
         return self.cases > 0 and not self.failures
 
 
@@ -120,7 +121,7 @@ async def ask(site: Site) -> Answers:
     return Answers(numbers, tuple(contributions), accepted, verified, dict(debits))
 
 
-def _contribution(curator: str, item: Mapping[str, Any]) -> Contribution:
+def _contribution(curator: str, item: Answer) -> Contribution:
     used = int(item["readings"]["used"]) if item["contributed"] else 0
     return Contribution(curator, item["round"], item["state"], bool(item["contributed"]), used)
 
@@ -146,12 +147,12 @@ async def read_manifests(
     stores: Mapping[str, Path], rounds: Iterable[str]
 ) -> dict[str, dict[str, frozenset[int]]]:
     """The manifests in the aggregators' stores, which must not be running. `stores`: by id."""
-    found: dict[str, dict[str, frozenset[int]]] = {name: {} for name in rounds}
+    result: dict[str, dict[str, frozenset[int]]] = {name: {} for name in rounds}
     for aggregator, path in stores.items():
         database = open_database(f"sqlite:///{path}")
         try:
             async with database.reading() as transaction:
-                for name, manifests in found.items():
+                for name, manifests in result.items():
                     row = await aggregator_rounds.round_row(transaction, name)
                     if row is None:
                         continue
@@ -160,7 +161,7 @@ async def read_manifests(
                         manifests[aggregator] = members_of(Manifest.model_validate_json(text))
         finally:
             await database.dispose()
-    return found
+    return result
 
 
 def members_of(manifest: Manifest) -> frozenset[int]:
@@ -171,7 +172,7 @@ def members_of(manifest: Manifest) -> frozenset[int]:
 
 async def read_accounts(stores: Iterable[Path], period_s: int) -> list[Account]:
     """Running totals and sums of debits in the curator hosts' stores, which must not be running."""
-    found = []
+    result = []
     now = datetime.now(UTC)
     since, _ = period_of(now, period_s)
     for path in stores:
@@ -179,10 +180,10 @@ async def read_accounts(stores: Iterable[Path], period_s: int) -> list[Account]:
         try:
             async with database.reading() as transaction:
                 for party in await curator_parties.list_parties(transaction):
-                    found += await _party_accounts(transaction, party, period_s, since, now)
+                    result += await _party_accounts(transaction, party, period_s, since, now)
         finally:
             await database.dispose()
-    return found
+    return result
 
 
 async def _party_accounts(
@@ -321,11 +322,11 @@ def _manifest(evidence: Evidence, round_id: str) -> frozenset[int]:
 
 def _by_curator(items: Iterable[Contribution]) -> dict[tuple[str, str], list[Contribution]]:
     """The debited contributions of each (curator, round)."""
-    found: dict[tuple[str, str], list[Contribution]] = defaultdict(list)
+    result: dict[tuple[str, str], list[Contribution]] = defaultdict(list)
     for item in items:
         if item.contributed:
-            found[item.curator, item.round].append(item)
-    return found
+            result[item.curator, item.round].append(item)
+    return result
 
 
 def _all(evidence: Evidence) -> Iterable[tuple[tuple[str, str], list[Contribution]]]:

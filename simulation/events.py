@@ -72,7 +72,7 @@ class RoundEvents:
 
 
 def quiet(curators: int, number: int = 0) -> RoundEvents:
-    """A round in which everybody does what it should."""
+    """A round in which every curator behaves."""
     none = np.zeros(curators, np.bool_)
     everybody = np.ones(curators, np.bool_)
     return RoundEvents(

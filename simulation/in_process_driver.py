@@ -30,8 +30,8 @@ from simulation.populations import Population
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit.accounting.expected_error import forecast
 from tacit.crypto.sharing import Words
-from tacit.protocol.proved_pieces import clamped
 from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.pieces import clamped
 from tacit.query.functions import Readings, dimension, encode, local_sensitivities, parts
 from tacit.query.mechanisms import (
     aggregator_plan,
@@ -197,7 +197,7 @@ class InProcess:
 
 
 class _Totals:
-    """What adds up over the blocks of a round."""
+    """Totals over the blocks of a round."""
 
     def __init__(self, query: Query, d: int) -> None:
         self.scheme = scheme(query)
@@ -207,7 +207,7 @@ class _Totals:
 
     @classmethod
     def of(cls, query: Query) -> _Totals:
-        """Nothing yet."""
+        """Empty totals."""
         return cls(query, dimension(query))
 
 

@@ -30,8 +30,8 @@ from simulation.plots import Line, Panel, Plot
 from simulation.populations import Population
 from simulation.simulated_rounds import Store, Sums, check_unit, figures, readings, sums
 from tacit.crypto.sharing import Words
-from tacit.protocol.proved_pieces import clamped, proof_context
 from tacit.protocol.round.opening import proved_total
+from tacit.protocol.round.pieces import clamped, proof_context
 from tacit.query.functions import encode, parts
 from tacit.query.mechanisms import aggregator_plan, curator_plan, draw, scheme
 from tacit.query.proofs import is_proved, proof_plan
@@ -96,13 +96,13 @@ class LiedRound:
 
     @property
     def told(self) -> int:
-        """Lies of all kinds."""
-        return sum(each.told for each in self.lies)
+        """The number of lies of all kinds."""
+        return sum(lie.told for lie in self.lies)
 
     @property
     def named(self) -> int:
-        """Those that were named."""
-        return sum(each.named for each in self.lies)
+        """The number of lies that were named."""
+        return sum(lie.named for lie in self.lies)
 
     @property
     def declared_error(self) -> float:
@@ -130,7 +130,7 @@ class Comparison:
     rows: tuple[LiedRound, ...]
 
     def document(self) -> Json:
-        """As plain JSON."""
+        """As JSON values."""
         rows = [
             {
                 **asdict(row),
@@ -189,15 +189,15 @@ def claims(query: Query) -> dict[Lie, int]:
     proved = _proved_sum(query)
     lowest = proved.offset[0]
     highest = lowest + proved.top
-    found = {
+    result = {
         Lie.ENORMOUS: round(ENORMOUS_AMOUNT / parts(query)[0].value),
         Lie.WRAPPING: lowest - query.n_max * proved.bounds.farthest,
         Lie.OUTSIDE: highest + 1,
         Lie.WITHIN: highest,
     }
-    if found[Lie.ENORMOUS] <= highest:
+    if result[Lie.ENORMOUS] <= highest:
         raise ValueError("the bounds of the query allow even 10^12: no such lie is outside")
-    return found
+    return result
 
 
 def comparison(
@@ -207,7 +207,7 @@ def comparison(
     seed: int,
     rows: tuple[LiedRound, ...],
 ) -> Comparison:
-    """All rounds, with what they are about."""
+    """All rounds with the query and the population."""
     value = parts(query)[0].value
     return Comparison(
         json.loads(query.canonical()),
@@ -283,8 +283,8 @@ def _proved_sum(query: Query) -> ProvedSum:
 
 
 def _drawn_lies(curators: int, share: Fraction, number: int, source: SeededRandom) -> Ints:
-    """A place in `KINDS` for each liar, `HONEST` for all others, (n,). The kinds are dealt in turn,
-    from round to round by another one first."""
+    """(n,) a place in `KINDS` for each liar, `HONEST` for all others. Kinds are assigned in turn;
+    each round begins with the next one."""
     lies = np.full(curators, HONEST, np.int64)
     count = liar_count(curators, share)
     liars = source.generator.choice(curators, count, replace=False)
@@ -345,7 +345,7 @@ def _aggregator_noise(query: Query, source: SeededRandom) -> Ints:
 
 
 class _Declared:
-    """Shares that nobody checks."""
+    """Shares of a declared round, which are not verified."""
 
     def __init__(self, query: Query) -> None:
         self._scheme = scheme(query)

@@ -12,7 +12,8 @@ A message is lost in transit or its answer is, with equal chances; either way th
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
+from operator import add, sub
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ PERFECT = Network()
 
 @dataclass
 class Traffic:
-    """What happened to messages."""
+    """Counts of messages."""
 
     messages: int = 0
     lost: int = 0
@@ -58,13 +59,12 @@ class Traffic:
     held: int = 0
 
     def since(self, before: Traffic) -> Traffic:
-        """What was added."""
-        names = (field.name for field in fields(self))
-        return Traffic(*(getattr(self, name) - getattr(before, name) for name in names))
+        """The increase over an earlier count."""
+        return Traffic(*map(sub, astuple(self), astuple(before)))
 
-    def copy(self) -> Traffic:
-        """These counts, as they are now."""
-        return Traffic(*(getattr(self, field.name) for field in fields(self)))
+    def plus(self, more: Traffic) -> Traffic:
+        """The sum of both."""
+        return Traffic(*map(add, astuple(self), astuple(more)))
 
 
 def arrivals(network: Network, sent: Floats, source: SeededRandom, traffic: Traffic) -> Floats:

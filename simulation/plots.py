@@ -1,15 +1,16 @@
 """Plots of experiments: lines over an axis, in the manner of the sources, as SVG and PNG.
 
-A `Plot` is data and knows no library; `draw` needs matplotlib (extra `plots`), imported inside and
-drawn by Agg, never on a screen. The same data give the same SVG, byte for byte.
+A `Plot` is only data; `draw` needs matplotlib (extra `plots`), imported inside. The same data give
+the same SVG, byte for byte.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+from algorithms.drawing import DOTS_PER_INCH, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -26,7 +27,6 @@ _MARK_COLOURS: Final = ("#d98324", "#3a9ea5", "#c8a2c8")
 _PANEL_INCHES: Final = (5.4, 4.0)
 _LEGEND_COLUMNS: Final = 2
 _LEGEND_ROW_INCHES: Final = 0.2
-_DOTS_PER_INCH: Final = 150
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,6 @@ class Plot:
     panels: tuple[Panel, ...]
 
 
-def can_draw() -> bool:
-    """Whether the extra `plots` is installed."""
-    return find_spec("matplotlib") is not None
-
-
 def draw(plot: Plot, directory: Path) -> tuple[Path, Path]:
     """Write NAME.svg and NAME.png; their paths."""
     from matplotlib import rc_context
@@ -93,14 +88,8 @@ def draw(plot: Plot, directory: Path) -> tuple[Path, Path]:
     width, height = _PANEL_INCHES
     legend_rows = -(-len(names) // columns)
     svg, png = directory / f"{plot.name}.svg", directory / f"{plot.name}.png"
-    with rc_context(
-        {
-            "svg.hashsalt": plot.name,
-            "font.size": 9,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-        }
-    ):
+    style: Any = {**STYLE, "svg.hashsalt": plot.name}
+    with rc_context(style):
         figure = Figure(
             figsize=(width * len(plot.panels), height + _LEGEND_ROW_INCHES * legend_rows),
             layout="constrained",
@@ -120,7 +109,7 @@ def draw(plot: Plot, directory: Path) -> tuple[Path, Path]:
             frameon=False,
         )
         figure.savefig(svg, metadata={"Date": None})
-        figure.savefig(png, dpi=_DOTS_PER_INCH)
+        figure.savefig(png, dpi=DOTS_PER_INCH)
     return svg, png
 
 

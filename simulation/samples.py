@@ -337,8 +337,6 @@ SAMPLES: Final[Mapping[str, Callable[[], list[Sample]]]] = {
 }
 
 
-# A job that runs on each algorithm's samples: parameters, and the command that starts it.
-#
 # `tacit dataset sample ALGORITHM` writes them beside the samples, and each algorithm's page begins
 # with that command. Parameters are those of a first try: what a figure means is on the page.
 
@@ -373,7 +371,7 @@ class SampleJob:
 
 
 def params_file(algorithm: str) -> str:
-    """Where its parameters are written."""
+    """The file name of its parameters."""
     return f"{algorithm}-params.json"
 
 

@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import islice
@@ -43,6 +43,7 @@ from simulation.populations import Population
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit import AsyncClient, RoundClosed
 from tacit.accounting.expected_error import forecast
+from tacit.client.objects import Round
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import Transcript
@@ -71,11 +72,6 @@ AGREEING: Final[dict[str, Any]] = {
 """No limits and no conditions: simulated people have nothing to lose."""
 
 
-def own_cpu_s() -> float:
-    """CPU seconds of this process."""
-    return time.process_time()
-
-
 @dataclass(frozen=True, eq=False)
 class Services:
     """The driver of a deployment.
@@ -92,7 +88,7 @@ class Services:
     directory: Path
     source: SeededRandom
     alone: bool = True
-    cpu_s: Callable[[], float] = own_cpu_s
+    cpu_s: Callable[[], float] = time.process_time
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(
@@ -192,7 +188,7 @@ class _Host:
         """One round, from its readings to its transcript."""
         if event.non_compliant.any():
             raise ValueError("a curator service always adds its noise: use the driver in process")
-        query, before = self.query, self.traffic.copy()
+        query, before = self.query, replace(self.traffic)
         senders = event.sends & (event.late_s < query.deadline_s)
         window = self._window(number)
         await self._tell_ledger(event)
@@ -284,17 +280,15 @@ class _Host:
         if answer["accepted"] != len(lines) - 1:
             raise RuntimeError("a reading was not stored")
 
-    async def _follow(self, round_id: str, senders: Bits) -> dict[str, Any]:
+    async def _follow(self, round_id: str, senders: Bits) -> Round:
         """Watch a round to its end; freeze it once all our curators have submitted, if none are
         remote."""
         if self.driver.alone and not senders.all() and senders.any():
             await self._delivered(round_id, self.ids[int(np.flatnonzero(senders)[0])])
             with contextlib.suppress(RoundClosed):  # it was faster
                 await self.coordinator.close_round(round_id)
-        last: dict[str, Any] = {}
-        async for state in self.coordinator.watch(round_id, self.query.deadline_s + GRACE_S):
-            last = state
-        return last
+        watched = self.coordinator.watch(round_id, self.query.deadline_s + GRACE_S)
+        return [state async for state in watched][-1]
 
     async def _delivered(self, round_id: str, curator: str) -> None:
         """Wait until the host's batch of a round is delivered, or will never be."""

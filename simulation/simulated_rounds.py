@@ -71,7 +71,7 @@ def sums(query: Query, readings: Readings, *, clamp: bool) -> Sums:
         return Sums(vector=tuple(Fraction(int(each)) for each in own))
     bounds = roundings(query, 1)[0].bounds
     if clamp and bounds is not None:
-        low, high = (int(each * nano) for each in bounds)
+        low, high = (int(bound * nano) for bound in bounds)
         quantity = np.clip(quantity, low, high)
     vector: Figures = ()
     if query.function is Function.VECTOR_SUM:
@@ -91,7 +91,7 @@ def _sum(quantity: Ints) -> Fraction:
 
 
 def figures(query: Query, found: Sums) -> Figures:
-    """What the query's function makes of totals."""
+    """The figures that the query's function computes from totals."""
     match query.function:
         case Function.COUNT:
             return (Fraction(found.count),)
@@ -107,8 +107,6 @@ def figures(query: Query, found: Sums) -> Figures:
             return found.vector
 
 
-# The readings that curators hold in a round: a population, after its events.
-#
 # Readings become the whole nano-units in which a curator service stores them; they lie in the
 # window at even distances, in their order.
 
@@ -175,11 +173,11 @@ class Outcome:
     `raw`: of the honest readings of everyone enrolled; `clamped`: the same, clamped. Then rounded,
     as all that follow: `truth` of everyone enrolled, `sent` of those that sent anything, `present`
     of the participants. `held`: of what the participants contributed, lies and all, before noise
-    (None, as `present`, where who took part is not known to the driver). `dropouts` sent nothing,
-    what `late` curators sent did not arrive everywhere in time. `opened`: the
-    released total (None if the round aborted, for `reason`). `forecast`: the error that was to be
-    expected from noise alone. `wall_s` and `cpu_s` are those of the round, `cpu_s` of all
-    processes that the driver can see.
+    (None, as `present`, where who participated is not known to the driver). `dropouts` sent
+    nothing, what `late` curators sent did not arrive everywhere in time. `opened`: the released
+    total (None if the round aborted, for `reason`). `forecast`: the error that was to be expected
+    from noise alone. `wall_s` and `cpu_s` are those of the round, `cpu_s` of all processes that the
+    driver can see.
     """
 
     number: int
@@ -325,7 +323,7 @@ def _difference(one: Figures | None, other: Figures | None) -> float | None:
 
 @dataclass(frozen=True)
 class Summary:
-    """A whole simulation."""
+    """The summary of a simulation."""
 
     driver: str
     query: Json
@@ -336,7 +334,7 @@ class Summary:
     traffic: Json
 
     def document(self) -> Json:
-        """As plain JSON."""
+        """As JSON values."""
         return {"format": "tacit.simulation/1", **asdict(self), "figures": self.figures()}
 
     def figures(self) -> Json:

@@ -7,7 +7,7 @@
     protocol     what parties sign and check    accounting  what a release costs
     report       the privacy report             encoders    a curator's half of a federated job
     paths        published paths                client      the clients' parts
-    shown        answers as objects             answers     answers as models of the API
+    answers      answers of the API as models of the API
     validity     shares with a proof of their range (extra `proofs`)
 
 Names are loaded when they are first used, so that `import tacit.noise` brings no HTTP client.

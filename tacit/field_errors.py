@@ -34,14 +34,15 @@ def first_of(error: ValidationError) -> str:
 
 
 def unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
-    """What is said of a field that a model's JSON has not at this path: with the nearest name."""
+    """The message on a field that a model's JSON does not have at this path, with the nearest
+    name."""
     known = _names(model, place[:-1])
     near = get_close_matches(str(place[-1]), known, n=1)
     return "no such field" + (f": did you mean {near[0]}?" if near else "")
 
 
 def _names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """The names of the fields of what stands at a path of a model's JSON."""
+    """The names of the fields at a path of a model's JSON."""
     models: list[type[BaseModel]] = [model]
     for step in path:
         if isinstance(step, int):

@@ -4,7 +4,7 @@ Three types, so that a type checker shows a mix-up:
 
 - `SecureRandom` protects people: shares, noise, coins. Its words are the keystream of
   AES-256 in counter mode: word block i is AES_K(i), i = 0, 1, ... under a key K drawn from the
-  operating system. The keystream cannot be told from uniform words unless AES-256 can be told
+  operating system. The keystream cannot be distinguished from uniform words unless AES-256 can be
   from a random permutation (or a permutation from a function: for N blocks at most
   N^2 / 2^129, below 2^-76 for the 2^26 blocks of one key). A new key is drawn every GiB.
 - `PublicRandom` makes choices that the result prints (projections, restarts). It offers no

@@ -1,7 +1,5 @@
 """Units of readings, and the catalogue of registers that a meter may have.
 
-Physical units of readings, and the whole number in which a reading is kept.
-
 A reading is stored as a whole number of nano-units of its base unit (nWh, nW, ...), so that no
 binary fraction ever enters a sum. 64 bits hold 9.2 GWh.
 """
@@ -47,12 +45,10 @@ UNITS: dict[str, Unit] = {
 }
 
 
-# The catalogue of registers: what a meter measures under which name, in which units and kinds.
-#
-# A sum of readings means something only where all of them measure the same quantity. So each known
-# register has one dimension (that of its base unit) and the kinds of readings that it takes. An
-# operator may invent further names; their dimension is that of the first reading that a curator
-# stores (`curator.store.readings`).
+# The catalogue of registers. A sum of readings is meaningful only if all of them measure the same
+# quantity. So each known register has one dimension (that of its base unit) and the kinds of
+# readings that it accepts. Operators may use other names; their dimension is that of the first
+# reading that a curator stores (`curator.store.readings`).
 #
 # Source of the codes: OBIS identification (DLMS UA Blue Book, part 1; IEC 62056-61), groups A to E:
 # medium 1 electricity, 6 heat, 7 gas, 8 cold water; C 1/2 active energy or power import and export,

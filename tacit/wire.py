@@ -126,7 +126,7 @@ def _parse_instant(value: object) -> datetime:
     return moment
 
 
-@lru_cache(maxsize=4096)  # a round's times are told again and again
+@lru_cache(maxsize=4096)  # a round's times are written again and again
 def format_instant(value: datetime) -> str:
     """RFC 3339 in UTC, with milliseconds or microseconds only where there are some."""
     timespec = "microseconds" if value.microsecond % 1000 else "milliseconds"

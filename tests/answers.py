@@ -1,8 +1,7 @@
 """Every answer that a test gets of a service in its process is held against the model in the API's
 document: the first ones of each route, status and test run.
 
-An answer that has a field more, or one of another type, fails the request that got it. With
-`--record-answers` the best of them become the examples of the API documents.
+An answer that has a field more, or one of another type, fails the request that got it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -25,7 +23,6 @@ MOST: Final = 30
 SEEN: Counter[tuple[str, str, str, int]] = Counter()
 """How many answers came of each service, method, route and status."""
 _whole: Callable[..., Any] = FastAPI.__call__
-_recording = False
 
 
 class UndocumentedAnswer(AssertionError):
@@ -97,9 +94,6 @@ def _hold(app: FastAPI, scope: Scope, status: int, kind: bytes, body: bytes) -> 
     SEEN[key] += 1
     if SEEN[key] <= MOST:
         check(model, body)
-        operation = plain["post"]["operationId"] if plain else getattr(route, "name", "")
-        if _recording:
-            _seen.append((app.title.split()[-1], operation, str(status), body))
 
 
 UPLOADS: Final[Any] = ItemAnswer | tuple[ItemAnswer, ...]
@@ -114,62 +108,6 @@ def model_of(route: Any, status: int) -> Any:
     return told
 
 
-def hold_answers(*, recording: bool = False) -> None:
-    """From now on; `recording`: keep them for `record_examples`."""
-    global _recording
-    _recording = recording
+def hold_answers() -> None:
+    """From now on."""
     FastAPI.__call__ = _checked  # type: ignore[method-assign, assignment]
-
-
-# --- examples ------------------------------------------------------------------------------------
-
-ROOT: Final = Path(__file__).parents[1]
-MOST_ITEMS: Final = 2
-Examples = dict[str, dict[str, Any]]
-_seen: list[tuple[str, str, str, bytes]] = []
-"""Service, operation, status and body of answers that fit their models."""
-
-
-def examples_file(service: str) -> Path:
-    """Where the examples of a service's API document are: by operation and status."""
-    return ROOT / service / "answers.json"
-
-
-def record_examples() -> None:
-    """Keep of each answer that this run got, and of the example there is, the one that tells most.
-    Lists are cut to their first items. What has a `$ref` is left out: tools would follow it."""
-    for service in {service for service, *_ in _seen}:
-        file = examples_file(service)
-        known: Examples = json.loads(file.read_bytes()) if file.exists() else {}
-        for own, operation, status, body in _seen:
-            new = _cut(json.loads(body))
-            if own == service and not _refers(new):
-                told = known.setdefault(operation, {})
-                told[status] = max((told[status], new), key=_worth) if status in told else new
-        text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
-        file.write_text(text + "\n", encoding="utf-8")
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _cut(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_cut(each) for each in value if not _refers(each)][:MOST_ITEMS]
-    return value
-
-
-def _refers(value: Any) -> bool:
-    return '"$ref"' in json.dumps(value)
-
-
-def _worth(value: Any) -> tuple[int, int]:
-    """How many fields are filled in; of equal ones the shorter is better."""
-    return _filled(value), -len(json.dumps(value))
-
-
-def _filled(value: Any) -> int:
-    if isinstance(value, dict):
-        return sum(map(_filled, value.values()))
-    if isinstance(value, list):
-        return max(map(_filled, value), default=0)
-    return int(value is not None)

@@ -27,17 +27,12 @@ from fastapi import FastAPI
 from common.runtime.clock import ManualClock
 from common.store.database import open_database
 from common.store.transactions import Database
-from tests.answers import hold_answers, record_examples
+from tests.answers import hold_answers
 from tests.built_once import share
 from tests.cost import Cost
 from tests.property_examples import register_profiles
 
 register_profiles()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--record-answers`: answers that tests get become examples of the API documents."""
-    parser.addoption("--record-answers", action="store_true")
 
 
 SECOND_DATABASE_IS_SLOW = (
@@ -63,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     routes and statements; count what the tests cost."""
     config.pluginmanager.register(Cost(), "cost")
     share()
-    hold_answers(recording=config.getoption("--record-answers"))
+    hold_answers()
 
 
 @pytest.fixture(autouse=True)
@@ -165,8 +160,6 @@ async def _execute(url: str, statements: str) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave none of our databases on a server. A browser may still have this thread's loop."""
-    if session.config.getoption("--record-answers"):
-        record_examples()
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _drop_databases()).result()
 

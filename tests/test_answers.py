@@ -10,6 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
+from common.web.middleware import every_route
 from docs.generate import SERVICES, api_app
 from tacit.answers.base import Audit, Health, ListOfTokens
 from tests.answers import SEEN, UndocumentedAnswer, check
@@ -56,7 +57,7 @@ async def test_answers_of_a_service_are_held_against_its_document(
         monkeypatch.setitem(SEEN, key, 0)
         [answers] = [
             each.responses
-            for each in it.app.routes
+            for each in every_route(it.app.routes)
             if isinstance(each, APIRoute) and (each.path, each.methods) == (key[2], {"GET"})
         ]
         monkeypatch.setitem(answers[200], "model", Health)

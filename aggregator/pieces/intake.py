@@ -16,9 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from math import inf
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator, RoundContext
@@ -39,6 +40,7 @@ from common.runtime.tasks import Notice
 from common.store.database import exclusive
 from common.store.group_commit import GroupCommit, WriteFailed
 from common.store.transactions import LARGE_BYTES, Transaction
+from common.web.dependencies import part
 from tacit import sets
 from tacit.crypto.sealing import TAG_BYTES, BatchHeader, PartHeader
 from tacit.errors import DomainError
@@ -164,7 +166,7 @@ class Intake:
         )
 
     async def stop(self) -> None:
-        """Write what waits, and end."""
+        """Write what is queued, and stop."""
         await self._writer.stop()
 
     async def submit(self, item: Item) -> Any:
@@ -244,7 +246,8 @@ class Intake:
         self._on_batch(items, seconds)
 
     async def _refreshed(self, transaction: Transaction, item: PiecesItem) -> Held:
-        """The lone pieces that a round holds, with the rows that others (or a start) brought."""
+        """The lone pieces that a round holds, with rows of other processes or from before a
+        start."""
         key, name = item.context.key, item.context.descriptor.round
         held = self._held.get(name)  # by name: SQLite gives the key of a purged round again
         if held is None:
@@ -301,7 +304,8 @@ class Intake:
         return Outcome.STORED
 
     def _is_same(self, context: RoundContext, earlier: LonePiece, piece: LonePiece) -> bool:
-        """Whether a piece is the held one, byte for byte or freshly sealed."""
+        """Whether a piece equals the stored one: the same bytes, or the same content sealed
+        again."""
         if (earlier.tag, earlier.body) == (piece.tag, piece.body):
             return True
         return self._same_content_inside(context, earlier, piece)
@@ -369,21 +373,24 @@ class Intake:
     async def _parts(self, transaction: Transaction, state: _Round, segment: int) -> list[_Part]:
         """What the senders of this transaction have sent in a segment so far."""
         if not state.parts:
-            state.parts = {each: [] for each in state.hosts}
+            state.parts = {number: [] for number in state.hosts}
             hosts = sorted(set().union(*state.hosts.values()))
             key, segments = state.context.key, sorted(state.hosts)
             for row in await piece_store.batch_parts(transaction, key, segments, hosts):
                 state.parts[row.segment].append(_Part(row))
         return state.parts[segment]
 
-    async def _same_content(self, transaction: Transaction, item: BatchItem, held: _Part) -> bool:
-        """Whether a batch is the held one, byte for byte or freshly sealed."""
-        body = held.body
+    async def _same_content(
+        self, transaction: Transaction, item: BatchItem, earlier: _Part
+    ) -> bool:
+        """Whether a batch equals the stored one: the same bytes, or the same content sealed
+        again."""
+        body = earlier.body
         if body is None:
-            body = (await piece_store.batch_bodies(transaction, [held.row.id]))[held.row.id]
+            body = (await piece_store.batch_bodies(transaction, [earlier.row.id]))[earlier.row.id]
         if body == item.body:
             return True
-        if held.row.presence != item.header.presence:
+        if earlier.row.presence != item.header.presence:
             return False
 
         def opened(sealed: bytes) -> bytes:
@@ -395,19 +402,22 @@ class Intake:
         return await asyncio.to_thread(compare)
 
 
+IntakePart = Annotated[Intake, Depends(part(Intake))]
+
+
 async def _beginnings(transaction: Transaction, items: Sequence[Item]) -> dict[int, Beginning]:
     """What the new sessions of these items need, by the number of their seal key."""
-    found: dict[int, tuple[RoundContext, set[int]]] = {}
+    sessions: dict[int, tuple[RoundContext, set[int]]] = {}
     for item in items:
         if not isinstance(item, PiecesItem):
             continue
         fresh = {p.sender.key for p in item.pieces if p.session is not None and p.session.fresh}
         if fresh:
             number = item.context.seal_secret.number
-            found.setdefault(number, (item.context, set()))[1].update(fresh)
+            sessions.setdefault(number, (item.context, set()))[1].update(fresh)
     return {
         number: await Beginning.of(transaction, context.seal_secret, parties)
-        for number, (context, parties) in found.items()
+        for number, (context, parties) in sessions.items()
     }
 
 
@@ -422,8 +432,8 @@ def _refuse_overlap(header: BatchHeader | PartHeader, parts: Sequence[BatchRow])
         return
     mine = np.frombuffer(header.presence, np.uint8)
     meeting = np.zeros_like(mine)
-    for part in parts:
-        meeting |= mine & np.frombuffer(part.presence, np.uint8)
+    for row in parts:
+        meeting |= mine & np.frombuffer(row.presence, np.uint8)
     if not meeting.any():
         return
     bitmap = meeting.tobytes()

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator, RoundContext, stored_round
+from aggregator.context import Aggregator, AggregatorPart, RoundContext, stored_round
 from aggregator.errors import (
     KeyShareRefused,
     PeerKeyMissing,
@@ -28,13 +28,13 @@ from aggregator.errors import (
     TooManySealKeys,
     UnknownSealKey,
 )
-from aggregator.sealing.seal_keys import SealSecret
+from aggregator.seal_keys import SealSecret
 from aggregator.store import rounds
 from aggregator.store import seal_keys as store
 from aggregator.web import Coordinator
+from common.bodies import encode
 from common.store.database import exclusive
-from common.web.dependencies import part
-from common.web.openapi import gives, gives_octets, takes, takes_octets
+from common.web.openapi import api_router, gives, gives_octets, takes, takes_octets
 from common.web.wire import content_type, etag_response, json_response, read_body
 from tacit.answers.registry import KeptSealKey
 from tacit.crypto import sealing
@@ -66,7 +66,7 @@ PublicKeys = Mapping[bytes, SealPublicKey]
 
 @dataclass(frozen=True)
 class Outgoing:
-    """With what an aggregator seals to another."""
+    """The session under which an aggregator seals to another."""
 
     key: bytes
     announce: Signed[Session]
@@ -98,11 +98,11 @@ async def public_keys(aggregator: Aggregator, descriptor: RoundDescriptor) -> Pu
     others = (entry for entry in descriptor.aggregators if entry.id != aggregator.id)
     wanted = [entry.seal.public_key_hash for entry in others]
     async with aggregator.database.reading() as transaction:
-        held = await store.peer_keys(transaction, wanted)
-    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in held]
+        stored = await store.peer_keys(transaction, wanted)
+    missing = [encode_binary(key_hash) for key_hash in wanted if key_hash not in stored]
     if missing:
         raise PeerKeyMissing(extra={"key_hashes": missing})
-    return {key_hash: _public_key(raw) for key_hash, raw in held.items()}
+    return {key_hash: _public_key(raw) for key_hash, raw in stored.items()}
 
 
 _public_key = lru_cache(maxsize=256)(SealPublicKey)
@@ -116,8 +116,8 @@ def outgoing(
     receiver: AggregatorEntry,
     public: PublicKeys,
 ) -> Outgoing:
-    """With what this aggregator seals to one of the round, which may be itself. Raises
-    DescriptorRefused for a key with which nobody can agree."""
+    """The session under which this aggregator seals to one of the round, or to itself. Raises
+    DescriptorRefused for a key with which no key agreement succeeds."""
     try:
         own_entry = descriptor.aggregators[descriptor.index_of(aggregator.id)]
         identity = aggregator.identities.signer(own_entry.identity_key)
@@ -145,8 +145,8 @@ def incoming_key(
     sender: AggregatorEntry,
     announce: Signed[Session] | None,
 ) -> bytes:
-    """With what an aggregator of the round sealed to this one. Raises SealBroken, or SealKeyGone
-    after the own key's end."""
+    """The key under which an aggregator of the round sealed to this one. Raises SealBroken, or
+    SealKeyGone after the own key's end."""
     own = context.seal_secret
     if announce is None:
         raise SealBroken("it announces no session")
@@ -164,10 +164,7 @@ def incoming_key(
         raise SealBroken(str(error)) from None
 
 
-# The verify key of a proved round: fixed before the first contribution, and never stored.
-#
-# It is made again from this aggregator's verification secret and the others' sealed shares, which
-# are stored as they came. Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 _KEPT: Final = 256
 
@@ -187,9 +184,9 @@ async def demand_key(aggregator: Aggregator, context: RoundContext) -> None:
 async def verify_key(aggregator: Aggregator, context: RoundContext) -> bytes:
     """The 32 bytes of a round's verify key. Raises RoundNotKeyed, or RoundClosed once this
     aggregator's part of it is destroyed."""
-    known = aggregator.verify_keys.get(context.id)
-    if known is not None:
-        return known
+    cached = aggregator.verify_keys.get(context.id)
+    if cached is not None:
+        return cached
     async with aggregator.database.reading() as transaction:
         shares = await rounds.document(transaction, context.key, "relayed_key_shares")
     if shares is None:
@@ -218,24 +215,24 @@ def made_key(
         raise SealKeyUnavailable
     if own is None or own.verification_secret is None:
         raise RoundClosed("the round's keys are destroyed", extra={"included": False})
-    found = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
+    key_shares = {context.index: key_share(own.verification_secret, context.digest, aggregator.id)}
     for share in shares:
         try:
             index = descriptor.index_of(share.sender)
         except KeyError:
             raise KeyShareRefused("a share is of no aggregator of the round") from None
-        if index in found or share.receiver != aggregator.id:
+        if index in key_shares or share.receiver != aggregator.id:
             raise KeyShareRefused("a share is for another aggregator, or listed twice")
         entry = descriptor.aggregators[index]
         place = key_share_context(context.digest, share.sender, aggregator.id, context.index)
         try:
             key = incoming_key(aggregator, context, entry, share.announce)
-            found[index] = open_octets(key, share.nonce, share.sealed, place)
+            key_shares[index] = open_octets(key, share.nonce, share.sealed, place)
         except SealBroken:
             raise KeyShareRefused(f"the share of {share.sender} does not open here") from None
-    if len(found) != len(descriptor.aggregators):
+    if len(key_shares) != len(descriptor.aggregators):
         raise KeyShareRefused("the share of an aggregator is missing")
-    return verify_key_of(context.digest, [found[index] for index in sorted(found)])
+    return verify_key_of(context.digest, [key_shares[index] for index in sorted(key_shares)])
 
 
 def sealed_shares(
@@ -269,87 +266,82 @@ def sealed_shares(
     return tuple(shares)
 
 
-# Routes of seal keys: this aggregator's own, and those that it needs of others.
-#
-# A signed key is short and stands in descriptors. The key itself is fetched once, by its hash.
-# Spec: keys, section 2.1.
+# --- routes of seal keys -------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 OCTETS: Final = "application/octet-stream"
 _FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 
 class RoundKeyRequest(WireModel):
-    """A key for one round is asked for before its descriptor is made."""
+    """A request for the key of one round, before its descriptor is made."""
 
     round: RoundId
 
 
-def add_seal_keys(app: FastAPI) -> None:
-    """Add them to the app."""
+router = api_router("identity")
 
-    @app.get(
-        "/v1/seal-keys/current",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="The signed seal key of now",
-    )
-    async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
-        return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.post(
-        "/v1/seal-keys",
-        **gives(Signed[SealKeyStatement]),
-        tags=["identity"],
-        summary="A signed seal key for one round",
-        openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
-    )
-    async def create_round_seal_key(
-        request: Request, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        asked = await read_body(request, RoundKeyRequest)
-        return json_response(_json(await aggregator.seal_keyring.for_round(asked.round)))
+@router.get(
+    "/v1/seal-keys/current",
+    **gives(Signed[SealKeyStatement]),
+    summary="The current signed seal key",
+)
+async def get_current_seal_key(request: Request, aggregator: AggregatorPart) -> Response:
+    return etag_response(request, _json(await aggregator.seal_keyring.current()))
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}",
-        tags=["identity"],
-        summary="A public seal key, 1,216 bytes, by its hash",
-        **gives_octets(),
-    )
-    async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
-        async with aggregator.database.reading() as transaction:
-            raw = await store.public_key(transaction, _hash(key_hash))
-        if raw is None:
-            raise UnknownSealKey
-        return Response(raw, media_type=OCTETS, headers=_FOREVER)
 
-    @app.get(
-        "/v1/seal-keys/{key_hash}/signature",
-        tags=["identity"],
-        summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
-        responses={200: {"model": Signed[SealKeyStatement]}},
-    )
-    async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
-        signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
-        if signed is None:
-            raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
-        return json_response(_json(signed))
+@router.post(
+    "/v1/seal-keys",
+    **gives(Signed[SealKeyStatement]),
+    summary="A signed seal key for one round",
+    openapi_extra=takes(RoundKeyRequest, examples.ROUND_KEY),
+)
+async def create_round_seal_key(
+    request: Request, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, RoundKeyRequest)
+    return json_response(_json(await aggregator.seal_keyring.for_round(body.round)))
 
-    @app.put(
-        "/v1/seal-keys/{key_hash}",
-        **gives(KeptSealKey, 200, 201),
-        tags=["identity"],
-        summary="Hand over the public seal key of another aggregator of a round",
-        openapi_extra=takes_octets(),
-    )
-    async def put_peer_seal_key(
-        request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        if content_type(request) != OCTETS:
-            raise UnsupportedForm(extra={"supported": [OCTETS]})
-        body = await request.body()
-        new = await add_public_key(aggregator, _hash(key_hash), body)
-        return json_response(b"{}", 201 if new else 200)
+
+@router.get(
+    "/v1/seal-keys/{key_hash}",
+    summary="A public seal key, 1,216 bytes, by its hash",
+    **gives_octets(),
+)
+async def get_seal_key(key_hash: str, aggregator: AggregatorPart) -> Response:
+    async with aggregator.database.reading() as transaction:
+        raw = await store.public_key(transaction, _hash(key_hash))
+    if raw is None:
+        raise UnknownSealKey
+    return Response(raw, media_type=OCTETS, headers=_FOREVER)
+
+
+@router.get(
+    "/v1/seal-keys/{key_hash}/signature",
+    summary="The statement of a seal key, signed with Ed25519 and ML-DSA-65",
+    responses={200: {"model": Signed[SealKeyStatement]}},
+)
+async def get_seal_key_signature(key_hash: str, aggregator: AggregatorPart) -> Response:
+    signed = await aggregator.seal_keyring.lasting(_hash(key_hash))
+    if signed is None:
+        raise UnknownSealKey("no such key, or its identity has no ML-DSA key: keys next")
+    return json_response(_json(signed))
+
+
+@router.put(
+    "/v1/seal-keys/{key_hash}",
+    **gives(KeptSealKey, 200, 201),
+    summary="Hand over the public seal key of another aggregator of a round",
+    openapi_extra=takes_octets(),
+)
+async def put_peer_seal_key(
+    request: Request, key_hash: str, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    body = await request.body()
+    new = await add_public_key(aggregator, _hash(key_hash), body)
+    return json_response(encode(KeptSealKey()), 201 if new else 200)
 
 
 def _hash(text: str) -> bytes:

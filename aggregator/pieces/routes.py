@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from aggregator import examples
-from aggregator.context import Aggregator, RoundContext
+from aggregator.context import Aggregator, Meters, RoundContext
 from aggregator.errors import TooManyPieces, UnknownRound, UnknownSender
-from aggregator.metrics import Meters
 from aggregator.pieces.intake import Intake, Outcome, PiecesItem
 from aggregator.pieces.peer_seals import demand_key
 from aggregator.pieces.sealing_sessions import session_for
@@ -46,8 +44,8 @@ from common.runtime.clock import Clock
 from common.store.transactions import Database
 from common.web.auth import TokenUnknown, authenticate
 from common.web.dependencies import part, part_of
-from common.web.middleware import add_direct
-from common.web.openapi import ServiceApp
+from common.web.middleware import Answer
+from common.web.openapi import api_router
 from common.web.problems import status_of
 from common.web.wire import answer, content_type, json_response
 from tacit.errors import DomainError, Invalid, UnsupportedForm
@@ -111,10 +109,10 @@ async def accept_pieces(
     return [next(stored) if answer is None else answer for answer in answers]
 
 
-# Counts what becomes of uploads, by hour, and tells the hours that are over.
+# --- uploads counted by hour ---------------------------------------------------------------------
 #
-# Counts wait in memory, so an upload pays for no row: a process that is killed loses those of the
-# last sweep. Spec: console, section 7.
+# Counts wait in memory, so that an upload costs no row; a process that is killed loses those since
+# the last sweep.
 
 Begin = Annotated[
     Instant | None,
@@ -137,7 +135,7 @@ class UploadCounts:
         self._waiting[hour_of(self._clock.now()), form, outcome] += 1
 
     async def store(self) -> None:
-        """Store what waits, and forget what is old."""
+        """Store the waiting counts, and delete old ones."""
         counts, self._waiting = self._waiting, Counter()
         try:
             async with self._database.begin() as transaction:
@@ -154,37 +152,34 @@ class UploadCounts:
         until = over if end is None else max(oldest, min(over, hour_of(end)))
         first = until - timedelta(days=1) if start is None else max(oldest, hour_of(start))
         async with self._database.reading() as transaction:
-            found = await store.uploads_between(transaction, first, until)
+            uploads = await store.uploads_between(transaction, first, until)
         hours = (
             FlowHour(hour=hour, form=form, outcomes=shown)  # type: ignore[arg-type]
-            for (hour, form), counts in found.items()
+            for (hour, form), counts in uploads.items()
             if (shown := told(counts))
         )
         return Flow(until=until, hours=tuple(hours))
 
 
-def add_flow(app: FastAPI) -> None:
-    """Add the route to the app."""
-
-    @app.get(
-        "/v1/flow",
-        tags=["pieces"],
-        summary="Uploads by hour, form and outcome: hours that are over, no count below five",
-        response_model=Flow,
-    )
-    async def get_flow(
-        counts: Annotated[UploadCounts, Depends(part(UploadCounts))],
-        _: Watcher,
-        start: Begin = None,
-        end: End = None,
-    ) -> Response:
-        return json_response((await counts.told(start, end)).model_dump_json())
+router = api_router()
 
 
-# The routes that take pieces: the hot path (spec: hot-path, section 2).
-#
-# They are answered before the framework's router, for speed (`common.web.middleware`). No metric
-# distinguishes curators.
+@router.get(
+    "/v1/flow",
+    tags=["pieces"],
+    summary="Uploads by hour, form and outcome: hours that are over, no count below five",
+    response_model=Flow,
+)
+async def get_flow(
+    counts: Annotated[UploadCounts, Depends(part(UploadCounts))],
+    _: Watcher,
+    start: Begin = None,
+    end: End = None,
+) -> Response:
+    return json_response((await counts.told(start, end)).model_dump_json())
+
+
+# --- the routes that take pieces -----------------------------------------------------------------
 
 AnyPiece = TypeVar("AnyPiece", bound=WireModel)
 
@@ -216,25 +211,23 @@ class PieceParts:
         self.counts.add(form, error.name)
 
 
-def add_pieces(app: ServiceApp) -> None:
-    """Add them to the app, before every route that it has."""
+async def take_pieces(request: Request) -> Response:
+    """Take lone pieces."""
+    return await _counted(request, "lone", _pieces)
 
-    async def take_pieces(request: Request) -> Response:
-        return await _counted(request, "lone", _pieces)
 
-    async def take_batch(request: Request) -> Response:
-        return await _counted(request, "batch", _batch)
+async def take_batch(request: Request) -> Response:
+    """Take batches of hosts."""
+    return await _counted(request, "batch", _batch)
 
-    add_direct(
-        app,
-        {
-            "/v1/rounds/{round_id}/pieces": take_pieces,
-            "/v1/rounds/{round_id}/batches": take_batch,
-            "/v1/pieces": take_pieces,
-            "/v1/batches": take_batch,
-        },
-    )
-    app.plain_paths.update(examples.plain_paths())
+
+DIRECT: Final[Mapping[str, Answer]] = {
+    "/v1/rounds/{round_id}/pieces": take_pieces,
+    "/v1/rounds/{round_id}/batches": take_batch,
+    "/v1/pieces": take_pieces,
+    "/v1/batches": take_batch,
+}
+"""These POSTs are answered before the framework's router."""
 
 
 async def _counted(
@@ -254,10 +247,10 @@ async def _sender(
 ) -> Party:
     """The party of the token that a piece carries, or else the request; or the token's problem."""
     if carried is not None:
-        found = await parts.directory.find(carried, fresh=fresh)
-        if found is None:
+        party = await parts.directory.find(carried, fresh=fresh)
+        if party is None:
             raise TokenUnknown
-        return found
+        return party
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         sender = await parts.directory.find(token.strip(), fresh=fresh)
@@ -338,20 +331,20 @@ def _parsed(value: object, kind: type[AnyPiece]) -> AnyPiece | DomainError:
 async def _many(
     request: Request, parts: PieceParts, sender: Party, body: bytes, form: str
 ) -> Response:
-    """An answer per item; one bad item spoils no other. An item that carries a token is its
-    party's, any other is the request's sender's. The items of one round are taken together."""
+    """An answer per item; a bad item does not affect the others. An item that carries a token is
+    its party's, any other is the request's sender's. The items of one round are taken together."""
     items = _items(parts, body, form)
     outcomes: list[Outcome | DomainError] = [UnknownRound()] * len(items)
     by_round: dict[str, list[int]] = {}
     carried: dict[int, _Carried] = {}
-    for index, found in enumerate(
+    for index, piece in enumerate(
         await asyncio.gather(*(_carried(request, parts, sender, item) for item in items))
     ):
-        if isinstance(found, DomainError):
-            outcomes[index] = found
+        if isinstance(piece, DomainError):
+            outcomes[index] = piece
         else:
-            carried[index] = found
-            by_round.setdefault(found.context.id, []).append(index)
+            carried[index] = piece
+            by_round.setdefault(piece.context.id, []).append(index)
 
     async def take(places: Sequence[int]) -> None:
         context = carried[places[0]].context
@@ -384,15 +377,15 @@ async def _batches(request: Request, parts: PieceParts, sender: Party, body: byt
         except DomainError as error:
             return error
 
-    found: list[BatchItem | DomainError] = []
+    batches: list[BatchItem | DomainError] = []
     for number, value in enumerate(_items(parts, body, CBOR), 1):
-        found.append(await opened(value))
+        batches.append(await opened(value))
         if number % _IN_A_ROW == 0:
             await asyncio.sleep(0)  # the loop serves others meanwhile
     stored = iter(
-        await parts.intake.submit_all([item for item in found if isinstance(item, BatchItem)])
+        await parts.intake.submit_all([item for item in batches if isinstance(item, BatchItem)])
     )
-    outcomes = [item if isinstance(item, DomainError) else next(stored) for item in found]
+    outcomes = [item if isinstance(item, DomainError) else next(stored) for item in batches]
     for outcome in outcomes:
         if not isinstance(outcome, Outcome | DomainError):
             raise outcome

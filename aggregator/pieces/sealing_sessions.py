@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Request, Response
 
-from aggregator.context import Aggregator, RoundContext
+from aggregator.context import Aggregator, AggregatorPart, RoundContext
 from aggregator.errors import (
     NotPaired,
     NotYourParty,
@@ -26,7 +26,7 @@ from aggregator.errors import (
 )
 from aggregator.pieces.unsealing import session_name
 from aggregator.roster.identities import by_any_key
-from aggregator.sealing.seal_keys import HeldSession, SealSecret
+from aggregator.seal_keys import HeldSession, SealSecret
 from aggregator.store import admission, roster
 from aggregator.store import seal_keys as key_store
 from aggregator.store import seal_keys as store
@@ -36,8 +36,7 @@ from aggregator.web import Curator
 from common.bodies import CBOR
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, read_body
 from tacit.answers.registry import AnnouncedSession
 from tacit.crypto.sealing import Direction, SealBroken
@@ -56,14 +55,14 @@ async def session_for(
     session: bytes,
     announce: Signed[Session] | None,
 ) -> HeldSession | None:
-    """What a piece of this sender is sealed under; None once the round's key is destroyed, where
+    """The session of a piece of this sender; None once the round's key is destroyed, when
     nothing can be stored any more. Raises UnknownSession or SessionRefusedHere."""
     if context.own_key is None and not context.elsewhere:
         return None
     own = context.seal_secret
-    known = own.sessions.get(sender.key, session)
-    if known is not None:
-        return known
+    cached = own.sessions.get(sender.key, session)
+    if cached is not None:
+        return cached
     if announce is not None:
         deployment = context.descriptor.deployment
         return await begun_by(aggregator, own, deployment, sender, announce)
@@ -71,9 +70,9 @@ async def session_for(
         wrapped = await store.wrapped_key(transaction, own.number, sender.key, session)
     if wrapped is None:
         raise UnknownSession
-    found = HeldSession(session, _unwrapped(own, sender, wrapped), wrapped)
-    own.sessions.put(sender.key, found)
-    return found
+    held_session = HeldSession(session, _unwrapped(own, sender, wrapped), wrapped)
+    own.sessions.put(sender.key, held_session)
+    return held_session
 
 
 async def begun_by(
@@ -83,8 +82,8 @@ async def begun_by(
     sender: Party,
     announce: Signed[Session],
 ) -> HeldSession:
-    """The session that a party announces, not stored yet, by its key of now or one whose overlap is
-    not over. Raises SessionRefusedHere, IdentitySuperseded."""
+    """The session that a party announces, not stored yet, by its current key or one whose overlap
+    is not over. Raises SessionRefusedHere, IdentitySuperseded."""
 
     def by(key: bytes) -> HeldSession:
         return begun(aggregator, own, deployment, replace(sender, identity_key=key), announce)
@@ -133,25 +132,27 @@ class Beginning:
         cls, transaction: Transaction, own: SealSecret, parties: Iterable[int]
     ) -> Beginning:
         """With what is stored of these parties."""
-        held = await store.sessions_of_parties(transaction, own.number, sorted(set(parties)))
+        stored_sessions = await store.sessions_of_parties(
+            transaction, own.number, sorted(set(parties))
+        )
         row = await key_store.by_number(transaction, own.number)
-        return cls(own, held, row is not None and row.state is not KeyState.DESTROYED)
+        return cls(own, stored_sessions, row is not None and row.state is not KeyState.DESTROYED)
 
     def add(self, sender: Party, session: HeldSession) -> bool:
         """Take a session; whether it is new. Raises SealKeyGone, TooManySessions, or SealBrokenHere
         for other bytes of a known id."""
         if not self._usable:
             raise SealKeyGone
-        held = self._held[sender.key]
-        known = held.get(session.id)
-        if known is not None:
-            if _unwrapped(self._own, sender, known) != session.key:
+        wrapped = self._held[sender.key]
+        stored = wrapped.get(session.id)
+        if stored is not None:
+            if _unwrapped(self._own, sender, stored) != session.key:
                 raise SealBrokenHere("another session of this id is known")
-            self.added.append((sender.key, replace(session, wrapped=known, fresh=False)))
+            self.added.append((sender.key, replace(session, wrapped=stored, fresh=False)))
             return False
-        if len(held) >= MOST_SESSIONS:
+        if len(wrapped) >= MOST_SESSIONS:
             raise TooManySessions(extra={"most": MOST_SESSIONS})
-        held[session.id] = session.wrapped
+        wrapped[session.id] = session.wrapped
         self.rows.append(SessionRow(self._own.number, sender.key, session.id, session.wrapped))
         self.added.append((sender.key, replace(session, fresh=False)))
         return True
@@ -169,7 +170,7 @@ class Beginning:
 
 
 async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session]) -> bool:
-    """Keep a session that a party announces by itself; whether it is new.
+    """Store a session that a party announces separately; whether it is new.
 
     Raises UnknownSealKey, SealKeyGone, SealKeyUnavailable, and what is wrong with the session.
     """
@@ -202,35 +203,28 @@ def _unwrapped(own: SealSecret, sender: Party, wrapped: bytes) -> bytes:
         raise SealKeyGone from None
 
 
-# The route by which a party announces a session apart from pieces, as a host does before its
-# batches. Spec: keys, section 2.3.
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
+router = api_router()
 
 
-def add_sessions(app: FastAPI) -> None:
-    """Add it to the app."""
-
-    @app.put(
-        "/v1/parties/{party}/sessions/{session}",
-        **gives(AnnouncedSession, 200, 201, also=[CBOR]),
-        tags=["pieces"],
-        summary="Announce a session under a seal key",
-        openapi_extra=takes(Signed[Session]),
-    )
-    async def announce_session(
-        request: Request, party: str, session: str, aggregator: AggregatorPart, caller: Curator
-    ) -> Response:
-        if caller.subject != party:
-            raise NotYourParty
-        body = await read_body(request, Signed[Session])
-        if encode_binary(body.statement.session) != session:
-            raise SessionRefusedHere(
-                "another session than the path's", pointer="/statement/session"
-            )
-        async with aggregator.database.reading() as transaction:
-            sender = await roster.active_party(transaction, party)
-        if sender is None:
-            raise UnknownParty
-        new = await announce(aggregator, sender, body)
-        return answer(request, {"party": party, "session": session}, status=201 if new else 200)
+@router.put(
+    "/v1/parties/{party}/sessions/{session}",
+    **gives(AnnouncedSession, 200, 201, also=[CBOR]),
+    tags=["pieces"],
+    summary="Announce a session under a seal key",
+    openapi_extra=takes(Signed[Session]),
+)
+async def announce_session(
+    request: Request, party: str, session: str, aggregator: AggregatorPart, caller: Curator
+) -> Response:
+    if caller.subject != party:
+        raise NotYourParty
+    body = await read_body(request, Signed[Session])
+    if encode_binary(body.statement.session) != session:
+        raise SessionRefusedHere("another session than the path's", pointer="/statement/session")
+    async with aggregator.database.reading() as transaction:
+        sender = await roster.active_party(transaction, party)
+    if sender is None:
+        raise UnknownParty
+    new = await announce(aggregator, sender, body)
+    announced = AnnouncedSession(party=party, session=session)
+    return answer(request, announced, status=201 if new else 200)

@@ -24,7 +24,7 @@ from aggregator.errors import (
     WrongLength,
     WrongRound,
 )
-from aggregator.sealing.seal_keys import WRAPPED_BYTES, HeldSession
+from aggregator.seal_keys import WRAPPED_BYTES, HeldSession
 from aggregator.store.roster import Party
 from tacit import sets
 from tacit.crypto.sealing import (
@@ -41,8 +41,9 @@ from tacit.crypto.sealing import (
     span_within,
 )
 from tacit.crypto.sharing import PRIME
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import sealing_sessions
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.messages import ONLY_PART
 from tacit.protocol.round.pieces import Piece
 from tacit.randomness import SEED_BYTES
@@ -140,7 +141,7 @@ def _part_bytes(context: RoundContext, curators: int) -> int:
 
 
 def _length_named(context: RoundContext, curators: int = 1) -> dict[str, int]:
-    """What a problem says of the right length."""
+    """The right length, as a problem names it."""
     if context.proofs is None:
         return {"dimension": context.dimension}
     return {"bytes": _part_bytes(context, curators)}
@@ -171,7 +172,7 @@ def _opened(
 
 
 def _place(aggregator: Aggregator, context: RoundContext, sender: Party) -> bytes:
-    """Where a lone piece of a sender opens only: its associated data."""
+    """The associated data of a sender's lone piece: it opens only there."""
     digest, index = context.digest, context.index
     if context.proofs is not None:
         length = _lone_bytes(context)
@@ -291,7 +292,7 @@ def _check_length(context: RoundContext, header: BatchHeader | PartHeader) -> No
 
 def check_content(context: RoundContext, content: bytes, hosted: int | None = None) -> None:
     """Raise OutOfField for a word that is no field element, where words have to be; what a seed
-    stands for always is. `hosted`: of how many of a host's curators, None of a lone one."""
+    expands to always is. `hosted`: of how many of a host's curators, None of a lone one."""
     if context.proofs is None:
         if not context.declared.seeded(context.index, hosted=hosted is not None):
             check_words(context, np.frombuffer(content, "<u8").astype(np.uint64, copy=False))

@@ -15,8 +15,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import numpy as np
+from fastapi import Depends
 from numpy.typing import NDArray
 
 from aggregator.context import Aggregator
@@ -39,6 +41,7 @@ from common.store.tokens import MAX_CHARACTERS, hash_token, insert_token, mint, 
 from common.store.transactions import Database, Transaction
 from common.web import grants
 from common.web.auth import TokenExpired
+from common.web.dependencies import part
 from common.web.grants import EnrolmentRefused, GrantRow, JoinTokenUsed
 from tacit.crypto.signing import Signed, fingerprint
 from tacit.errors import places_of
@@ -54,7 +57,7 @@ from tacit.protocol.enrolment import (
 )
 from tacit.protocol.identities import Pin
 from tacit.query.terms import Identifier
-from tacit.wire import WireModel, encode_binary
+from tacit.wire import WireModel
 
 ROSTER = "aggregator roster"
 _END_OF_NUMBERS = 2**32
@@ -96,10 +99,10 @@ async def pair(
     wanted = CoordinatorRow(request.deployment, key, Pin(fingerprint=fingerprint(key)))
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        known = await admission.coordinator(transaction)
-        same = known is not None and _names(known) == _names(wanted)
-        if known is not None and not same and not replace:
-            raise AlreadyPaired(extra={"fingerprint": fingerprint(known.identity_key).hex()})
+        coordinator = await admission.coordinator(transaction)
+        same = coordinator is not None and _names(coordinator) == _names(wanted)
+        if coordinator is not None and not same and not replace:
+            raise AlreadyPaired(extra={"fingerprint": fingerprint(coordinator.identity_key).hex()})
         if not same:
             await admission.put_coordinator(transaction, wanted, now)
         overlap = timedelta(seconds=overlap_s if same else 0)
@@ -122,10 +125,10 @@ def _names(row: CoordinatorRow) -> tuple[str, bytes]:
 async def paired(aggregator: Aggregator) -> PairedCoordinator:
     """The coordinator that this aggregator is paired with. Raises NotPaired."""
     async with aggregator.database.reading() as transaction:
-        known = await admission.coordinator(transaction)
-    if known is None:
+        coordinator = await admission.coordinator(transaction)
+    if coordinator is None:
         raise NotPaired
-    return paired_answer(known)
+    return paired_answer(coordinator)
 
 
 def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
@@ -135,7 +138,7 @@ def paired_answer(row: CoordinatorRow) -> PairedCoordinator:
     )
 
 
-async def part(aggregator: Aggregator) -> None:
+async def unpair(aggregator: Aggregator) -> None:
     """End the pairing: no coordinator may call any more. Accepted pieces are never summed, unless
     the same coordinator is paired again before the pieces are destroyed. Raises NotPaired."""
     async with aggregator.database.begin() as transaction:
@@ -232,28 +235,28 @@ async def _check_same(
 ) -> None:
     """Raise JoinTokenUsed unless this is the enrolment that the grant was used for, in all parts,
     and the party has been on the roster since then."""
-    known = await roster.active_party(transaction, request.party)
-    if known is None:
+    party = await roster.active_party(transaction, request.party)
+    if party is None:
         raise JoinTokenUsed
     same = (
-        known.identity_key == request.identity_key
-        and await roster.enrolled_at(transaction, known.key) == granted.used
-        and await _has_the_same_curators(transaction, known, request, hosted)
+        party.identity_key == request.identity_key
+        and await roster.enrolled_at(transaction, party.key) == granted.used
+        and await _has_the_same_curators(transaction, party, request, hosted)
     )
     if not same:
         raise JoinTokenUsed
 
 
 async def _has_the_same_curators(
-    transaction: Transaction, known: Party, request: Enrolment, hosted: _Hosted | None
+    transaction: Transaction, party: Party, request: Enrolment, hosted: _Hosted | None
 ) -> bool:
     """Whether an enrolment is of a party's kind, numbers and curators."""
-    asked = (request.kind, request.first, len(request.curators))
-    if asked != (known.kind, known.first, known.curators):
+    shape = (request.kind, request.first, len(request.curators))
+    if shape != (party.kind, party.first, party.curators):
         return False
     if hosted is None:
         return request.curators == (request.party,)
-    ids = await roster.hosted_ids(transaction, known.key)
+    ids = await roster.hosted_ids(transaction, party.key)
     return hosted.compressed == ids or _unpack(ids) == list(request.curators)
 
 
@@ -315,14 +318,14 @@ async def _replace(
     """Give a party on the roster another identity; its keys and tokens so far end. Raises
     UnknownParty, EnrolmentRefused for other curators or numbers, CuratorEnrolled for a key that a
     party has."""
-    known = await roster.active_party(transaction, request.party)
-    if known is None:
+    party = await roster.active_party(transaction, request.party)
+    if party is None:
         raise UnknownParty
-    if not await _has_the_same_curators(transaction, known, request, hosted):
+    if not await _has_the_same_curators(transaction, party, request, hosted):
         raise EnrolmentRefused("the party is on the roster with others", pointer="/curators")
     if await roster.has_identity(transaction, request.identity_key):
         raise CuratorEnrolled("the identity is enrolled", pointer="/identity_key")
-    await roster.set_identity(transaction, known.key, request.identity_key, enrolled=now)
+    await roster.set_identity(transaction, party.key, request.identity_key, enrolled=now)
     await forget_replaced(transaction, tables.replaced_keys, request.party)
     await revoke_subject(transaction, tables.tokens, request.party, now)
 
@@ -370,18 +373,11 @@ def _unpack(compressed: bytes) -> list[str]:
     return zlib.decompress(compressed).decode().split("\n")
 
 
-def public_party(item: dict[str, object]) -> dict[str, object]:
-    """A row of the roster for its operator."""
-    identity_key = item["identity_key"]
-    assert isinstance(identity_key, bytes)
-    return {**item, "identity_key": encode_binary(identity_key)}
-
-
-# From a token to its party on the roster, in one batched look-up.
+# --- from a token to its party -------------------------------------------------------------------
 #
-# A million lone curators send one piece a round each, so most tokens are used once: the look-ups
-# that arrive while one is in progress share the next query. Results are cached for a few seconds,
-# which is how long a revocation by another process may go unnoticed.
+# A million lone curators send one piece a round each, so most tokens are used once: look-ups that
+# arrive during a query share the next one. The cache lasts a few seconds, for which a revocation by
+# another process may go unnoticed.
 
 _MOST = 500
 
@@ -408,32 +404,35 @@ class SenderDirectory:
         if len(token) > MAX_CHARACTERS:
             return None
         token_hash = hash_token(token)
-        found = None if fresh else self._remembered(token_hash)
-        if found is None:
-            found = await self._lookups.submit(token_hash)
-        if found is None:
+        entry = None if fresh else self._remembered(token_hash)
+        if entry is None:
+            entry = await self._lookups.submit(token_hash)
+        if entry is None:
             return None
-        if found.expires is not None and found.expires <= self._clock.now():
+        if entry.expires is not None and entry.expires <= self._clock.now():
             raise TokenExpired
-        return found.party
+        return entry.party
 
     def forget(self) -> None:
         """Ask the store again for every token: after a change of the roster."""
         self._cache.clear()
 
     def _remembered(self, token_hash: str) -> _Found | None:
-        found = self._cache.get(token_hash)
-        if found is not None and self._clock.monotonic() - found.at >= self._ttl_s:
+        entry = self._cache.get(token_hash)
+        if entry is not None and self._clock.monotonic() - entry.at >= self._ttl_s:
             del self._cache[token_hash]
             return None
-        return found
+        return entry
 
     async def _load(
         self, transaction: Transaction, tokens: Sequence[str]
     ) -> Sequence[_Found | None]:
         rows, now = await store.senders(transaction, list(set(tokens))), self._clock.monotonic()
-        found = {token: _Found(now, *row) for token, row in rows.items()}
-        self._cache |= found
+        entries = {token: _Found(now, *row) for token, row in rows.items()}
+        self._cache |= entries
         while len(self._cache) > self._capacity:
             self._cache.popitem(last=False)
-        return [found.get(token) for token in tokens]
+        return [entries.get(token) for token in tokens]
+
+
+DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi import Query as Parameter
 
 from aggregator import examples
@@ -47,7 +47,7 @@ from common.store.tokens import (
 from common.store.transactions import Transaction
 from common.web.auth import Authenticator
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, etag_response, read_body
 from tacit.answers.registry import AggregatorIdentity
 from tacit.crypto.signing import HybridPublicKey, fingerprint
@@ -73,7 +73,7 @@ async def follow_coordinator(aggregator: Aggregator, shown: IdentityChain) -> No
 
     After a compromised key the coordinator's tokens end, which may be a thief's; it renews its own.
     Raises NotPaired; IdentityForked, which stays so until the operator confirms one document; and
-    what else stands against the last link. What is shown is kept for the operator.
+    what else invalidates the last link. The chain is stored for the operator.
     """
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
@@ -97,7 +97,7 @@ async def renew_coordinator(aggregator: Aggregator, request: CoordinatorRenewal)
     """Put another token in the place of the coordinator's ended one. A chain is kept only if what
     it leads to signed the request.
 
-    Raises NotPaired, RenewalRefused, and what stands against the chain.
+    Raises NotPaired, RenewalRefused, and what invalidates the chain.
     """
     clock, holder = aggregator.clock, Holder(Scope.COORDINATOR)
     async with aggregator.database.reading() as transaction:
@@ -145,7 +145,7 @@ async def _paired(transaction: Transaction) -> CoordinatorRow:
 
 
 def _along(aggregator: Aggregator, known: CoordinatorRow, shown: IdentityChain) -> CoordinatorRow:
-    """The coordinator as a chain leads to it. Raises what stands against the chain."""
+    """The coordinator as a chain leads to it. Raises what invalidates the chain."""
     pin = known.pin.follow(
         known.deployment,
         shown,
@@ -162,7 +162,7 @@ def _compromised(pin: Pin) -> int:
     its identity renews no token: it keeps its own, to end its rounds."""
     links = () if pin.anchored is None else pin.anchored.links
     said = [link.statement for link in links if link.statement.document is not None]
-    return sum(each.reason is Reason.COMPROMISED for each in said)
+    return sum(statement.reason is Reason.COMPROMISED for statement in said)
 
 
 def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> CoordinatorRow:
@@ -175,7 +175,7 @@ def _pinned(known: CoordinatorRow, pin: Pin, shown: IdentityChain) -> Coordinato
 #
 # Spec: keys, section 5.2. Sessions that the key before signed are accepted until the link's overlap
 # is over, as what was sealed under them may still be on its way. A fork shows that a key was
-# stolen: the party's tokens end, so that neither of the two goes on, until the operators of all
+# stolen: the party's tokens end, so that neither holder continues, until the operators of all
 # services grant it another identity.
 
 Found = TypeVar("Found")
@@ -191,13 +191,13 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
     now = aggregator.clock.now()
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, ROSTER)
-        known = await roster.active_party(transaction, party)
+        row = await roster.active_party(transaction, party)
         coordinator = await admission.coordinator(transaction)
-        if known is None:
+        if row is None:
             raise UnknownParty
         if coordinator is None:
             raise NotPaired
-        deployment, held = coordinator.deployment, known.identity_key
+        deployment, held = coordinator.deployment, row.identity_key
         try:
             key = await party_identities.follow(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
@@ -208,7 +208,7 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
         if key is not None and key != held:
             if await roster.has_identity(transaction, key):
                 raise CuratorEnrolled("the identity is enrolled")
-            await roster.set_identity(transaction, known.key, key)
+            await roster.set_identity(transaction, row.key, key)
     if key is None:
         _logger.warning("party_identity_forked")
         raise IdentityForked("two successors of one key: the party's tokens have ended")
@@ -225,19 +225,19 @@ async def by_any_key(
         return begin(sender.identity_key)
     except SessionRefusedHere as refused:
         async with aggregator.database.reading() as transaction:
-            known = await roster.active_party(transaction, sender.id)
+            current = await roster.active_party(transaction, sender.id)
             replaced = await party_identities.replaced_keys(
                 transaction, tables.replaced_keys, sender.id
             )
-        ends = {each.identity_key: each.until for each in replaced}
-        for key in (*(() if known is None else (known.identity_key,)), *ends):
+        ends = {key.identity_key: key.until for key in replaced}
+        for key in (*(() if current is None else (current.identity_key,)), *ends):
             try:
-                found = begin(key)
+                begun = begin(key)
             except SessionRefusedHere:
                 continue
             if key in ends and ends[key] <= aggregator.clock.now():
                 raise IdentitySuperseded from None
-            return found
+            return begun
         raise refused
 
 
@@ -252,7 +252,7 @@ Overlap = Annotated[
 Replace = Annotated[bool, Parameter(description="Unpin the coordinator that is pinned now.")]
 
 
-router = APIRouter(tags=["identity"])
+router = api_router("identity")
 
 
 @router.get(
@@ -397,5 +397,5 @@ async def confirm_coordinator(
 async def unpair_coordinator(
     aggregator: AggregatorPart, authenticator: AuthenticatorPart, _: Operator
 ) -> None:
-    await enrolment.part(aggregator)
+    await enrolment.unpair(aggregator)
     authenticator.forget()

@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Query as Parameter
+from fastapi import Request, Response
 from pydantic import Field
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, PeerNotAnchored, PeerPinned, UnknownPeer
 from aggregator.store import admission
 from aggregator.store import admission as store
@@ -26,8 +26,7 @@ from common.bodies import CBOR
 from common.identity.own_identity import ConfirmationRequest
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, read_body
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.enrolment import Fingerprint
@@ -79,15 +78,15 @@ async def pin(aggregator: Aggregator, request: PeerRequest, *, replacing: bool) 
     row = PeerRow(request.id, request.operator, pin, aggregator.clock.now())
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = await store.list_peers(transaction)
-        for other in known.values():
+        peers = await store.list_peers(transaction)
+        for other in peers.values():
             if other.fingerprint == row.fingerprint and other.id != row.id:
                 raise Invalid(f"is pinned as that of {other.id}", pointer="/fingerprint")
-        held = known.get(row.id)
-        if held is not None and _said(held) == _said(row):
-            return _answer(held)
-        if held is not None and not replacing:
-            raise PeerPinned(extra={"fingerprint": held.fingerprint.hex()})
+        peer = peers.get(row.id)
+        if peer is not None and _said(peer) == _said(row):
+            return _answer(peer)
+        if peer is not None and not replacing:
+            raise PeerPinned(extra={"fingerprint": peer.fingerprint.hex()})
         await store.put_peer(transaction, row)
     return _answer(row)
 
@@ -110,18 +109,18 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
     """Go along the chain of a pinned aggregator's identities, which the coordinator passes on; one
     that is not pinned is passed over.
 
-    Raises IdentityForked, which stays so until the operator confirms one, and what else stands
-    against the last link. What is shown is kept for the operator.
+    Raises IdentityForked, which remains until the operator confirms one, and what else invalidates
+    the last link. The chain is stored for the operator.
     """
     now = aggregator.clock.now()
     refused: DomainError | None = None
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.list_peers(transaction)).get(peer)
-        if known is None:
+        pinned = (await store.list_peers(transaction)).get(peer)
+        if pinned is None:
             return
         deployment = await _deployment(transaction)
-        pin = known.pin
+        pin = pinned.pin
         try:
             pin = pin.follow(
                 deployment, shown, now, Role.AGGREGATOR, peer, aggregator.settings.confirmed_keys
@@ -130,7 +129,7 @@ async def follow(aggregator: Aggregator, peer: str, shown: IdentityChain) -> Non
             pin, refused = pin.forking(), error
         except DomainError as error:
             refused = error
-        await store.put_peer(transaction, replace(known, pin=pin, shown=shown))
+        await store.put_peer(transaction, replace(pinned, pin=pin, shown=shown))
     if refused is not None:
         raise refused
 
@@ -140,14 +139,14 @@ async def confirm(aggregator: Aggregator, peer: str, compared: bytes) -> PeerAns
     what was. Raises UnknownPeer, KeyNotAnchored if no such document was shown."""
     async with aggregator.database.begin() as transaction:
         await exclusive(transaction, _PEERS)
-        known = (await store.list_peers(transaction)).get(peer)
-        if known is None:
+        pinned = (await store.list_peers(transaction)).get(peer)
+        if pinned is None:
             raise UnknownPeer
-        if known.shown is None:
+        if pinned.shown is None:
             raise KeyNotAnchored("the coordinator has passed on no document of it")
         deployment = await _deployment(transaction)
-        pin = known.pin.confirmed(deployment, known.shown, compared)
-        row = replace(known, pin=pin)
+        pin = pinned.pin.confirmed(deployment, pinned.shown, compared)
+        row = replace(pinned, pin=pin)
         await store.put_peer(transaction, row)
     return _answer(row)
 
@@ -178,15 +177,15 @@ def check_pinned(
     for entry in descriptor.aggregators:
         if entry.id == own:
             continue
-        known = pinned.get(entry.id)
-        if known is None:
+        peer = pinned.get(entry.id)
+        if peer is None:
             raise PeerNotAnchored(f"aggregator {entry.id} is not pinned")
         try:
-            known.pin.check_key(entry.identity_key, now)
+            peer.pin.check_key(entry.identity_key, now)
         except KeyNotAnchored:
             said = f"aggregator {entry.id} shows another identity than is pinned"
             raise PeerNotAnchored(said) from None
-        if known.operator != entry.operator:
+        if peer.operator != entry.operator:
             raise PeerNotAnchored(f"another operator is pinned for aggregator {entry.id}")
 
 
@@ -204,65 +203,59 @@ def _answer(row: PeerRow) -> PeerAnswer:
     )
 
 
-# Routes of the pinned peers, for the operator of this aggregator alone.
-
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
 Replace = Annotated[bool, Parameter(description="Unpin what is pinned under this id now.")]
 
 
-def add_peers(app: FastAPI) -> None:
-    """Add them to the app."""
+router = api_router("identity")
 
-    @app.put(
-        "/v1/peers",
-        **gives(PeerAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Pin another aggregator",
-        openapi_extra=takes(PeerRequest, examples.PEER),
-    )
-    async def pin_peer(
-        request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
-    ) -> Response:
-        body = await read_body(request, PeerRequest)
-        return answer(request, await pin(aggregator, body, replacing=replace))
 
-    @app.get(
-        "/v1/peers",
-        **gives(ListOfPeers, also=[CBOR]),
-        tags=["identity"],
-        summary="The pinned aggregators, by id",
-    )
-    async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
-        found = await listed(aggregator)
-        return answer(request, {"peers": [item.model_dump(mode="json") for item in found]})
+@router.put(
+    "/v1/peers",
+    **gives(PeerAnswer, also=[CBOR]),
+    summary="Pin another aggregator",
+    openapi_extra=takes(PeerRequest, examples.PEER),
+)
+async def pin_peer(
+    request: Request, aggregator: AggregatorPart, _: Operator, replace: Replace = False
+) -> Response:
+    body = await read_body(request, PeerRequest)
+    return answer(request, await pin(aggregator, body, replacing=replace))
 
-    @app.put(
-        "/v1/peers/{peer}/identity",
-        tags=["identity"],
-        status_code=204,
-        summary="Pass on the chain of another aggregator's identities",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_peer_identity(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
-    ) -> None:
-        await follow(aggregator, peer, await read_body(request, IdentityChain))
 
-    @app.post(
-        "/v1/peers/{peer}/confirmation",
-        **gives(PeerAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Confirm another aggregator's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_peer(
-        request: Request, peer: str, aggregator: AggregatorPart, _: Operator
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(request, await confirm(aggregator, peer, body.fingerprint))
+@router.get(
+    "/v1/peers",
+    **gives(ListOfPeers, also=[CBOR]),
+    summary="The pinned aggregators, by id",
+)
+async def list_peers(request: Request, aggregator: AggregatorPart, _: Operator) -> Response:
+    return answer(request, ListOfPeers(peers=tuple(await listed(aggregator))))
 
-    @app.delete(
-        "/v1/peers/{peer}", tags=["identity"], status_code=204, summary="Unpin an aggregator"
-    )
-    async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
-        await remove(aggregator, peer)
+
+@router.put(
+    "/v1/peers/{peer}/identity",
+    status_code=204,
+    summary="Pass on the chain of another aggregator's identities",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_peer_identity(
+    request: Request, peer: str, aggregator: AggregatorPart, _: Watcher
+) -> None:
+    await follow(aggregator, peer, await read_body(request, IdentityChain))
+
+
+@router.post(
+    "/v1/peers/{peer}/confirmation",
+    **gives(PeerAnswer, also=[CBOR]),
+    summary="Confirm another aggregator's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_peer(
+    request: Request, peer: str, aggregator: AggregatorPart, _: Operator
+) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(request, await confirm(aggregator, peer, body.fingerprint))
+
+
+@router.delete("/v1/peers/{peer}", status_code=204, summary="Unpin an aggregator")
+async def remove_peer(peer: str, aggregator: AggregatorPart, _: Operator) -> None:
+    await remove(aggregator, peer)

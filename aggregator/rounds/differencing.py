@@ -34,7 +34,7 @@ async def admit(
 async def withdraw(transaction: Transaction, context: RoundContext) -> None:
     """A round ended before this aggregator revealed its partial sum.
 
-    Without it nobody can open the sum, unless the others suffice for a Shamir quorum.
+    Without it no one can open the sum, unless the others suffice for a Shamir quorum.
     """
     if context.descriptor.query.sharing is not Sharing.SHAMIR:
         await forget_revealed(transaction, context.id)

@@ -11,23 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Final
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Request, Response
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.pieces.peer_seals import KEPT
-from aggregator.roster.enrolment import SenderDirectory
+from aggregator.roster.enrolment import DirectoryPart
 from aggregator.rounds import state_machine
 from aggregator.rounds import state_machine as key_ends
 from aggregator.store import admission, rounds
 from aggregator.store import seal_keys as store
 from aggregator.store.tables import identities as table
 from aggregator.store.tables import tokens
-from aggregator.web import Operator
+from aggregator.web import AuthenticatorPart, Operator
 from common.bodies import CBOR
 from common.identity.own_identity import (
     IdentityAnswer,
@@ -40,9 +40,7 @@ from common.identity.own_identity import (
 from common.runtime.logs import describe, get_logger
 from common.store.identities import OwnIdentity, destroy_identity, identities, replace, revoke
 from common.store.tokens import end_renewable
-from common.web.auth import Authenticator
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import answer, read_body
 from tacit.answers.registry import RotatedSealKey
 from tacit.crypto.signing import HybridIdentity
@@ -111,13 +109,12 @@ async def _abort_rounds(aggregator: Aggregator, intake: Intake, numbers: Sequenc
             _logger.warning("round_not_aborted", round=round_id, **describe(error))
 
 
-# The identity is replaced by command, and the one before ends. Spec: keys, section 5.2.
+# --- identities (spec: keys, section 5.2) --------------------------------------------------------
 #
-# The new identity is durable in one transaction, before anybody sees it. New rounds name it as soon
-# as the coordinator looks; rounds that name the old one end with it. The old private key is
-# destroyed when no live round names it, at the latest when its overlap is over; what names it then
-# is aborted, never with "never frozen". All that follows from what is stored, so a sweep does again
-# what a crash left.
+# The new identity is durable before anyone sees it. New rounds name it; rounds that name the old
+# one end with it. The old private key is destroyed when no live round names it, at the latest when
+# its overlap is over; rounds that still name it are aborted, never with "never frozen". A sweep
+# repeats what a crash left undone.
 
 IDENTITY_REASON: Final = "identity_superseded"
 _identity_ends_logger = get_logger("tacit.aggregator.identity")
@@ -128,13 +125,13 @@ async def rotate_identity(
 ) -> IdentityAnswer:
     """Replace the identity; the same request again finishes what a crash left, and changes nothing
     else. Raises KeyChangeUnconfirmed, SuccessionRefused, NextKeyCommitted, NotPaired."""
-    asked = request.replacement()
+    replacement = request.replacement()
     async with aggregator.database.begin() as transaction:
         coordinator = await admission.coordinator(transaction)
         if coordinator is None:
             raise NotPaired
         now, before = aggregator.clock.now(), (await identities(transaction, table))[-1].serial
-        new = await replace(transaction, table, coordinator.deployment, asked, now)
+        new = await replace(transaction, table, coordinator.deployment, replacement, now)
         if request.compromised and new.serial != before:
             await end_renewable(transaction, tokens, now)
     await sweep_identities(aggregator, intake)
@@ -190,12 +187,12 @@ async def _rounds_of(aggregator: Aggregator, old: OwnIdentity) -> list[str]:
     """Live rounds that name an identity."""
     async with aggregator.database.reading() as transaction:
         names = await rounds.live(transaction)
-    found = []
+    naming = []
     for name in names:
         context = await aggregator.round(name)
         if context.descriptor.aggregators[context.index].identity_key == old.public_key:
-            found.append(name)
-    return found
+            naming.append(name)
+    return naming
 
 
 async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> list[str]:
@@ -214,11 +211,6 @@ async def _aborted(aggregator: Aggregator, intake: Intake, names: list[str]) -> 
 
 # The route by which an operator replaces seal keys before their time. Spec: keys, section 5.3.
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
-AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
-DirectoryPart = Annotated[SenderDirectory, Depends(part(SenderDirectory))]
-
 
 class RotationRequest(WireModel):
     """A new seal key; `destroy`: the old ones die now, with the rounds that name them."""
@@ -226,54 +218,52 @@ class RotationRequest(WireModel):
     destroy: bool = False
 
 
-def add_key_rotation(app: FastAPI) -> None:
-    """Add it to the app."""
+router = api_router("identity")
 
-    @app.post(
-        "/v1/identity/successor",
-        **gives(IdentityAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="Replace the identity by the pair that it committed to",
-        openapi_extra=takes(SuccessorRequest),
-    )
-    async def succeed_identity(
-        request: Request,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        authenticator: AuthenticatorPart,
-        directory: DirectoryPart,
-        _: Operator,
-    ) -> Response:
-        asked = await read_body(request, SuccessorRequest)
-        try:
-            return answer(request, await rotate_identity(aggregator, intake, asked))
-        finally:  # after a compromised key tokens ended
-            authenticator.forget()
-            directory.forget()
 
-    @app.post(
-        "/v1/identity/revocation",
-        **gives(RevocationAnswer, also=[CBOR]),
-        tags=["identity"],
-        summary="End the identity without a successor, by the pair that it committed to",
-        openapi_extra=takes(RevocationRequest),
-    )
-    async def revoke_identity(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
-    ) -> Response:
-        asked = await read_body(request, RevocationRequest)
-        return answer(request, await end_identity(aggregator, intake, asked))
+@router.post(
+    "/v1/identity/successor",
+    **gives(IdentityAnswer, also=[CBOR]),
+    summary="Replace the identity by the pair that it committed to",
+    openapi_extra=takes(SuccessorRequest),
+)
+async def succeed_identity(
+    request: Request,
+    aggregator: AggregatorPart,
+    intake: IntakePart,
+    authenticator: AuthenticatorPart,
+    directory: DirectoryPart,
+    _: Operator,
+) -> Response:
+    asked = await read_body(request, SuccessorRequest)
+    try:
+        return answer(request, await rotate_identity(aggregator, intake, asked))
+    finally:  # after a compromised key tokens ended
+        authenticator.forget()
+        directory.forget()
 
-    @app.post(
-        "/v1/seal-keys/rotation",
-        **gives(RotatedSealKey),
-        tags=["identity"],
-        summary="Make a new seal key now; the old one opens no new round, or dies at once",
-        openapi_extra=takes(RotationRequest, examples.ROTATION),
-    )
-    async def rotate_seal_key(
-        request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
-    ) -> dict[str, Any]:
-        asked = await read_body(request, RotationRequest)
-        done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
-        return {"number": done.number, "retired": done.retired, "destroyed": done.destroyed}
+
+@router.post(
+    "/v1/identity/revocation",
+    **gives(RevocationAnswer, also=[CBOR]),
+    summary="End the identity without a successor, by the pair that it committed to",
+    openapi_extra=takes(RevocationRequest),
+)
+async def revoke_identity(
+    request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+) -> Response:
+    asked = await read_body(request, RevocationRequest)
+    return answer(request, await end_identity(aggregator, intake, asked))
+
+
+@router.post(
+    "/v1/seal-keys/rotation",
+    summary="Make a new seal key now; the old one opens no new round, or is destroyed now",
+    openapi_extra=takes(RotationRequest, examples.ROTATION),
+)
+async def rotate_seal_key(
+    request: Request, aggregator: AggregatorPart, intake: IntakePart, _: Operator
+) -> RotatedSealKey:
+    asked = await read_body(request, RotationRequest)
+    done = await rotate_keys(aggregator, intake, destroying=asked.destroy)
+    return RotatedSealKey(number=done.number, retired=done.retired, destroyed=done.destroyed)

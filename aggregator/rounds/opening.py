@@ -33,7 +33,7 @@ from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys, seal
 from aggregator.pieces.unsealing import check_words
 from aggregator.roster.peers import check_peers
 from aggregator.rounds.partial_sum import opened_contribution
-from aggregator.sealing.seal_keys import SealSecret
+from aggregator.seal_keys import SealSecret
 from aggregator.store import admission
 from aggregator.store import rounds as round_store
 from aggregator.store import rounds as store
@@ -43,7 +43,7 @@ from aggregator.store.rounds import ContributionRow, RoundRow
 from aggregator.store.seal_keys import KeyState
 from common.store.database import exclusive
 from common.store.transactions import Transaction
-from tacit.accounting.admission import headroom_problem, sound_refusal
+from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
@@ -95,19 +95,19 @@ async def open_round(aggregator: Aggregator, signed: Signed[RoundDescriptor]) ->
     """Participate in a round: (the answer, whether it is new). Raises what forbids it."""
 
     async def look(transaction: Transaction) -> tuple[CoordinatorRow | None, RoundRow | None]:
-        known = await round_store.round_row(transaction, signed.statement.round)
-        return await admission.coordinator(transaction), known
+        row = await round_store.round_row(transaction, signed.statement.round)
+        return await admission.coordinator(transaction), row
 
-    coordinator, known = await aggregator.looks.submit(look)
+    coordinator, row = await aggregator.looks.submit(look)
     if coordinator is None:
         raise NotPaired
     now = aggregator.clock.now()
     key = signer_of(DESCRIPTOR_LABEL, signed, coordinator.keys(now))
     descriptor = check_descriptor(signed, key, now)
     digest = descriptor.digest()
-    if known is not None:
+    if row is not None:
         async with aggregator.database.reading() as transaction:
-            return await _opened_before(transaction, known, digest), False
+            return await _opened_before(transaction, row, digest), False
     if descriptor.deployment != coordinator.deployment:
         raise DescriptorRefused("the round belongs to another deployment")
     own = await _own_entry(aggregator, descriptor)
@@ -323,26 +323,28 @@ async def add_contributions(
 
     async def run(transaction: Transaction) -> list[int]:
         row = await round_store.round_by_key(transaction, context.key)
-        held = await round_store.held_contributions(transaction, context.key)
+        stored = await round_store.held_contributions(transaction, context.key)
         if row.state is not RoundState.OPEN:
-            known = all(held.get(item.position) == item for item in rows)
-            if known or _all_numbered(held, rows):
-                return sorted(held)
+            repeated = all(stored.get(item.position) == item for item in rows)
+            if repeated or _all_numbered(stored, rows):
+                return sorted(stored)
             raise RoundClosed(extra={"included": False, "state": row.state.value})
-        new = {item.position: item for item in rows if item.position not in held}
-        if any({**held, **new}[item.position] != item for item in rows):
+        new = {item.position: item for item in rows if item.position not in stored}
+        if any({**stored, **new}[item.position] != item for item in rows):
             raise PieceConflict("another share of this aggregator's noise is held")
         for item in new.values():
             await round_store.add_contribution(transaction, context.key, item)
-        return sorted({**held, **new})
+        return sorted({**stored, **new})
 
     answer: list[int] = await intake.submit(TransitionItem(context, run))
     return answer
 
 
-def _all_numbered(held: dict[int, ContributionRow], rows: Sequence[ContributionRow]) -> bool:
+def _all_numbered(stored: dict[int, ContributionRow], rows: Sequence[ContributionRow]) -> bool:
     """After the pieces were destroyed: the same nonces are the same shares."""
-    return all(item.position in held and held[item.position].nonce == item.nonce for item in rows)
+    return all(
+        item.position in stored and stored[item.position].nonce == item.nonce for item in rows
+    )
 
 
 def _checked_contribution(
@@ -363,15 +365,13 @@ def _checked_contribution(
     return row
 
 
-# A proved round gets its verify key: once, before the first contribution.
-#
-# Spec: validity, section 7.
+# --- the verify key of a proved round (spec: validity, section 7) ---------------------------------
 
 
 async def fix_key(
     aggregator: Aggregator, intake: Intake, round_id: str, relayed: RelayedKeyShares
 ) -> str:
-    """Keep the others' shares as they came, with the check of the key that they make.
+    """Store the others' shares as received, with the check value of the resulting key.
 
     The same shares get the same answer. Raises VerifyKeyFixed for others, KeyShareRefused, and
     RoundClosed after the freeze.
@@ -386,8 +386,8 @@ async def fix_key(
         """The check, and the key if it was made here."""
         row = await store.round_by_key(transaction, context.key)
         if row.key_check is not None:
-            known = await store.document(transaction, context.key, "relayed_key_shares")
-            if known != stored:
+            relayed_before = await store.document(transaction, context.key, "relayed_key_shares")
+            if relayed_before != stored:
                 raise VerifyKeyFixed
             return row.key_check, None
         if row.state is not RoundState.OPEN:

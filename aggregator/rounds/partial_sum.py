@@ -173,8 +173,8 @@ async def _add_contributions(
     if not places:
         return total
     async with aggregator.database.reading() as transaction:
-        held = await round_store.held_contributions(transaction, context.key)
-    shares = [opened_contribution(aggregator, context, held[place]) for place in places]
+        contributions = await round_store.held_contributions(transaction, context.key)
+    shares = [opened_contribution(aggregator, context, contributions[place]) for place in places]
     return context.scheme.add(total, np.stack(shares))
 
 

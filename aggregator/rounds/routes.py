@@ -1,7 +1,7 @@
 """Routes of rounds: each parses, calls one function of the domain, and answers.
 
 A transition's answer is the stored one, byte for byte. A coordinator sends one step, or the steps
-that are due in many rounds in one request (`RoundSteps`). A released round's transcript can be
+that are due in many rounds together (`RoundSteps`). A released round's transcript can be
 sealed for readers years later (spec: keys, section 4).
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from aggregator import examples
-from aggregator.context import Aggregator
+from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
-from aggregator.pieces.intake import Intake
+from aggregator.pieces.intake import Intake, IntakePart
 from aggregator.rounds import commitment, opening, state_machine
 from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
@@ -32,10 +32,11 @@ from common.identity.own_identity import NoIdentityDocument
 from common.principals import Scope
 from common.web.auth import authenticate
 from common.web.dependencies import part, part_of
-from common.web.middleware import Answer, answer_directly
-from common.web.openapi import gives, gives_each, gives_octets, takes, takes_octets
+from common.web.middleware import Answer as RequestHandler
+from common.web.openapi import api_router, gives, gives_each, gives_octets, takes, takes_octets
 from common.web.problems import problem_response
 from common.web.wire import content_type, etag_response, json_response, read_body
+from tacit.answers.base import Answer
 from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError, UnsupportedForm
@@ -79,28 +80,28 @@ async def seal_transcript(
     async with aggregator.database.reading() as transaction:
         coordinator = await admission.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
-    own = [each for each in transcript.reveals if each.aggregator == aggregator.id]
+    own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (
         revealed is None
         or transcript.descriptor.statement != context.descriptor
-        or [each.model_dump_json() for each in own] != [revealed]
+        or [reveal.model_dump_json() for reveal in own] != [revealed]
     ):
         raise TranscriptRefused("not what this aggregator opened and revealed")
     if coordinator is None:
         raise NotPaired
     anchored = coordinator.pin.anchored
     documents = () if anchored is None else anchored.documents
-    keys = (coordinator.identity_key, *(each.ed25519 for each in documents))
+    keys = (coordinator.identity_key, *(document.ed25519 for document in documents))
     signer = signer_of(DESCRIPTOR_LABEL, transcript.descriptor, keys)
     try:
         await asyncio.to_thread(check_transcript, transcript, signer)
     except (DomainError, ValueError) as error:
         raise TranscriptRefused(str(error)) from None
     entry = context.descriptor.aggregators[context.index]
-    found = aggregator.identities.pair(entry.identity_key)
-    if found is None:
+    identity = aggregator.identities.pair(entry.identity_key)
+    if identity is None:
         raise NoIdentityDocument
-    pair, document = found
+    pair, document = identity
     statement = TranscriptSeal(
         round=round_id, transcript=transcript.digest(), time=aggregator.clock.now()
     )
@@ -108,17 +109,14 @@ async def seal_transcript(
     return ShownSeal(aggregator=aggregator.id, document=document, seal=made)
 
 
-# The steps of a round as a coordinator asks for them, one alone or those of many rounds together.
-#
-# A coordinator with many rounds under way sends what is due in all of them in one request. Each
-# step is done and answered as by its own route; none waits for another's success.
+# --- steps, one alone or those of many rounds in one request -------------------------------------
 
 AT_ONCE: Final = 32
-"""Steps of one request that are under way: each may hold a batch of pieces in memory."""
+"""Steps of one request in progress at a time: each may hold a batch of pieces in memory."""
 
 
 class Done(NamedTuple):
-    """What a step gives: JSON, and its HTTP status."""
+    """The result of a step: JSON, and its HTTP status."""
 
     body: str
     status: int = 200
@@ -133,55 +131,57 @@ class RoundSteps:
     verifying: Verifying
 
     async def open(self, signed: Signed[RoundDescriptor]) -> Done:
-        """Take part in a round."""
+        """Participate in a round."""
         if not self.aggregator.samplers_passed:
             raise SamplersFailed
         answered, new = await opening.open_round(self.aggregator, signed)
         return Done(answered, 201 if new else 200)
 
     async def contribute(self, round_id: str, relayed: RelayedPieces) -> Done:
-        """Hold other aggregators' shares of noise."""
-        held = await opening.add_contributions(self.aggregator, self.intake, round_id, relayed.root)
-        return _shown({"contributions": held})
+        """Store other aggregators' shares of noise."""
+        places = await opening.add_contributions(
+            self.aggregator, self.intake, round_id, relayed.root
+        )
+        return _done(HeldContributions(contributions=places))
 
     async def keys(self, round_id: str, relayed: RelayedKeyShares) -> Done:
-        """Hold the others' shares of the verify key."""
+        """Store the others' shares of the verify key."""
         return Done(await keying.fix_key(self.aggregator, self.intake, round_id, relayed))
 
-    async def missing(self, round_id: str, asked: AwaitedCurators) -> Done:
-        """Of how many of these curators no piece is held."""
-        found = await state_machine.missing(self.aggregator, round_id, asked.members)
-        return _shown({"missing": found})
+    async def missing(self, round_id: str, awaited: AwaitedCurators) -> Done:
+        """How many of these curators have no accepted piece."""
+        missing = await state_machine.missing(self.aggregator, round_id, awaited.members)
+        return _done(MissingPieces(missing=missing))
 
-    async def freeze(self, round_id: str, asked: FreezeRequest | None) -> Done:
-        """Sign whose pieces are in; with a request, only when enough are."""
-        if asked is not None:
-            awaited = Awaited(asked.accepted, asked.wait_s)
-            held = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
-            if held is not None:
-                return _shown({"accepted": held}, 202)
+    async def freeze(self, round_id: str, request: FreezeRequest | None) -> Done:
+        """Sign the set of accepted curators; with a request, only when there are enough."""
+        if request is not None:
+            awaited = Awaited(request.accepted, request.wait_s)
+            accepted = await state_machine.held(self.aggregator, self.intake, round_id, awaited)
+            if accepted is not None:
+                return _done(TooEarly(accepted=accepted), 202)
         return Done(await state_machine.freeze(self.aggregator, self.intake, round_id))
 
-    async def verification(self, round_id: str, asked: VerificationRequest) -> Done:
-        """Verify what all hold, and sign the hash of the verifier shares."""
-        return Done(await self.verifying.verify(round_id, asked))
+    async def verification(self, round_id: str, request: VerificationRequest) -> Done:
+        """Verify the contributions that all hold, and sign the hash of the verifier shares."""
+        return Done(await self.verifying.verify(round_id, request))
 
-    async def verdict(self, round_id: str, asked: VerdictRequest) -> Done:
+    async def verdict(self, round_id: str, request: VerdictRequest) -> Done:
         """Decide which contributions count."""
-        return Done(await self.verifying.decide(round_id, asked))
+        return Done(await self.verifying.decide(round_id, request))
 
-    async def commit(self, round_id: str, asked: ManifestRequest) -> Done:
+    async def commit(self, round_id: str, request: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
         return Done(
-            await commitment.commit(self.aggregator, self.intake, round_id, asked, self.verifying)
+            await commitment.commit(self.aggregator, self.intake, round_id, request, self.verifying)
         )
 
-    async def reveal(self, round_id: str, asked: RevealRequest) -> Done:
-        """The partial sum, after everybody's commitments."""
-        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, asked))
+    async def reveal(self, round_id: str, request: RevealRequest) -> Done:
+        """The partial sum, once all commitments are known."""
+        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, request))
 
     async def take(self, step: Step) -> StepAnswer:
-        """One of several steps; what it raises is its own answer."""
+        """One of several steps; an error becomes its answer."""
         try:
             done = await self._take(step)
         except Exception as error:
@@ -211,11 +211,11 @@ _STEPS: Final[Mapping[StepName, tuple[type[BaseModel], Callable[..., Awaitable[D
 }
 
 
-def _shown(value: dict[str, Any], status: int = 200) -> Done:
-    return Done(encode(value).decode(), status)
+def _done(answer: Answer, status: int = 200) -> Done:
+    return Done(answer.model_dump_json(), status)
 
 
-async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswer]:
+async def take_all(steps: RoundSteps, requested: tuple[Step, ...]) -> list[StepAnswer]:
     """The answers to several steps, in their order."""
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -223,16 +223,11 @@ async def take_all(steps: RoundSteps, asked: tuple[Step, ...]) -> list[StepAnswe
         async with places:
             return await steps.take(step)
 
-    return await asyncio.gather(*(take(step) for step in asked))
+    return await asyncio.gather(*(take(step) for step in requested))
 
 
-# Routes of rounds. Each parses, calls one function of the domain, and answers.
-#
-# A transition's answer is the stored one, byte for byte. Those that every round needs are answered
-# before the framework's router, which describes them (`common.web.middleware`).
+# --- routes --------------------------------------------------------------------------------------
 
-AggregatorPart = Annotated[Aggregator, Depends(part(Aggregator))]
-IntakePart = Annotated[Intake, Depends(part(Intake))]
 StepsPart = Annotated[RoundSteps, Depends(part(RoundSteps))]
 Accepted = Annotated[
     int,
@@ -244,128 +239,221 @@ OCTETS = "application/octet-stream"
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S, description="Long poll: seconds to wait.")]
 
 
-def add_rounds(app: FastAPI) -> None:
-    """Add them to the app."""
-
-    @app.post(
-        "/v1/rounds",
-        **gives(Opening, 200, 201),
-        tags=["rounds"],
-        status_code=201,
-        summary="Take part in a round",
-        openapi_extra=takes(Signed[RoundDescriptor]),
-    )
-    async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Response:
-        return json_response(*await steps.open(await read_body(request, Signed[RoundDescriptor])))
-
-    @app.post(
-        "/v1/rounds/steps",
-        **gives(StepAnswers),
-        tags=["rounds"],
-        summary="Steps of many rounds, each answered as by its own route",
-        openapi_extra=takes(Steps, examples.STEPS),
-    )
-    async def take_round_steps(request: Request, steps: StepsPart, _: Coordinator) -> Response:
-        asked = await read_body(request, Steps)
-        answers = StepAnswers(answers=tuple(await take_all(steps, asked.steps)))
-        return json_response(answers.model_dump_json())
-
-    @app.post(
-        "/v1/rounds/{round_id}/contributions",
-        **gives(HeldContributions),
-        tags=["rounds"],
-        summary="Other aggregators' shares of noise for this one",
-        openapi_extra=takes(RelayedPieces),
-    )
-    async def list_round_contributions(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, RelayedPieces)
-        return json_response(*await steps.contribute(round_id, body))
-
-    @app.post(
-        "/v1/rounds/{round_id}/verification-keys",
-        **gives(KeyCheck),
-        tags=["rounds"],
-        summary="Other aggregators' shares of a proved round's verify key",
-        openapi_extra=takes(RelayedKeyShares),
-    )
-    async def get_verification_keys(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, RelayedKeyShares)
-        return json_response(*await steps.keys(round_id, body))
-
-    @app.post(
-        "/v1/rounds/{round_id}/missing",
-        **gives(MissingPieces),
-        tags=["rounds"],
-        summary="Of how many of these curators no piece is held; nothing changes",
-        openapi_extra=takes(AwaitedCurators, examples.AWAITED),
-    )
-    async def list_missing_pieces(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, AwaitedCurators)
-        return json_response(*await steps.missing(round_id, body))
-
-    @app.post(
-        "/v1/rounds/{round_id}/freeze",
-        **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
-        tags=["rounds"],
-        summary="Sign whose pieces are in; with a body, only when enough are",
-        description="Without a body at once. With one, 202 and the number held where pieces of "
-        "fewer curators are held when the time is over; the round stays open then.",
-        openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
-    )
-    async def freeze_round(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        asked = await read_body(request, FreezeRequest) if await request.body() else None
-        return json_response(*await steps.freeze(round_id, asked))
-
-    @app.post(
-        "/v1/rounds/{round_id}/commitment",
-        **gives(Signed[Commitment]),
-        tags=["rounds"],
-        summary="Sum the manifest, and commit to the partial sum",
-        openapi_extra=takes(ManifestRequest),
-    )
-    async def commit_round(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        return json_response(
-            *await steps.commit(round_id, await read_body(request, ManifestRequest))
-        )
-
-    @app.post(
-        "/v1/rounds/{round_id}/reveal",
-        **gives(Reveal),
-        tags=["rounds"],
-        summary="The partial sum, after everybody's commitments",
-        openapi_extra=takes(RevealRequest),
-    )
-    async def reveal_round(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, RevealRequest)
-        return json_response(*await steps.reveal(round_id, body))
-
-    answer_directly(
-        app,
-        {
-            "/v1/rounds": _by_coordinator(open_round),
-            "/v1/rounds/steps": _by_coordinator(take_round_steps),
-            "/v1/rounds/{round_id}/freeze": _by_coordinator(freeze_round),
-            "/v1/rounds/{round_id}/commitment": _by_coordinator(commit_round),
-            "/v1/rounds/{round_id}/reveal": _by_coordinator(reveal_round),
-        },
-    )
-    _add_verification(app)
-    _add_ends(app)
+router = api_router("rounds")
 
 
-def _by_coordinator(route: Callable[..., Awaitable[Response]]) -> Answer:
+@router.post(
+    "/v1/rounds",
+    **gives(Opening, 200, 201),
+    status_code=201,
+    summary="Participate in a round",
+    openapi_extra=takes(Signed[RoundDescriptor]),
+)
+async def open_round(request: Request, steps: StepsPart, _: Coordinator) -> Response:
+    return json_response(*await steps.open(await read_body(request, Signed[RoundDescriptor])))
+
+
+@router.post(
+    "/v1/rounds/steps",
+    **gives(StepAnswers),
+    summary="Steps of many rounds, each answered as by its own route",
+    openapi_extra=takes(Steps, examples.STEPS),
+)
+async def take_round_steps(request: Request, steps: StepsPart, _: Coordinator) -> Response:
+    body = await read_body(request, Steps)
+    answers = StepAnswers(answers=tuple(await take_all(steps, body.steps)))
+    return json_response(answers.model_dump_json())
+
+
+@router.post(
+    "/v1/rounds/{round_id}/contributions",
+    **gives(HeldContributions),
+    summary="Other aggregators' shares of noise for this one",
+    openapi_extra=takes(RelayedPieces),
+)
+async def list_round_contributions(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, RelayedPieces)
+    return json_response(*await steps.contribute(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/verification-keys",
+    **gives(KeyCheck),
+    summary="Other aggregators' shares of a proved round's verify key",
+    openapi_extra=takes(RelayedKeyShares),
+)
+async def get_verification_keys(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, RelayedKeyShares)
+    return json_response(*await steps.keys(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/missing",
+    **gives(MissingPieces),
+    summary="How many of these curators have no accepted piece; nothing changes",
+    openapi_extra=takes(AwaitedCurators, examples.AWAITED),
+)
+async def list_missing_pieces(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, AwaitedCurators)
+    return json_response(*await steps.missing(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/freeze",
+    **gives_each({200: Signed[AcceptedSet], 202: TooEarly}),
+    summary="Sign the set of accepted curators; with a body, only when there are enough",
+    description="Without a body immediately. With one, 202 and the number of accepted curators "
+    "if there are fewer when the time is over; the round then stays open.",
+    openapi_extra=takes(FreezeRequest, examples.FREEZE, required=False),
+)
+async def freeze_round(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, FreezeRequest) if await request.body() else None
+    return json_response(*await steps.freeze(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/commitment",
+    **gives(Signed[Commitment]),
+    summary="Sum the manifest, and commit to the partial sum",
+    openapi_extra=takes(ManifestRequest),
+)
+async def commit_round(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    return json_response(*await steps.commit(round_id, await read_body(request, ManifestRequest)))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/reveal",
+    **gives(Reveal),
+    summary="The partial sum, once all commitments are known",
+    openapi_extra=takes(RevealRequest),
+)
+async def reveal_round(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, RevealRequest)
+    return json_response(*await steps.reveal(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/verification",
+    **gives(Verified),
+    summary="Verify the contributions that all aggregators hold",
+    description="The hash of all verifier shares is signed before any other aggregator's is "
+    "seen. There is one set of candidates for a round, ever.",
+    openapi_extra=takes(VerificationRequest),
+)
+async def begin_verification(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, VerificationRequest)
+    return json_response(*await steps.verification(round_id, body))
+
+
+@router.get(
+    "/v1/rounds/{round_id}/verification/{chunk}",
+    summary="A chunk of this aggregator's verifier shares, sealed for the others",
+    **gives_octets(),
+)
+async def get_verification_chunk(
+    round_id: str, chunk: ChunkNumber, steps: StepsPart, _: Coordinator
+) -> Response:
+    return Response(await steps.verifying.chunk(round_id, chunk), media_type=OCTETS)
+
+
+@router.put(
+    "/v1/rounds/{round_id}/verification/{index}/{chunk}",
+    status_code=204,
+    summary="A chunk of another aggregator's verifier shares",
+    openapi_extra=takes_octets(),
+)
+async def put_verification_chunk(
+    request: Request,
+    round_id: str,
+    index: AggregatorIndex,
+    chunk: ChunkNumber,
+    steps: StepsPart,
+    _: Coordinator,
+) -> None:
+    if content_type(request) != OCTETS:
+        raise UnsupportedForm(extra={"supported": [OCTETS]})
+    await steps.verifying.take_chunk(round_id, index, chunk, await request.body())
+
+
+@router.post(
+    "/v1/rounds/{round_id}/verdict",
+    **gives(Signed[Verdict]),
+    summary="Decide which contributions count, over the verifier shares of all",
+    openapi_extra=takes(VerdictRequest),
+)
+async def get_verdict(
+    request: Request, round_id: str, steps: StepsPart, _: Coordinator
+) -> Response:
+    body = await read_body(request, VerdictRequest)
+    return json_response(*await steps.verdict(round_id, body))
+
+
+@router.post(
+    "/v1/rounds/{round_id}/abort",
+    **gives(Signed[AbortStatement]),
+    summary="Abort a round permanently, without a sum",
+    openapi_extra=takes(AbortRequest, examples.ABORT),
+)
+async def abort_round(
+    request: Request,
+    round_id: str,
+    aggregator: AggregatorPart,
+    intake: IntakePart,
+    _: Watcher,
+) -> Response:
+    body = await read_body(request, AbortRequest)
+    signed = await state_machine.abort(aggregator, intake, round_id, body)
+    return json_response(signed)
+
+
+@router.post(
+    "/v1/rounds/{round_id}/seal",
+    **gives(ShownSeal),
+    summary="Seal the transcript of a released round with Ed25519 and ML-DSA-65",
+    openapi_extra=takes(Transcript),
+)
+async def seal_round(
+    request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
+) -> Response:
+    transcript = await read_body(request, Transcript)
+    sealed = await seal_transcript(aggregator, round_id, transcript)
+    return json_response(sealed.model_dump_json(exclude_none=True))
+
+
+@router.get(
+    "/v1/rounds/{round_id}",
+    **gives(RoundProgress),
+    summary="The state of a round",
+)
+async def get_round(
+    request: Request,
+    round_id: str,
+    aggregator: AggregatorPart,
+    intake: IntakePart,
+    _: Watcher,
+    accepted: Accepted = 0,
+    wait_s: Wait = 0,
+) -> Response:
+    awaited = Awaited(accepted, wait_s)
+    progress = await state_machine.describe(aggregator, intake, round_id, awaited)
+    return etag_response(request, encode(progress))
+
+
+def _by_coordinator(route: Callable[..., Awaitable[Response]]) -> RequestHandler:
     """A route of the coordinator's, with what the framework would pass to it."""
 
     async def answered(request: Request) -> Response:
@@ -377,118 +465,11 @@ def _by_coordinator(route: Callable[..., Awaitable[Response]]) -> Answer:
     return answered
 
 
-def _add_ends(app: FastAPI) -> None:
-    """The end without a sum, the seal of a transcript, and where a round stands."""
-
-    @app.post(
-        "/v1/rounds/{round_id}/abort",
-        **gives(Signed[AbortStatement]),
-        tags=["rounds"],
-        summary="End a round without a sum, for good",
-        openapi_extra=takes(AbortRequest, examples.ABORT),
-    )
-    async def abort_round(
-        request: Request,
-        round_id: str,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        _: Watcher,
-    ) -> Response:
-        body = await read_body(request, AbortRequest)
-        signed = await state_machine.abort(aggregator, intake, round_id, body)
-        return json_response(signed)
-
-    @app.post(
-        "/v1/rounds/{round_id}/seal",
-        **gives(ShownSeal),
-        tags=["rounds"],
-        summary="Seal the transcript of a released round with Ed25519 and ML-DSA-65",
-        openapi_extra=takes(Transcript),
-    )
-    async def seal_round(
-        request: Request, round_id: str, aggregator: AggregatorPart, _: Coordinator
-    ) -> Response:
-        transcript = await read_body(request, Transcript)
-        sealed = await seal_transcript(aggregator, round_id, transcript)
-        return json_response(sealed.model_dump_json(exclude_none=True))
-
-    @app.get(
-        "/v1/rounds/{round_id}",
-        **gives(RoundProgress),
-        tags=["rounds"],
-        summary="Where a round stands",
-    )
-    async def get_round(
-        request: Request,
-        round_id: str,
-        aggregator: AggregatorPart,
-        intake: IntakePart,
-        _: Watcher,
-        accepted: Accepted = 0,
-        wait_s: Wait = 0,
-    ) -> Response:
-        awaited = Awaited(accepted, wait_s)
-        shown = await state_machine.describe(aggregator, intake, round_id, awaited)
-        return etag_response(request, encode(shown))
-
-
-def _add_verification(app: FastAPI) -> None:
-    """Of proved rounds: verifier shares out and in, and what they decide."""
-
-    @app.post(
-        "/v1/rounds/{round_id}/verification",
-        **gives(Verified),
-        tags=["rounds"],
-        summary="Verify the contributions that all aggregators hold",
-        description="The hash of all verifier shares is signed before any other aggregator's is "
-        "seen. There is one set of candidates for a round, ever.",
-        openapi_extra=takes(VerificationRequest),
-    )
-    async def begin_verification(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, VerificationRequest)
-        return json_response(*await steps.verification(round_id, body))
-
-    @app.get(
-        "/v1/rounds/{round_id}/verification/{chunk}",
-        tags=["rounds"],
-        summary="A chunk of this aggregator's verifier shares, sealed for the others",
-        **gives_octets(),
-    )
-    async def get_verification_chunk(
-        round_id: str, chunk: ChunkNumber, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        return Response(await steps.verifying.chunk(round_id, chunk), media_type=OCTETS)
-
-    @app.put(
-        "/v1/rounds/{round_id}/verification/{index}/{chunk}",
-        tags=["rounds"],
-        status_code=204,
-        summary="A chunk of another aggregator's verifier shares",
-        openapi_extra=takes_octets(),
-    )
-    async def put_verification_chunk(
-        request: Request,
-        round_id: str,
-        index: AggregatorIndex,
-        chunk: ChunkNumber,
-        steps: StepsPart,
-        _: Coordinator,
-    ) -> None:
-        if content_type(request) != OCTETS:
-            raise UnsupportedForm(extra={"supported": [OCTETS]})
-        await steps.verifying.take_chunk(round_id, index, chunk, await request.body())
-
-    @app.post(
-        "/v1/rounds/{round_id}/verdict",
-        **gives(Signed[Verdict]),
-        tags=["rounds"],
-        summary="Decide which contributions count, over the verifier shares of all",
-        openapi_extra=takes(VerdictRequest),
-    )
-    async def get_verdict(
-        request: Request, round_id: str, steps: StepsPart, _: Coordinator
-    ) -> Response:
-        body = await read_body(request, VerdictRequest)
-        return json_response(*await steps.verdict(round_id, body))
+DIRECT: Final[Mapping[str, RequestHandler]] = {
+    "/v1/rounds": _by_coordinator(open_round),
+    "/v1/rounds/steps": _by_coordinator(take_round_steps),
+    "/v1/rounds/{round_id}/freeze": _by_coordinator(freeze_round),
+    "/v1/rounds/{round_id}/commitment": _by_coordinator(commit_round),
+    "/v1/rounds/{round_id}/reveal": _by_coordinator(reveal_round),
+}
+"""POSTs of every round, answered before the framework's router, which describes them."""

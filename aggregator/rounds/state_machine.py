@@ -12,7 +12,6 @@ refused. A round's own seal key is destroyed with the round's end (spec: keys, s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,6 +35,7 @@ from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web.grants import forget_grants
 from tacit import sets
+from tacit.answers.registry import RoundProgress
 from tacit.errors import Invalid
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,
@@ -133,9 +133,9 @@ async def _without_left(transaction: Transaction, bitmap: bytes, size: int) -> b
 
 async def _parts(transaction: Transaction, context: RoundContext) -> tuple[ProvedPart, ...]:
     """All parts held, sorted, without those of hosts that left."""
-    held = await held_parts(transaction, context)
-    found = (part for part, (_, host) in held.items() if host.left is None)
-    return tuple(sorted(found, key=lambda part: part.order))
+    parts = await held_parts(transaction, context)
+    present = (part for part, (_, host) in parts.items() if host.left is None)
+    return tuple(sorted(present, key=lambda part: part.order))
 
 
 # --- abort ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ async def abort(
 
 
 def _frozen(state: RoundState, may_have: bool) -> Frozen:
-    """What an abort statement says."""
+    """What an abort statement states about the freeze."""
     if state is not RoundState.OPEN:
         return Frozen.YES
     return Frozen.MAYBE if may_have else Frozen.NEVER
@@ -224,12 +224,20 @@ class Awaited:
 
 async def describe(
     aggregator: Aggregator, intake: Intake, round_id: str, awaited: Awaited
-) -> dict[str, object]:
+) -> RoundProgress:
     """The state of a round, in public figures. Raises UnknownRound."""
     row, _ = await _after_waiting(aggregator, intake, round_id, awaited)
     async with aggregator.database.reading() as transaction:
-        held = await round_store.held_places(transaction, row.key)
-    return _described(row, held)
+        noise_of = await round_store.held_places(transaction, row.key)
+    return RoundProgress(
+        round=row.id,
+        state=row.state.value,
+        accepted=row.received,
+        contributions=noise_of,
+        descriptor_hash=encode_binary(row.descriptor_hash),
+        deadline=format_instant(row.deadline),
+        reason=row.reason,
+    )
 
 
 async def held(
@@ -261,24 +269,12 @@ async def missing(aggregator: Aggregator, round_id: str, members: bytes) -> int:
     context = await aggregator.round(round_id)
     size = context.descriptor.roster_size
     try:
-        asked = sets.unpack(members, size)
+        wanted = sets.unpack(members, size)
     except ValueError as error:
         raise Invalid(str(error), pointer="/members") from None
     async with aggregator.database.reading() as transaction:
-        held = sets.unpack(await _members(transaction, context), size)
-    return int((asked & ~held).sum())
-
-
-def _described(row: RoundRow, held: Sequence[int]) -> dict[str, object]:
-    return {
-        "round": row.id,
-        "state": row.state.value,
-        "accepted": row.received,
-        "contributions": held,
-        "descriptor_hash": encode_binary(row.descriptor_hash),
-        "deadline": format_instant(row.deadline),
-        "reason": row.reason,
-    }
+        accepted = sets.unpack(await _members(transaction, context), size)
+    return int((wanted & ~accepted).sum())
 
 
 async def sweep(aggregator: Aggregator, intake: Intake) -> int:

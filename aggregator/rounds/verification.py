@@ -52,7 +52,6 @@ from aggregator.store import rounds as store
 from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
-from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.agreement import ManifestRefused
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
@@ -64,6 +63,7 @@ from tacit.protocol.round.messages import (
     Verification,
     VerificationRequest,
 )
+from tacit.protocol.round.pieces import proof_context
 from tacit.protocol.verification import (
     CandidateList,
     Candidates,
@@ -87,7 +87,7 @@ async def outcomes_of(
     brought: Mapping[int, bytes],
 ) -> NDArray[np.uint8]:
     """What is decided on each candidate, (items,): values of `Outcome`. `brought`: first chunks of
-    other aggregators, by index, that came with the request; they stand in for those held.
+    other aggregators, by index, that came with the request; they replace the stored ones.
 
     Raises SharesMissing; VerificationRefused for shares that were not signed.
     """
@@ -148,14 +148,6 @@ def _decided(
     return outcomes
 
 
-# The contributions of a frozen proved round are verified, and decided on.
-#
-#     frozen -> (candidates fixed -> shares out, shares in) -> verified
-#
-# The candidates are fixed before the first of them is evaluated, once for a round: this aggregator
-# shows one point of each contribution, ever. What it computes is a function of stored rows, so that
-# a process that was killed goes on with the same verifier shares. Spec: validity, section 10.
-
 HOLD_S: Final = 5.0
 """How long a request waits for a verification."""
 
@@ -190,9 +182,9 @@ class Verifying:
             await self.evaluations.work(
                 round_id, lambda: self._verified(context, candidates), HOLD_S
             )
-        known = self.evaluations.get(round_id)
-        if known is not None and known.answer is not None:
-            return known.answer
+        evaluated = self.evaluations.get(round_id)
+        if evaluated is not None and evaluated.answer is not None:
+            return evaluated.answer
         signed = (await self._read(context, "verification")).documents[0]
         assert signed is not None
         return _answer(signed, await short_chunk(self.aggregator, context, candidates))
@@ -280,9 +272,9 @@ class Verifying:
 
         async def run(transaction: Transaction) -> str:
             row = await store.round_by_key(transaction, context.key)
-            known = await store.document(transaction, context.key, document)
-            if known is not None:
-                return known
+            stored = await store.document(transaction, context.key, document)
+            if stored is not None:
+                return stored
             await _advance(transaction, row, state, **{document: signed})
             if shares is not None:
                 await rounds.put_chunk(transaction, context.key, context.index, 0, shares)
@@ -331,7 +323,7 @@ class Verifying:
         return await own_chunk(self.aggregator, await self.aggregator.round(round_id), number)
 
     async def take_chunk(self, round_id: str, index: int, number: int, body: bytes) -> None:
-        """Keep another aggregator's chunk as it came; a later one replaces it.
+        """Store another aggregator's chunk as received; a later one replaces it.
 
         Raises UnknownChunk, SealBrokenHere, RoundNotVerified before there are candidates,
         RoundClosed.
@@ -357,14 +349,14 @@ class Verifying:
             candidates, (own, verdict) = stored.candidates, stored.documents
             if own is None or candidates is None:
                 raise RoundNotVerified("no verification is signed yet")
-            found = await asyncio.to_thread(
+            verifications = await asyncio.to_thread(
                 check_verifications, context.descriptor, candidates, request.verifications
             )
             if Signed[Verification].model_validate_json(own) not in request.verifications:
                 raise VerificationRefused("the own verification is not the one that was signed")
             if verdict is not None:
-                known = Signed[Verdict].model_validate_json(verdict).statement
-                if known.shares_hashes != tuple(item.shares_hash for item in found):
+                before = Signed[Verdict].model_validate_json(verdict).statement
+                if before.shares_hashes != tuple(item.shares_hash for item in verifications):
                     raise VerificationRefused("decided over other shares already")
                 return verdict
             evaluated = await self._evaluated(context, candidates)
@@ -377,10 +369,10 @@ class Verifying:
             if evaluated.shares is not None:
                 brought[context.index] = evaluated.shares
             outcomes = await outcomes_of(
-                self.aggregator, context, candidates, found, evaluated, brought
+                self.aggregator, context, candidates, verifications, evaluated, brought
             )
             statement = verdict_of(
-                context.descriptor, self.aggregator.id, candidates, found, outcomes
+                context.descriptor, self.aggregator.id, candidates, verifications, outcomes
             )
             signed = wire_json(context.identity.sign(VERDICT_LABEL, statement))
             return await self._keep(context, RoundState.VERIFIED, "verdict", signed)
@@ -393,23 +385,23 @@ class Verifying:
         """The sum (limbs, d) of the output shares of the counted candidates, without noise."""
         assert context.proofs is not None
         evaluation = await evaluation_of(self.aggregator, context, candidates)
-        known = self.evaluations.get(context.id)
-        if known is None or 2 * int((~counted).sum()) > candidates.items:
+        evaluated = self.evaluations.get(context.id)
+        if evaluated is None or 2 * int((~counted).sum()) > candidates.items:
             return (await evaluation.run(counted)).output
         left_out = await evaluation.run(~counted)
         field = context.proofs.of(1).prio3.circuit.field
-        return field.subtract(known.output, left_out.output)
+        return field.subtract(evaluated.output, left_out.output)
 
     # --- reading ---
 
     async def _evaluated(self, context: RoundContext, candidates: Candidates) -> Evaluated:
         """What was computed for the verification, or the same once more."""
-        known = self.evaluations.get(context.id)
-        if known is None:
+        cached = self.evaluations.get(context.id)
+        if cached is None:
             evaluation = await evaluation_of(self.aggregator, context, candidates)
-            known = await evaluation.run(np.ones(candidates.items, np.bool_))
-            self.evaluations.put(context.id, known)
-        return known
+            cached = await evaluation.run(np.ones(candidates.items, np.bool_))
+            self.evaluations.put(context.id, cached)
+        return cached
 
     async def _read(self, context: RoundContext, *names: store.Document) -> _Stored:
         """Raises VerificationRefused, or RoundClosed after an abort."""
@@ -428,12 +420,12 @@ class Verifying:
         """What is or was verified, as it was fixed."""
         if row.candidates_hash is None:
             return None
-        known = self.evaluations.get(context.id)
-        if known is not None and known.candidates.hash == row.candidates_hash:
-            return known.candidates
+        evaluated = self.evaluations.get(context.id)
+        if evaluated is not None and evaluated.candidates.hash == row.candidates_hash:
+            return evaluated.candidates
         listed = await store.document(transaction, context.key, "candidates")
-        found = CandidateList.model_validate_json(listed or "")
-        return Candidates.of(found, context.descriptor.roster_size, row.candidates_hash)
+        fixed_list = CandidateList.model_validate_json(listed or "")
+        return Candidates.of(fixed_list, context.descriptor.roster_size, row.candidates_hash)
 
 
 @dataclass(frozen=True)

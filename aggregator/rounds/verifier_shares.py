@@ -32,9 +32,9 @@ from common.batches import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, SealBroken, span_within
-from tacit.protocol.proved_pieces import proof_context, rows_of, unpack
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import SHORT_SHARES, ProvedPart
+from tacit.protocol.round.pieces import proof_context, rows_of, unpack
 from tacit.protocol.verification import (
     Candidates,
     ChunkPlace,
@@ -140,7 +140,7 @@ class Evaluations:
             self._kept.popitem(last=False)
 
     def drop(self, round_id: str) -> None:
-        """Forget it: the round goes on without."""
+        """Forget it: the round continues without it."""
         self._kept.pop(round_id, None)
 
 
@@ -164,30 +164,30 @@ class Evaluation:
         prio3, items = self._plan.of(1).prio3, self._candidates.items
         field_ = prio3.circuit.field
         seed_bytes = 32 if prio3.joint else 0
-        found = Evaluated(
+        evaluated = Evaluated(
             self._candidates,
             field_.small(np.zeros(prio3.circuit.output_length)),
             np.zeros((items, seed_bytes), np.uint8),
             np.zeros(items, np.bool_),
         )
-        await self._lone(chosen, found, taken)
-        await self._parts(chosen, found, taken)
-        return found
+        await self._lone(chosen, evaluated, taken)
+        await self._parts(chosen, evaluated, taken)
+        return evaluated
 
     # --- lone curators ---
 
-    async def _lone(self, chosen: Bits, found: Evaluated, taken: Taken | None) -> None:
+    async def _lone(self, chosen: Bits, evaluated: Evaluated, taken: Taken | None) -> None:
         places = np.flatnonzero(chosen[: len(self._candidates.lone)])
         width = self._plan.of(1).prio3.verifier_share_bytes
         step = max(1, TABLE_BYTES // width)
         for start in range(0, len(places), step):
             block = places[start : start + step]
             table = np.zeros((len(block), width), np.uint8)
-            await self._fill(block, table, found)
+            await self._fill(block, table, evaluated)
             if taken is not None:
                 await taken(table)
 
-    async def _fill(self, block: NDArray[np.int64], table: Rows, found: Evaluated) -> None:
+    async def _fill(self, block: NDArray[np.int64], table: Rows, evaluated: Evaluated) -> None:
         """The verifier shares of the lone candidates at these places, into the table's rows."""
         numbers = self._candidates.lone[block]
         place_of = np.full(self._candidates.roster_size, -1, np.int64)
@@ -214,17 +214,17 @@ class Evaluation:
             waiting += await asyncio.to_thread(self._opened, read, senders, place_of)
             while len(waiting) >= AT_ONCE or record * len(waiting) >= READ_BYTES:
                 now, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
-                await asyncio.to_thread(self._verified, block, now, table, found)
+                await asyncio.to_thread(self._verified, block, now, table, evaluated)
                 filled += len(now)
         if waiting:
-            await asyncio.to_thread(self._verified, block, waiting, table, found)
+            await asyncio.to_thread(self._verified, block, waiting, table, evaluated)
         assert filled + len(waiting) == len(block), "every candidate has one piece"
 
     def _opened(
         self, rows: Iterable[PieceRow], senders: dict[int, Party], place_of: NDArray[np.int64]
     ) -> list[tuple[int, bytes]]:
         """(place in the table, plaintext) of the wanted pieces."""
-        found = []
+        plaintexts = []
         for row in rows:
             numbers = np.frombuffer(row.numbers, "<u4")
             length = len(row.bodies) // numbers.size
@@ -233,25 +233,25 @@ class Evaluation:
                 body = row.bodies[length * at : length * (at + 1)]
                 tag = row.tags[TAG_BYTES * at : TAG_BYTES * (at + 1)]
                 plain = content_of(self._aggregator, self._context, senders[number], body, tag)
-                found.append((int(place_of[number]), plain))
-        return found
+                plaintexts.append((int(place_of[number]), plain))
+        return plaintexts
 
     def _verified(
         self,
         block: NDArray[np.int64],
         opened: Sequence[tuple[int, bytes]],
         table: Rows,
-        found: Evaluated,
+        evaluated: Evaluated,
     ) -> None:
         at = np.array([place for place, _ in opened])
-        done = self._verify(self._plan.of(1), [plain for _, plain in opened], found)
+        done = self._verify(self._plan.of(1), [plain for _, plain in opened], evaluated)
         table[at] = done.verifier_shares
-        found.seeds[block[at]] = done.seeds
-        found.permitted[block[at]] = done.permitted
+        evaluated.seeds[block[at]] = done.seeds
+        evaluated.permitted[block[at]] = done.permitted
 
     # --- parts of hosts ---
 
-    async def _parts(self, chosen: Bits, found: Evaluated, taken: Taken | None) -> None:
+    async def _parts(self, chosen: Bits, evaluated: Evaluated, taken: Taken | None) -> None:
         listed = self._candidates.parts_of(chosen)
         first = len(self._candidates.lone)
         places = (first + np.flatnonzero(chosen[first:])).tolist()
@@ -269,7 +269,7 @@ class Evaluation:
                 for (place, part), (row, host) in zip(some, held, strict=True)
             ]
             alike = [list(own) for _, own in groupby(sealed, key=lambda item: item[1])]
-            for shares in await asyncio.to_thread(self._verified_parts, alike, found):
+            for shares in await asyncio.to_thread(self._verified_parts, alike, evaluated):
                 if taken is not None:
                     await taken(shares)
 
@@ -278,24 +278,24 @@ class Evaluation:
         return self._plan.of(listed[1].curators).share_bytes(self._context.index)
 
     def _verified_parts(
-        self, alike: Sequence[Sequence[tuple[int, int, Party, bytes]]], found: Evaluated
+        self, alike: Sequence[Sequence[tuple[int, int, Party, bytes]]], evaluated: Evaluated
     ) -> list[Rows]:
         """The verifier shares of parts, (place, curators, host, sealed), by groups of as many
         curators each."""
         verified = []
         for group in alike:
             plain = [batch_content(self._context, host, body) for _, _, host, body in group]
-            done = self._verify(self._plan.of(group[0][1]), plain, found)
+            done = self._verify(self._plan.of(group[0][1]), plain, evaluated)
             at = np.array([place for place, *_ in group])
-            found.seeds[at] = done.seeds
-            found.permitted[at] = done.permitted
+            evaluated.seeds[at] = done.seeds
+            evaluated.permitted[at] = done.permitted
             verified.append(done.verifier_shares)
         return verified
 
     # --- both ---
 
     def _verify(
-        self, proof: ContributionProof, plaintexts: Sequence[bytes], found: Evaluated
+        self, proof: ContributionProof, plaintexts: Sequence[bytes], evaluated: Evaluated
     ) -> Verification:
         """Verify shares, and add what they give to the sum."""
         context, prio3 = self._context, proof.prio3
@@ -309,7 +309,7 @@ class Evaluation:
             shares.input_shares,
         )
         field_ = prio3.circuit.field
-        found.output = field_.add(found.output, field_.sum(done.output_shares, axis=2))
+        evaluated.output = field_.add(evaluated.output, field_.sum(done.output_shares, axis=2))
         return done
 
 
@@ -332,13 +332,13 @@ async def held_parts(
     """The parts that a proved round holds, with their rows and hosts."""
     rows = await piece_store.round_batches(transaction, context.key)
     hosts = await roster.parties_by_key(transaction, sorted({row.host for row in rows}))
-    found, size = {}, context.descriptor.segment_size
+    parts, size = {}, context.descriptor.segment_size
     for row in rows:
         host = hosts[row.host]
         span = span_within(host.first, host.curators, size, row.segment)
         assert span is not None, "it was checked when the part was accepted"
-        found[ProvedPart.of(span, row.part, row.presence)] = row, host
-    return found
+        parts[ProvedPart.of(span, row.part, row.presence)] = row, host
+    return parts
 
 
 def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:
@@ -347,10 +347,10 @@ def _numbers(row: PieceRow, place_of: NDArray[np.int64]) -> Iterator[int]:
     yield from numbers[place_of[numbers] >= 0].tolist()
 
 
-# Verifier shares are exchanged in sealed chunks, relayed by a coordinator that cannot read them.
+# --- chunks, relayed by a coordinator that cannot read them --------------------------------------
 #
-# An own chunk is stored as it travels; another aggregator's is kept as it came, and only the hash
-# that its aggregator signed decides on it. Spec: validity, section 10, step 2.
+# An own chunk is stored as it is sent; another aggregator's as received, and only the hash that its
+# aggregator signed decides on it. Spec: validity, section 10, step 2.
 
 _NAMED: Final = 100
 
@@ -432,7 +432,7 @@ async def take_chunk(
     number: int,
     body: bytes,
 ) -> None:
-    """Keep another aggregator's chunk as it came. Raises UnknownChunk, SealBrokenHere or
+    """Store another aggregator's chunk as received. Raises UnknownChunk, SealBrokenHere or
     RoundClosed."""
     chunks = Chunks(context, candidates)
     others = index != context.index and index < len(context.descriptor.aggregators)
@@ -451,13 +451,13 @@ async def demand_all(
     if len(chunks) == 1 and len(brought) == len(context.descriptor.aggregators):
         return
     async with aggregator.database.reading() as transaction:
-        held = await rounds.held_chunks(transaction, context.key)
-    held |= {(index, 0) for index in brought}
+        stored = await rounds.held_chunks(transaction, context.key)
+    stored |= {(index, 0) for index in brought}
     missing = [
         {"index": index, "chunk": number}
         for number in range(len(chunks))
         for index in range(len(context.descriptor.aggregators))
-        if (index, number) not in held
+        if (index, number) not in stored
     ]
     if missing:
         raise SharesMissing(extra={"missing": missing[:_NAMED], "count": len(missing)})
@@ -468,27 +468,27 @@ async def held_chunks(
 ) -> list[bytes]:
     """The chunk of this number of every aggregator, by index, sealed; those that were brought come
     before those held. Raises SharesMissing."""
-    found = dict(brought)
-    wanted = set(range(len(context.descriptor.aggregators))) - set(found)
+    sealed_chunks = dict(brought)
+    wanted = set(range(len(context.descriptor.aggregators))) - set(sealed_chunks)
     if wanted:
         async with aggregator.database.reading() as transaction:
             for index in wanted:
                 body = await rounds.chunk_body(transaction, context.key, index, number)
                 if body is None:  # the round was aborted meanwhile
                     raise SharesMissing
-                found[index] = body
-    return [found[index] for index in sorted(found)]
+                sealed_chunks[index] = body
+    return [sealed_chunks[index] for index in sorted(sealed_chunks)]
 
 
 def opened(
     keys: Sequence[bytes], places: Sequence[ChunkPlace], bodies: Sequence[bytes]
 ) -> list[bytes]:
     """The verifier shares in the chunks of all aggregators, by index. Raises SharesMissing."""
-    found = []
+    shares = []
     for key, place, body in zip(keys, places, bodies, strict=True):
         try:
-            found.append(open_chunk(key, place, body))
+            shares.append(open_chunk(key, place, body))
         except SealBroken:  # what is relayed wrongly can be relayed again
             missing = [{"index": place.index, "chunk": place.chunk}]
             raise SharesMissing("a chunk does not open", extra={"missing": missing}) from None
-    return found
+    return shares

@@ -21,7 +21,7 @@ from tacit.protocol.identities import IdentityChain, Pin
 
 @dataclass(frozen=True)
 class CoordinatorRow:
-    """The coordinator. `identity_key`: of now; `pin`: what was followed of its identity, from the
+    """The coordinator. `identity_key`: the current one; `pin`: its identities as followed, from the
     key that was paired; `shown`: the chain that it showed last."""
 
     deployment: str
@@ -30,7 +30,8 @@ class CoordinatorRow:
     shown: IdentityChain | None = None
 
     def keys(self, now: datetime) -> tuple[bytes, ...]:
-        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        """The keys that its statements may be signed with now. Raises IdentityForked,
+        IdentitySuperseded."""
         anchored = self.pin.anchored
         return (self.identity_key,) if anchored is None else anchored.keys(now)
 
@@ -65,7 +66,7 @@ async def put_coordinator(transaction: Transaction, row: CoordinatorRow, now: da
 
 
 async def set_followed(transaction: Transaction, row: CoordinatorRow) -> None:
-    """Keep what was followed of the coordinator's identity."""
+    """Store the followed identity of the coordinator."""
     shown = None if row.shown is None else row.shown.model_dump_json()
     await transaction.execute(
         update(coordinators).values(
@@ -93,9 +94,6 @@ async def end_scope(
     await transaction.execute(update(tokens).where(*valid, longer).values(expires=end))
 
 
-# Other aggregators, as this aggregator's operator pinned them.
-
-
 @dataclass(frozen=True)
 class PeerRow:
     """`pin`: what is accepted of it; `shown`: the chain of identities that was handed over last,
@@ -109,7 +107,7 @@ class PeerRow:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of its identity key of now, or of the last one."""
+        """SHA-256 of its current identity key, or of the last one."""
         return self.pin.newest or self.pin.fingerprint
 
 
@@ -118,8 +116,8 @@ _PEERS = select(pinned_peers).order_by(pinned_peers.c.id)
 
 async def list_peers(transaction: Transaction) -> dict[str, PeerRow]:
     """All of them, by id."""
-    found = await transaction.execute(_PEERS)
-    return {row.id: _peer(row) for row in found}
+    result = await transaction.execute(_PEERS)
+    return {row.id: _peer(row) for row in result}
 
 
 def _peer(row: Any) -> PeerRow:

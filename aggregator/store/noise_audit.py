@@ -40,7 +40,7 @@ class LookRow:
 
 @dataclass(frozen=True)
 class Named:
-    """Whose a roster number is."""
+    """The curator of a roster number, and its party."""
 
     curator: str
     party: str
@@ -52,14 +52,14 @@ class Named:
 
 async def families(transaction: Transaction) -> list[FamilyRow]:
     """All families, oldest first."""
-    found = await transaction.execute(select(audit_families).order_by(audit_families.c.key))
-    return [FamilyRow(row.key, row.part, Fraction(row.scale), row.rounds) for row in found]
+    result = await transaction.execute(select(audit_families).order_by(audit_families.c.key))
+    return [FamilyRow(row.key, row.part, Fraction(row.scale), row.rounds) for row in result]
 
 
 async def screened(transaction: Transaction) -> int:
     """How many rounds all families have together."""
-    found = await transaction.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
-    return int(found.scalar_one())
+    result = await transaction.execute(select(func.coalesce(func.sum(audit_families.c.rounds), 0)))
+    return int(result.scalar_one())
 
 
 async def count_round(transaction: Transaction, part: str, scale: Fraction) -> int:
@@ -71,20 +71,20 @@ async def count_round(transaction: Transaction, part: str, scale: Fraction) -> i
         .values(rounds=audit_families.c.rounds + 1)
         .returning(audit_families.c.key)
     )
-    known = done.scalar_one_or_none()
-    if known is None:
+    key = done.scalar_one_or_none()
+    if key is None:
         done = await transaction.execute(
             insert(audit_families)
             .values(part=part, scale=str(scale), rounds=1)
             .returning(audit_families.c.key)
         )
-        known = done.scalar_one()
-    return int(known)
+        key = done.scalar_one()
+    return int(key)
 
 
 async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) -> dict[int, bytes]:
     """The records of some chunks of a family; a chunk without any record is omitted."""
-    found: dict[int, bytes] = {}
+    bodies: dict[int, bytes] = {}
     for start in range(0, len(numbers), _CHUNK):
         rows = await transaction.execute(
             select(audit_chunks.c.chunk, audit_chunks.c.records).where(
@@ -92,22 +92,22 @@ async def chunks(transaction: Transaction, family: int, numbers: Sequence[int]) 
                 audit_chunks.c.chunk.in_(numbers[start : start + _CHUNK]),
             )
         )
-        found.update((int(row.chunk), row.records) for row in rows)
-    return found
+        bodies.update((int(row.chunk), row.records) for row in rows)
+    return bodies
 
 
 async def chunk_numbers(transaction: Transaction, family: int) -> list[int]:
     """The chunks of a family that have records."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(audit_chunks.c.chunk)
         .where(audit_chunks.c.family == family)
         .order_by(audit_chunks.c.chunk)
     )
-    return [int(number) for number in found.scalars()]
+    return [int(number) for number in result.scalars()]
 
 
 async def put_chunks(
-    transaction: Transaction, family: int, new: dict[int, bytes], known: dict[int, bytes]
+    transaction: Transaction, family: int, new: dict[int, bytes], stored: dict[int, bytes]
 ) -> None:
     """Write chunks: `new` ones, and `known` ones in place of what was there."""
     if new:
@@ -118,11 +118,11 @@ async def put_chunks(
                 for chunk, records in new.items()
             ],
         )
-    if known:
+    if stored:
         place = (audit_chunks.c.family == family) & (audit_chunks.c.chunk == bindparam("place"))
         await transaction.execute(
             update(audit_chunks).where(place).values(records=bindparam("packed")),
-            [{"place": chunk, "packed": records} for chunk, records in known.items()],
+            [{"place": chunk, "packed": records} for chunk, records in stored.items()],
         )
 
 
@@ -131,10 +131,10 @@ async def put_chunks(
 
 async def last_look(transaction: Transaction) -> LookRow | None:
     """The newest look."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(audit_looks).order_by(audit_looks.c.number.desc()).limit(1)
     )
-    row = found.first()
+    row = result.first()
     return None if row is None else LookRow(row.number, row.time, row.alpha, row.screened)
 
 

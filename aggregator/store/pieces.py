@@ -91,8 +91,8 @@ async def add_pieces(
 
 async def piece_numbers(transaction: Transaction, key: int, after: int) -> list[tuple[int, bytes]]:
     """(row, numbers) of a round's rows above a row id."""
-    found = await transaction.execute(_NUMBERS, {"round_key": key, "after": after})
-    return [(int(row.id), row.numbers) for row in found]
+    result = await transaction.execute(_NUMBERS, {"round_key": key, "after": after})
+    return [(int(row.id), row.numbers) for row in result]
 
 
 async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
@@ -103,8 +103,8 @@ async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
 
 async def piece_rows(transaction: Transaction, key: int, after: int, limit: int) -> list[PieceRow]:
     """The next rows of a round's lone pieces."""
-    found = await transaction.execute(_ROWS, {"round_key": key, "after": after, "most": limit})
-    return [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in found]
+    result = await transaction.execute(_ROWS, {"round_key": key, "after": after, "most": limit})
+    return [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in result]
 
 
 async def rows_by_id(transaction: Transaction, row_ids: Sequence[int]) -> list[PieceRow]:
@@ -144,7 +144,7 @@ async def batch_parts(
     transaction: Transaction, key: int, segments: Sequence[int], hosts: Sequence[int]
 ) -> list[BatchRow]:
     """The parts of some hosts in some segments, without their bodies."""
-    found: list[BatchRow] = []
+    parts: list[BatchRow] = []
     for first in range(0, len(segments), _CHUNK):
         for start in range(0, len(hosts), _CHUNK):
             wanted = {
@@ -152,26 +152,26 @@ async def batch_parts(
                 "segments": segments[first : first + _CHUNK],
                 "hosts": hosts[start : start + _CHUNK],
             }
-            found += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
-    return found
+            parts += [BatchRow(*row) for row in await transaction.execute(_PARTS, wanted)]
+    return parts
 
 
 async def round_batches(transaction: Transaction, key: int) -> list[BatchRow]:
     """All batches of a round in order, without their bodies."""
-    found = await transaction.execute(_OF_ROUND, {"round_key": key})
-    return [BatchRow(*row) for row in found]
+    result = await transaction.execute(_OF_ROUND, {"round_key": key})
+    return [BatchRow(*row) for row in result]
 
 
 async def batch_bodies(transaction: Transaction, row_ids: Sequence[int]) -> dict[int, bytes]:
     """The sealed bytes of batches, by row; empty once they are destroyed."""
-    found: dict[int, bytes] = {}
+    bodies: dict[int, bytes] = {}
     for start in range(0, len(row_ids), _CHUNK):
         wanted = {"rows": row_ids[start : start + _CHUNK]}
-        found.update((row.id, row.body) for row in await transaction.execute(_BODIES, wanted))
-    return found
+        bodies.update((row.id, row.body) for row in await transaction.execute(_BODIES, wanted))
+    return bodies
 
 
-# Uploads counted by hour, form and outcome; no row tells of a curator or a round.
+# Uploads counted by hour, form and outcome; no row identifies a curator or a round.
 
 UploadKey: TypeAlias = tuple[datetime, str, str]
 """(hour, form, outcome)."""
@@ -204,15 +204,15 @@ async def uploads_between(
     transaction: Transaction, start: datetime, end: datetime
 ) -> dict[tuple[datetime, str], Counter[str]]:
     """The outcomes of each hour and form from `start` to before `end`, in order."""
-    found: defaultdict[tuple[datetime, str], Counter[str]] = defaultdict(Counter)
+    counts: defaultdict[tuple[datetime, str], Counter[str]] = defaultdict(Counter)
     rows = await transaction.execute(
         select(uploads)
         .where(uploads.c.hour >= start, uploads.c.hour < end)
         .order_by(uploads.c.hour, uploads.c.form)
     )
     for hour, form, outcome, count in rows:
-        found[hour, form][outcome] = count
-    return found
+        counts[hour, form][outcome] = count
+    return counts
 
 
 async def forget_uploads(transaction: Transaction, before: datetime) -> None:

@@ -69,20 +69,20 @@ async def hosted_hashes(
     transaction: Transaction,
 ) -> AsyncIterator[tuple[int, NDArray[np.uint64]]]:
     """The sorted hashes of every active host's curator ids, one host at a time."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(hosted.c.party)
         .join(parties, parties.c.key == hosted.c.party)
         .where(parties.c.left.is_(None))
     )
-    for party in found.scalars().all():
+    for party in result.scalars().all():
         row = await transaction.execute(select(hosted.c.hashes).where(hosted.c.party == party))
         yield int(party), np.frombuffer(row.scalar_one(), "<u8")
 
 
 async def hosted_ids(transaction: Transaction, party: int) -> bytes:
     """The compressed ids of a host's curators, in the order of their numbers."""
-    found = await transaction.execute(select(hosted.c.ids).where(hosted.c.party == party))
-    return bytes(found.scalar_one())
+    result = await transaction.execute(select(hosted.c.ids).where(hosted.c.party == party))
+    return bytes(result.scalar_one())
 
 
 async def lone_ids(transaction: Transaction) -> AsyncIterator[list[str]]:
@@ -101,23 +101,23 @@ async def lone_ids(transaction: Transaction) -> AsyncIterator[list[str]]:
 
 async def is_active(transaction: Transaction, party: str, identity_key: bytes) -> bool:
     """Whether a party of this id, or with this identity, is on the roster."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(parties.c.key).where(
             parties.c.left.is_(None),
             (parties.c.id == party) | (parties.c.identity_key == identity_key),
         )
     )
-    return found.first() is not None
+    return result.first() is not None
 
 
 async def has_identity(transaction: Transaction, identity_key: bytes) -> bool:
     """Whether a party with this identity is on the roster."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(parties.c.key).where(
             parties.c.left.is_(None), parties.c.identity_key == identity_key
         )
     )
-    return found.first() is not None
+    return result.first() is not None
 
 
 async def set_identity(
@@ -144,14 +144,14 @@ async def numbers_taken(transaction: Transaction, first: int, count: int) -> boo
 
 async def active_party(transaction: Transaction, party: str) -> Party | None:
     """The party of this id that is on the roster."""
-    found = await _parties(transaction, (parties.c.id == party) & parties.c.left.is_(None))
-    return found[0] if found else None
+    rows = await _parties(transaction, (parties.c.id == party) & parties.c.left.is_(None))
+    return rows[0] if rows else None
 
 
 async def enrolled_at(transaction: Transaction, key: int) -> datetime:
     """When a party was put on the roster."""
-    found = await transaction.execute(select(parties.c.enrolled).where(parties.c.key == key))
-    enrolled: datetime = found.scalar_one()
+    result = await transaction.execute(select(parties.c.enrolled).where(parties.c.key == key))
+    enrolled: datetime = result.scalar_one()
     return enrolled
 
 
@@ -160,8 +160,8 @@ async def parties_by_key(transaction: Transaction, keys: Sequence[int]) -> dict[
     result: dict[int, Party] = {}
     for start in range(0, len(keys), _CHUNK):
         chunk = keys[start : start + _CHUNK]
-        found = _read(await transaction.execute(_BY_KEYS, {"chosen": chunk}))
-        result.update((party.key, party) for party in found)
+        some = _read(await transaction.execute(_BY_KEYS, {"chosen": chunk}))
+        result.update((party.key, party) for party in some)
     return result
 
 
@@ -170,15 +170,15 @@ async def lone_by_number(transaction: Transaction, numbers: Sequence[int]) -> di
     result: dict[int, Party] = {}
     for start in range(0, len(numbers), _CHUNK):
         chunk = numbers[start : start + _CHUNK]
-        found = _read(await transaction.execute(_LONE, {"chosen": chunk}))
-        result.update((party.first, party) for party in found)
+        some = _read(await transaction.execute(_LONE, {"chosen": chunk}))
+        result.update((party.first, party) for party in some)
     return result
 
 
 async def left_runs(transaction: Transaction, below: int) -> list[tuple[int, int]]:
     """(first number, count) of parties that left, with numbers below a roster's size."""
-    found = await transaction.execute(_LEFT, {"below": below})
-    return [(int(row.first), int(row.curators)) for row in found]
+    result = await transaction.execute(_LEFT, {"below": below})
+    return [(int(row.first), int(row.curators)) for row in result]
 
 
 async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
@@ -191,12 +191,12 @@ async def leave(transaction: Transaction, party: str, now: datetime) -> bool:
 
 async def list_parties(
     transaction: Transaction, after: int | None, limit: int
-) -> list[dict[str, Any]]:
+) -> Sequence[Row[Any]]:
     """A page of the roster, in the order of enrolment."""
     query = select(parties).order_by(parties.c.key).limit(limit)
     if after is not None:
         query = query.where(parties.c.key > after)
-    return [dict(row._mapping) for row in await transaction.execute(query)]
+    return (await transaction.execute(query)).all()
 
 
 _SENDERS = (
@@ -215,16 +215,16 @@ async def senders(
     transaction: Transaction, token_hashes: Sequence[str]
 ) -> dict[str, tuple[Party, datetime | None]]:
     """The active party that each valid curator token belongs to, and when the token expires."""
-    found = await transaction.execute(_SENDERS, {"hashes": token_hashes})
-    return {row.hash: (_party(row), row.expires) for row in found}
+    result = await transaction.execute(_SENDERS, {"hashes": token_hashes})
+    return {row.hash: (_party(row), row.expires) for row in result}
 
 
 async def _parties(transaction: Transaction, condition: Any) -> list[Party]:
     return _read(await transaction.execute(_PARTIES.where(condition)))
 
 
-def _read(found: Iterable[Row[Any]]) -> list[Party]:
-    return [_party(row) for row in found]
+def _read(result: Iterable[Row[Any]]) -> list[Party]:
+    return [_party(row) for row in result]
 
 
 def _party(row: Row[Any]) -> Party:

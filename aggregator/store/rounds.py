@@ -170,22 +170,22 @@ async def round_by_key(transaction: Transaction, key: int) -> RoundRow:
 
 async def document(transaction: Transaction, key: int, name: Document) -> str | None:
     """One of a round's documents."""
-    found = await transaction.execute(_DOCUMENTS[name], {"round_key": key})
-    text: str | None = found.scalar_one()
+    result = await transaction.execute(_DOCUMENTS[name], {"round_key": key})
+    text: str | None = result.scalar_one()
     return text
 
 
 async def partial_sum(transaction: Transaction, key: int) -> bytes | None:
     """The sum of a committed round, its noise inside; nothing after an abort."""
-    found = await transaction.execute(_PARTIAL, {"round_key": key})
-    content: bytes | None = found.scalar_one()
+    result = await transaction.execute(_PARTIAL, {"round_key": key})
+    content: bytes | None = result.scalar_one()
     return content
 
 
 async def states(transaction: Transaction, keys: Sequence[int]) -> dict[int, RoundState]:
     """The states of rounds by key; a purged round is missing."""
-    found = await transaction.execute(_STATES, {"keys": keys})
-    return {int(row.key): RoundState(row.state) for row in found}
+    result = await transaction.execute(_STATES, {"keys": keys})
+    return {int(row.key): RoundState(row.state) for row in result}
 
 
 async def advance(
@@ -211,34 +211,36 @@ async def count_received(transaction: Transaction, key: int, curators: int) -> N
 
 async def count_states(transaction: Transaction) -> dict[str, int]:
     """How many rounds there are in each state."""
-    found = await transaction.execute(select(rounds.c.state, func.count()).group_by(rounds.c.state))
-    return {row[0]: int(row[1]) for row in found}
+    result = await transaction.execute(
+        select(rounds.c.state, func.count()).group_by(rounds.c.state)
+    )
+    return {row[0]: int(row[1]) for row in result}
 
 
 async def overdue(transaction: Transaction, before: datetime) -> tuple[str, ...]:
     """Live rounds whose deadline is before an instant."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.id).where(rounds.c.state.in_(LIVE), rounds.c.deadline < before)
     )
-    return tuple(found.scalars())
+    return tuple(result.scalars())
 
 
 async def live(transaction: Transaction) -> tuple[str, ...]:
     """Rounds that are neither released nor aborted."""
-    found = await transaction.execute(select(rounds.c.id).where(rounds.c.state.in_(LIVE)))
-    return tuple(found.scalars())
+    result = await transaction.execute(select(rounds.c.id).where(rounds.c.state.in_(LIVE)))
+    return tuple(result.scalars())
 
 
 async def purge(transaction: Transaction, before: datetime, limit: int) -> int:
     """Delete finished rounds whose deadline is before an instant, the oldest first and at most
     `limit` of them; how many there were. Their ids stay: no round is opened twice."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.key, rounds.c.id)
         .where(rounds.c.state.not_in(LIVE), rounds.c.deadline < before)
         .order_by(rounds.c.deadline)
         .limit(limit)
     )
-    old = {row.key: row.id for row in found}
+    old = {row.key: row.id for row in result}
     if not old:
         return 0
     await transaction.execute(insert(expired_rounds), [{"id": name} for name in old.values()])
@@ -290,25 +292,23 @@ async def held_places(transaction: Transaction, key: int) -> tuple[int, ...]:
 
 async def held_contributions(transaction: Transaction, key: int) -> dict[int, ContributionRow]:
     """The shares of noise that a round holds, by the sender's place in the descriptor."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(contributions).where(contributions.c.round == key).order_by(contributions.c.position)
     )
     return {
         row.position: ContributionRow(row.position, row.nonce, row.sealed, row.announce)
-        for row in found
+        for row in result
     }
 
 
-# The sets of curators whose sums this aggregator helped to open: one row per family of a round.
-#
-# A row outlives its round, its pieces and their hashes, and has no reference to it: it is needed
-# permanently, because a later round over the same time may be opened at any time.
+# The sets of curators whose sums this aggregator helped to open: one row per family of a round. A
+# row outlives its round: a later round over the same time may be opened at any time.
 
 REVEALED: Final = ReleasedSets(revealed_sets, revealed_sets.c.round)
 
 
 async def forget_revealed(transaction: Transaction, round_id: str) -> None:
-    """Delete the set of a round whose sum nobody can open any more."""
+    """Delete the set of a round whose sum no one can open any more."""
     await transaction.execute(delete(revealed_sets).where(revealed_sets.c.round == round_id))
 
 
@@ -347,5 +347,5 @@ async def chunk_body(transaction: Transaction, key: int, position: int, chunk: i
 
 async def held_chunks(transaction: Transaction, key: int) -> set[tuple[int, int]]:
     """(place of the aggregator, chunk) of all that are held of a round."""
-    found = await transaction.execute(_HELD, {"round_key": key})
-    return {(int(row.position), int(row.chunk)) for row in found}
+    result = await transaction.execute(_HELD, {"round_key": key})
+    return {(int(row.position), int(row.chunk)) for row in result}

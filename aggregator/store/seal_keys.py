@@ -1,7 +1,7 @@
 """Seal keys of this aggregator and public ones of others, and the sessions under them.
 
 What is secret of a key is stored under its wrapping key only, which is in a file
-(`aggregator.sealing.wrapping_keys`). Spec: keys, sections 2.3 and 2.4.
+(`aggregator.seal_keys`). Spec: keys, sections 2.3 and 2.4.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SealKeyRow:
 
 @dataclass(frozen=True)
 class Limits:
-    """Until which instants keys were needed that nobody needs any more.
+    """The instants before which keys are no longer needed.
 
     `ended`: a key's period, with its grace; `held`: the period of one that even a live round no
     longer holds back; `unused`: when a round's key was made that no round was opened with.
@@ -98,8 +98,8 @@ async def by_round(transaction: Transaction, round_id: str) -> SealKeyRow | None
 
 
 async def newest(transaction: Transaction, now: datetime) -> SealKeyRow | None:
-    """The published key of the present period."""
-    found = await transaction.execute(
+    """The published key of the current period."""
+    result = await transaction.execute(
         select(*_ROW)
         .where(
             seal_keys.c.round.is_(None),
@@ -109,32 +109,32 @@ async def newest(transaction: Transaction, now: datetime) -> SealKeyRow | None:
         .order_by(seal_keys.c.number.desc())
         .limit(1)
     )
-    row = found.first()
+    row = result.first()
     return None if row is None else _row(row)
 
 
 async def number_of(transaction: Transaction, key_hash: bytes) -> int | None:
     """The number of the key with this hash."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(seal_keys.c.number).where(seal_keys.c.key_hash == key_hash)
     )
-    number: int | None = found.scalar_one_or_none()
+    number: int | None = result.scalar_one_or_none()
     return number
 
 
 async def public_key(transaction: Transaction, key_hash: bytes) -> bytes | None:
     """A public key of this aggregator by its hash."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(seal_keys.c.public_key).where(seal_keys.c.key_hash == key_hash)
     )
-    raw: bytes | None = found.scalar_one_or_none()
+    raw: bytes | None = result.scalar_one_or_none()
     return raw
 
 
 async def highest(transaction: Transaction) -> int:
     """The highest number that was given; 0 before the first."""
-    found = await transaction.execute(select(func.max(seal_keys.c.number)))
-    return int(found.scalar_one() or 0)
+    result = await transaction.execute(select(func.max(seal_keys.c.number)))
+    return int(result.scalar_one() or 0)
 
 
 async def numbers(transaction: Transaction, *states: KeyState) -> tuple[int, ...]:
@@ -145,12 +145,12 @@ async def numbers(transaction: Transaction, *states: KeyState) -> tuple[int, ...
 
 async def count_waiting(transaction: Transaction) -> int:
     """How many keys of rounds there are with which no round was opened."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(func.count()).where(
             seal_keys.c.round.is_not(None), _ALIVE, seal_keys.c.number.not_in(_NAMED)
         )
     )
-    return int(found.scalar_one())
+    return int(result.scalar_one())
 
 
 async def retire(transaction: Transaction, ended: datetime) -> None:
@@ -168,8 +168,8 @@ async def retire_periods(transaction: Transaction) -> tuple[int, ...]:
     await transaction.execute(
         update(seal_keys).where(*of_period).values(state=KeyState.RETIRED.value)
     )
-    found = select(seal_keys.c.number).where(*of_period).order_by(seal_keys.c.number)
-    return tuple((await transaction.execute(found)).scalars())
+    retired = select(seal_keys.c.number).where(*of_period).order_by(seal_keys.c.number)
+    return tuple((await transaction.execute(retired)).scalars())
 
 
 async def due(transaction: Transaction, limits: Limits) -> tuple[int, ...]:
@@ -196,32 +196,32 @@ async def _due(
         idle,
         or_(used, seal_keys.c.made <= limits.unused, over),
     )
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(seal_keys.c.number)
         .where(_ALIVE, or_(of_period, of_round))
         .order_by(seal_keys.c.number)
     )
-    return tuple(found.scalars())
+    return tuple(result.scalars())
 
 
 async def live_rounds(transaction: Transaction, numbers: Sequence[int]) -> tuple[str, ...]:
     """Live rounds that name one of these keys, or one that is destroyed."""
     gone = select(seal_keys.c.number).where(seal_keys.c.state == KeyState.DESTROYED.value)
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.id).where(
             rounds.c.state.in_(LIVE),
             or_(rounds.c.seal_key.in_(numbers), rounds.c.seal_key.in_(gone)),
         )
     )
-    return tuple(found.scalars())
+    return tuple(result.scalars())
 
 
 async def delete_sessions(transaction: Transaction, number: int, most: int) -> bool:
     """Delete about this number of sessions of a key; whether none is left."""
     await to_erase(transaction)
     parties = select(sessions.c.party).where(sessions.c.seal_key == number)
-    found = await transaction.execute(parties.order_by(sessions.c.party).limit(1).offset(most))
-    bound = found.scalar_one_or_none()
+    result = await transaction.execute(parties.order_by(sessions.c.party).limit(1).offset(most))
+    bound = result.scalar_one_or_none()
     wanted = sessions.c.seal_key == number
     if bound is not None:
         wanted = and_(wanted, sessions.c.party <= bound)
@@ -255,8 +255,8 @@ async def add_peer_key(
     transaction: Transaction, key_hash: bytes, raw: bytes, now: datetime
 ) -> bool:
     """Keep another aggregator's public key; whether it is new."""
-    held = await peer_keys(transaction, [key_hash])
-    if held:
+    stored = await peer_keys(transaction, [key_hash])
+    if stored:
         return False
     await transaction.execute(
         insert(peer_seal_keys).values(key_hash=key_hash, public_key=raw, received=now)
@@ -266,14 +266,14 @@ async def add_peer_key(
 
 async def count_peer_keys(transaction: Transaction) -> int:
     """How many public keys of others are held."""
-    found = await transaction.execute(select(func.count()).select_from(peer_seal_keys))
-    return int(found.scalar_one())
+    result = await transaction.execute(select(func.count()).select_from(peer_seal_keys))
+    return int(result.scalar_one())
 
 
 async def peer_keys(transaction: Transaction, hashes: Sequence[bytes]) -> dict[bytes, bytes]:
     """Those of these public keys that are held, by hash."""
-    found = await transaction.execute(_PEER_KEYS, {"hashes": hashes})
-    return {row.key_hash: row.public_key for row in found}
+    result = await transaction.execute(_PEER_KEYS, {"hashes": hashes})
+    return {row.key_hash: row.public_key for row in result}
 
 
 async def forget_peer_keys(transaction: Transaction, before: datetime) -> None:
@@ -292,9 +292,7 @@ def _row(row: Row[Any]) -> SealKeyRow:
     return SealKeyRow(*values)
 
 
-# Sessions under this aggregator's seal keys: the key of each, under the seal key's wrapping key.
-#
-# Spec: keys, section 2.3.
+# Sessions under seal keys: the key of each, wrapped. Spec: keys, section 2.3.
 
 _CHUNK = 500
 _ONE = select(sessions.c.wrapped).where(
@@ -323,20 +321,20 @@ async def wrapped_key(
 ) -> bytes | None:
     """The wrapped key of a session."""
     wanted = {"number": number, "sender": party, "id": session}
-    found: bytes | None = (await transaction.execute(_ONE, wanted)).scalar_one_or_none()
-    return found
+    wrapped: bytes | None = (await transaction.execute(_ONE, wanted)).scalar_one_or_none()
+    return wrapped
 
 
 async def sessions_of_parties(
     transaction: Transaction, number: int, parties: Sequence[int]
 ) -> dict[int, dict[bytes, bytes]]:
     """The wrapped keys of all sessions of some parties under a seal key, by party and session."""
-    found: dict[int, dict[bytes, bytes]] = {party: {} for party in parties}
+    sessions_by_party: dict[int, dict[bytes, bytes]] = {party: {} for party in parties}
     for start in range(0, len(parties), _CHUNK):
         wanted = {"number": number, "senders": parties[start : start + _CHUNK]}
         for row in await transaction.execute(_OF_PARTIES, wanted):
-            found[row.party][row.session] = row.wrapped
-    return found
+            sessions_by_party[row.party][row.session] = row.wrapped
+    return sessions_by_party
 
 
 async def add_session(transaction: Transaction, rows: Sequence[SessionRow]) -> None:

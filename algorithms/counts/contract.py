@@ -16,25 +16,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Stance
 from tacit.noise import DiscreteLaplace, floating_laplace
+from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
 
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 """Whole numbers (sound) or floats (paper)."""
-
-
-@dataclass(frozen=True)
-class NoiseLaw:
-    """The noise of a cell: how many whole draws of scale reach / rate a released sum holds."""
-
-    draws: Fraction = Fraction(1)
-    stance: Stance = "sound"
-
-
-CENTRAL: Final = NoiseLaw()
-"""One whole draw."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +65,7 @@ class CountTest(Protocol):
 
     @property
     def chance(self) -> Fraction:
-        """That an empty one passes."""
+        """The probability that an empty cell passes."""
         ...
 
     def noisy(self, counts: Ints, source: Any) -> Numbers:
@@ -102,7 +90,7 @@ class Answer(Protocol):
     """Noisy counts of a question. Each cell may be read once, by one of the two ways."""
 
     def dense(self) -> Numbers:
-        """Of all cells."""
+        """The counts of all cells."""
         ...
 
     def passing(
@@ -125,7 +113,7 @@ class Source(Protocol):
     """Who holds the records, one keeper or many curators."""
 
     def answer(self, question: Question) -> Answer:
-        """Noisy counts."""
+        """The noisy counts."""
         ...
 
 
@@ -157,8 +145,6 @@ def drive(algorithm: AdaptiveCounting[State], state: State, source: Source) -> S
     return state
 
 
-# What a noisy count must reach, and the draws of both stances.
-#
 # Spec: sequential-prefix-tree, section 3; set-valued, section 3.3 (table). `sound`: discrete
 # Laplace on integers. `paper`: Laplace in floating point.
 
@@ -177,9 +163,19 @@ class IntegerTest:
     threshold: int
     chance: Fraction
 
+    @classmethod
+    def of_threshold(cls, rate: Fraction, least: int, draws: Fraction) -> IntegerTest:
+        """With the chance of one whole noise to reach `least`, e^(-rate least) / (1 + e^-rate), and
+        the threshold that a sum of `draws` noises reaches with the same chance."""
+        tail = PRECISE.exp(decimal(-rate * least))
+        chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, PRECISE.exp(decimal(-rate)))))
+        if draws != 1:
+            least = threshold(draws, 1 / rate, float(chance))
+        return cls(rate, least, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+
     @property
     def law(self) -> DiscreteLaplace:
-        """The noise."""
+        """The law of the noise."""
         return DiscreteLaplace(1 / self.rate)
 
     def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.int64]:
@@ -201,6 +197,11 @@ class FloatingTest:
     threshold: float
     chance: Fraction
 
+    @classmethod
+    def of_multiple(cls, rate: Fraction, multiple: float) -> FloatingTest:
+        """threshold = multiple / rate; an empty cell passes with chance e^-multiple / 2."""
+        return cls(rate, multiple / float(rate), Fraction(math.exp(-multiple) / 2))
+
     def noisy(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.float64]:
         """Counts with noise."""
         return counts + floating_laplace(_seeded(source), 1 / float(self.rate), counts.size)
@@ -217,16 +218,14 @@ def _seeded(source: NoiseSource) -> SeededRandom:
     return source
 
 
-# Thresholds where a released sum holds more noise than one whole draw.
-#
-# Spec: federated-counting, section 3. Z is a Polya difference of weight R and scale b: the
-# difference of two negative binomials X, Y with P(X = k) proportional to Gamma(k + R) / k! a^k, a =
-# e^(-1/b). So
+# Thresholds where a released sum holds more noise than one whole draw. Spec: federated-counting,
+# section 3. Z is a Polya difference of weight R and scale b: the difference of two negative
+# binomials X, Y with P(X = k) proportional to Gamma(k + R) / k! a^k, a = e^(-1/b). So
 #
 #     P(Z >= t) = sum over y of P(Y = y) P(X >= t + y)
 #
-# in floating point: a threshold is a matter of utility, privacy does not rest on it. Whoever uses
-# one writes the whole number down.
+# in floating point: a threshold is a matter of utility, privacy does not depend on it. Its user
+# records the whole number.
 
 _WIDEST: Final = 1 << 12
 """Larger scales are taken as multiples of this one: relative to b the law no longer changes."""
@@ -235,7 +234,7 @@ _REACH: Final = 60
 
 
 def tail(draws: Fraction, scale: Fraction, least: int) -> float:
-    """P(Z >= least) for least >= 1."""
+    """P(Z >= least), for least >= 1."""
     from scipy.special import betainc, gammaln
 
     a, weight = math.exp(-1 / scale), float(draws)

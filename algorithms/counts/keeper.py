@@ -14,18 +14,19 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.counts.contract import Answer, CountTest, Ints, Numbers, Passed, Question
 from tacit.encoders.counts import Counter, Counts, ranges, together
 from tacit.noise import SCALE_LIMIT, Bernoulli, DiscreteLaplace, floating_laplace
 from tacit.noise.alias import PRECISE, decimal
-from tacit.randomness import NoiseSource, SeededRandom
+from tacit.randomness import NoiseSource
 
 Empties = Callable[
     [int, Ints, Fraction, NoiseSource, Callable[[], None], Callable[[int], None]], Ints
 ]
-"""Places of the empty cells that pass (rising), of so many cells: those that are occupied (rising),
-the chance of each, a stream, what is called a few times a second, a limit of their number."""
+"""Places of the empty cells that pass (rising), of this many cells: those that are occupied
+(rising), the chance of each, a stream, what is called a few times a second, a limit of their
+number."""
 
 COIN_BLOCK: Final = 1 << 20
 _BATCH: Final = 1 << 16
@@ -107,19 +108,17 @@ def _kept(chance: Fraction, scale: int) -> Fraction:
 
 
 def without(places: Ints, occupied: Ints) -> Ints:
-    """The places that are not occupied; both rise."""
+    """The places that are not occupied; both arguments rise."""
     if not occupied.size:
         return places
     at = np.minimum(np.searchsorted(occupied, places), occupied.size - 1)
-    found: Ints = places[occupied[at] != places]
-    return found
+    result: Ints = places[occupied[at] != places]
+    return result
 
 
-# Answers from rows that one keeper holds: exact counts of blocks, noise of the job's streams.
-#
-# Spec: federated-counting, section 2. Where a question needs only the cells that pass, empty ones
-# are not materialised: which of them pass by noise alone is drawn by their law (spec: sequential-
-# prefix-tree, section 3, step 4; set-valued, section 3.3, step 8).
+# Where a question needs only the cells that pass, empty ones are not materialised: which of them
+# pass by noise alone is drawn by their law. Spec: federated-counting, section 2;
+# sequential-prefix-tree, section 3, step 4; set-valued, section 3.3, step 8.
 
 DRAWS: Final = 1 << 19
 """Number of draws made together."""
@@ -168,7 +167,7 @@ def _integers(scale: Fraction, count: int, source: NoiseSource) -> NDArray[Any]:
 
 
 def _floats(source: NoiseSource) -> Callable[[Fraction, int, NoiseSource], NDArray[Any]]:
-    seeded = SeededRandom(int.from_bytes(source.bytes(16)))
+    seeded = floating_source(source)
     return lambda scale, count, _source: floating_laplace(seeded, float(scale), count)
 
 
@@ -241,7 +240,7 @@ class _Kept:
 
     @cached_property
     def streams(self) -> tuple[NoiseSource, NoiseSource]:
-        """Opened once."""
+        """The streams of noise, opened once."""
         return self._keeper.opened(self._question)
 
     @cached_property

@@ -32,10 +32,9 @@ def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[Result
         table.write(line_of((count, len(items), listed(items))))
         lines.write(json.dumps({"items": items, "count": count}, ensure_ascii=False) + "\n")
     return (
-        ResultFile(
+        ResultFile.csv(
             f"{name}.csv",
-            "text/csv",
-            table.getvalue().encode(),
+            table.getvalue(),
             f"{about}; ids between blanks, in quotes where an id has one",
         ),
         ResultFile(
@@ -47,13 +46,9 @@ def multiset_files(name: str, about: str, rows: Iterable[Named]) -> tuple[Result
     )
 
 
-# How far the counts of a released file are from the true ones, by classes of counts.
-#
 # Post-processing of noisy counts and of public parameters: it costs no privacy, and anyone who has
 # the release can repeat it. A class's range holds for the things whose true count is in the class
-# and for those whose released one is.
-#
-# Spec: federated-counting, section 14.
+# and for those whose released one is. Spec: federated-counting, section 14.
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +75,7 @@ class ErrorOfCounts:
     high: float
 
     def json(self) -> dict[str, Any]:
-        """As a report shows it."""
+        """As JSON values for a report."""
         return {
             "count_from": self.first,
             "count_to": self.last,
@@ -102,25 +97,23 @@ class Seen:
 
     @classmethod
     def of(cls, truth: Floats, released: Floats) -> Seen:
-        """With one error."""
+        """Counts with one error, released minus true."""
         return cls(truth, released, released - truth, released - truth)
 
     @property
     def error(self) -> Floats:
-        """File less truth."""
+        """Released counts minus true counts."""
         return self.released - self.truth
 
     def part(self, chosen: slice | NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
-        """Some of them."""
+        """The chosen things."""
         parts = (self.truth, self.released, self.short, self.long)
         return Seen(*(each[chosen] for each in parts))
 
     @staticmethod
     def together(runs: Sequence[Seen]) -> Seen:
-        """All of them."""
-        parts = zip(
-            *((each.truth, each.released, each.short, each.long) for each in runs), strict=True
-        )
+        """All runs as one."""
+        parts = zip(*((run.truth, run.released, run.short, run.long) for run in runs), strict=True)
         return Seen(*(np.concatenate(part) for part in parts))
 
 
@@ -183,7 +176,7 @@ def errors_of_counts(
     noisy: Floats, released: Floats, scale: float, draws: float, cut: Cut | None = None
 ) -> tuple[ErrorOfCounts, ...]:
     """Of a file whose counts follow from noisy ones (things,), unbiased, with Laplace noise of this
-    scale, of which each holds so many draws.
+    scale, each with this many draws.
 
     What the file makes of a noisy count is taken from things with about that count: its part of a
     clear one, what was added to it otherwise.
@@ -221,5 +214,5 @@ def errors_of_counts(
 def _noise(generator: np.random.Generator, scale: float, draws: float, count: int) -> Floats:
     """Differences of two gammas; of weight 1 they are Laplace."""
     both = generator.gamma(draws, scale, (2, count))
-    found: Floats = both[0] - both[1]
-    return found
+    result: Floats = both[0] - both[1]
+    return result

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Context
 from fractions import Fraction
-from typing import Any, Final, Generic
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -39,10 +39,31 @@ DAY_S: Final = 86_400
 _SHORT: Final = Context(prec=4)
 
 
+class Limitable(Protocol):
+    """Parameters with a limit of cells and an optional evaluation."""
+
+    @property
+    def max_cells(self) -> int | None:
+        """The most counts of one question."""
+        ...
+
+    @property
+    def metrics(self) -> object | None:
+        """What to evaluate; None: nothing."""
+        ...
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        """A changed copy."""
+        ...
+
+
+Limited = TypeVar("Limited", bound=Limitable)
+
+
 @dataclass(frozen=True)
 class PlannedQuestion:
     """A question as it is planned. stage: what it asks; rate: the least part of epsilon that one of
-    its groups has; reach: A; threshold: what a count must reach to be looked into (None: all are
+    its groups has; reach: A; threshold: what a count must reach to be explored (None: all are
     read); chance: that an empty cell reaches it; group: cells of one group; most: cells at most."""
 
     stage: str
@@ -55,15 +76,15 @@ class PlannedQuestion:
 
     @property
     def scale(self) -> Fraction:
-        """b."""
+        """The scale b of the noise of one count."""
         return self.reach / self.rate
 
 
 @dataclass(frozen=True)
 class Asking:
-    """Who is asked, and how. draws: R; seeds: how many aggregators get the seeds of long pieces;
-    deadline_s: of one round; records: a public guess of how many there are in total, None without
-    one."""
+    """The curators and the form of a request. draws: R; seeds: how many aggregators get the seeds
+    of long pieces; deadline_s: of one round; records: a public guess of how many there are in
+    total, None without one."""
 
     draws: Fraction
     aggregators: int
@@ -74,7 +95,7 @@ class Asking:
 
 
 def mean_absolute_error(draws: Fraction, scale: Fraction) -> float:
-    """Of one released count, about."""
+    """The approximate mean absolute error of one released count."""
     weight = float(draws)
     ratio = math.exp(math.lgamma(weight + 0.5) - math.lgamma(weight))
     return 2 * float(scale) * ratio / math.sqrt(math.pi)
@@ -82,7 +103,7 @@ def mean_absolute_error(draws: Fraction, scale: Fraction) -> float:
 
 def cells_at_most(planned: PlannedQuestion, before: int | None, records: int | None) -> int:
     """Cells of a question, as expected. before: the threshold of the question before it, None
-    where all its cells may be looked into; records: in total.
+    where all its cells may be explored; records: in total.
 
     A record adds `reach` to the question before at most, so that no more than `records * reach /
     before` of its cells reach the threshold; one more for what passes by noise.
@@ -101,12 +122,12 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         words += cells
         own += _bytes(cells, asking)
         before = planned.threshold
-    rarest = max((each.threshold or 0 for each in questions), default=0)
-    found: dict[str, Any] = {
-        "basis": "the least part of epsilon that a count may get, and all the noise that a sum may "
-        "hold; smaller counts are not told from noise; words as many as may be asked, or fewer if "
-        "so few records cannot fill them; bytes are those of words and seeds, without headers and "
-        "proofs, if all n_max curators take part",
+    rarest = max((question.threshold or 0 for question in questions), default=0)
+    result: dict[str, Any] = {
+        "basis": "the least part of epsilon that a count may get, and all the noise that a sum "
+        "may hold; smaller counts cannot be distinguished from noise; as many words as may be "
+        "requested, or fewer if so few records cannot fill them; bytes are those of words and "
+        "seeds, without headers and proofs, if all n_max curators participate",
         "draws_of_noise": format_exact(asking.draws),
         "mean_absolute_error": max(
             (_figure(mean_absolute_error(asking.draws, each.scale)) for each in questions),
@@ -121,8 +142,8 @@ def forecast(questions: Sequence[PlannedQuestion], asking: Asking) -> dict[str, 
         "steps": steps,
     }
     if asking.records is not None:
-        found["smallest_share_that_shows"] = _figure(rarest / asking.records)
-    return found
+        result["smallest_share_that_shows"] = _figure(rarest / asking.records)
+    return result
 
 
 def _bytes(words: int, asking: Asking) -> int:
@@ -147,8 +168,6 @@ def _figure(number: float) -> str:
     return amount(Fraction(number), _SHORT)
 
 
-# Answers from curators: an adaptive counting as the sums of rounds.
-#
 # Spec: federated-counting, sections 2 to 4. One vector for each question; all cells are opened, so
 # no empty one is sampled: what passes has the same law. Neither coordinator nor curator names an
 # algorithm.
@@ -164,7 +183,7 @@ class Opened:
     counts: Ints
 
     def dense(self) -> Numbers:
-        """Of all cells."""
+        """The counts of all cells."""
         return self.counts
 
     def passing(
@@ -191,8 +210,8 @@ class Counting(Generic[State]):
     questions(params, draws): its functions; first(params, draws): the state before any question;
     draws: the whole noises that a sum holds; truncated(state): what is released when a round fails,
     None where nothing can be; planned(params): questions at most; release(params, state);
-    universe(params): the items in order; forecast(params, draws): the questions as planned;
-    budget(params): what a record spends at most.
+    universe(params): the items in order; forecast(params, draws): the questions as planned. A
+    record spends at most `params.epsilon`.
     """
 
     counter: Counter
@@ -204,12 +223,11 @@ class Counting(Generic[State]):
     preview: Callable[[Any], PrivacyReport]
     universe: Callable[[Any], tuple[str, ...]]
     forecast: Callable[[Any, Fraction], Sequence[PlannedQuestion]]
-    budget: Callable[[Any], Fraction]
 
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[State]):
-    """A run of given parameters; draws: whole noises in a sum; steps: what was asked so far, in
+    """A run of given parameters; draws: whole noises in a sum; steps: the questions so far, in
     public figures; opened: sums of some parts of a question that one round cannot carry, with the
     first word of each;
     ended: an aborted round ended it early."""
@@ -236,7 +254,7 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
 
     def next_sums(run: Run[State]) -> Sequence[CountSum]:
         """Parts that are not opened yet. Before anything is, the first part alone: its round makes
-        the debit, and whoever misses it stays out."""
+        the debit, and anyone who misses it stays out."""
         found = question(run)
         if found is None:
             return ()
@@ -290,12 +308,12 @@ def counting_rounds(counting: Counting[State], when: str) -> FederatedRounds:
         when=when,
         universe=counting.universe,
         forecast=lambda params, asking: forecast(counting.forecast(params, asking.draws), asking),
-        budget=counting.budget,
+        budget=lambda params: params.epsilon,
     )
 
 
 def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
-    """What the report says of a step."""
+    """A step in the report."""
     return {
         "asks": question.stage,
         "groups": question.sizes.size,
@@ -303,6 +321,18 @@ def _figures(question: Question, asked: CountSum) -> dict[str, Any]:
         "rates": [format_exact(rate) for rate in asked.rates],
         "reach": asked.reach,
     }
+
+
+def with_cell_limit(params: Limited, most: int) -> Limited:
+    """Parameters over curators, with this limit of cells of a round unless they have one.
+
+    Raises NotOverCurators for an evaluation.
+    """
+    if params.metrics is not None:
+        raise NotOverCurators("nobody has the truth to compare with", pointer="/params/evaluate")
+    if params.max_cells is not None:
+        return params
+    return params.model_copy(update={"max_cells": most})
 
 
 def sum_of(counter: Counter, question: Question) -> CountSum:

@@ -38,7 +38,7 @@ class Reports:
 
     @property
     def count(self) -> int:
-        """Reports."""
+        """The number of reports."""
         return int(self.users.size)
 
 
@@ -108,14 +108,14 @@ def noise_pairs(
         return 0.0
     starts = np.flatnonzero(np.concatenate([[True], users[1:] != users[:-1]]))
     sizes = np.diff(np.concatenate([starts, [users.size]]))
-    found = 0.0
+    result = 0.0
     if "Y" in components:
-        found += float(users.size)
+        result += float(users.size)
     if "G" in components:
-        found += float((sizes.astype(np.float64) ** 2).sum())
+        result += float((sizes.astype(np.float64) ** 2).sum())
     if "L" in components:
-        found += float(users.size) + 2 * _decaying_pairs(rounds, starts, sizes, persistence)
-    return found
+        result += float(users.size) + 2 * _decaying_pairs(rounds, starts, sizes, persistence)
+    return result
 
 
 def _decaying_pairs(rounds: Ints, starts: Ints, sizes: Ints, persistence: float) -> float:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance, floating_source
 from algorithms.crowd_tasking.aggregates import (
     Reports,
     averages,
@@ -44,7 +44,7 @@ from tacit.encoders.crowd_tasking.encoder import (
 )
 from tacit.errors import Invalid
 from tacit.noise import floating_laplace
-from tacit.randomness import NoiseSource, PublicRandom, SeededRandom
+from tacit.randomness import PublicRandom, SeededRandom
 from tacit.records.text_files import line_of, written
 from tacit.report.model import PrivacyReport
 
@@ -70,8 +70,6 @@ def perturb_floating(
     return readings + series_noise(components, users, rounds, draw, coins)
 
 
-# The central form: every user of a data set is simulated, then the aggregator does its part.
-#
 # Spec: crowd-tasking, sections 2 and 3.5; jobs, "Result". `run` admits, perturbs in blocks of whole
 # users and hands the reports to `aggregate`, which a collection of reports from curators calls too.
 
@@ -127,9 +125,9 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
         return _run_subset(task, blocks, people, context)
 
     def collect(block: _Block) -> tuple[Floats, Ints | None]:
-        found = _reports_of(block, task, context)
+        result = _reports_of(block, task, context)
         context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
-        return found
+        return result
 
     parts = context.map_blocks(collect, blocks)
     labels_sent = [part[1] for part in parts if part[1] is not None]
@@ -141,7 +139,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
     )
     context.progress(0.8, "aggregating")
     people = {"offered": everyone, "joined": int(joined.size)}
-    outcome, found = _aggregated(task, reports, people, context)
+    outcome, estimates = _aggregated(task, reports, people, context)
     evaluation = None
     if params.evaluate:
         evaluation = evaluate(
@@ -149,7 +147,7 @@ def run(dataset: UserSeries, params: Parameters, stance: Stance, context: Contex
             readings,
             true_labels,
             reports,
-            found,
+            estimates,
             lambda: context.progress(0.9, "evaluating"),
         )
     context.progress(1.0, "done")
@@ -179,7 +177,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     params = task.params
     _columns(dataset, params)
     if dataset.rounds.size and int(dataset.rounds.max()) > params.rounds:
-        raise BadRows(f"a round lies outside 1..{params.rounds}")
+        raise BadRows(f"a round is outside 1..{params.rounds}")
     if not set(params.epsilon_limits or ()) <= set(dataset.users.values):
         raise ValueUnknown(
             "no user of the data has this id; ids are compared as they are written",
@@ -193,7 +191,7 @@ def _checked(dataset: UserSeries, task: Task) -> Ints | None:
     places = {str(each): place for place, each in enumerate(params.classes)}
     if not set(dataset.labels.values) <= set(places):
         raise BadRows("a label is none of the classes, which are whole numbers as they are written")
-    return np.array([places[each] for each in dataset.labels.values], np.int64)[
+    return np.array([places[value] for value in dataset.labels.values], np.int64)[
         dataset.labels.codes
     ]
 
@@ -203,7 +201,7 @@ def _columns(dataset: UserSeries, params: Parameters) -> list[int]:
     coordinate, by place (x1, x2). Raises BadRows."""
     if len(dataset.columns) != params.dimension:
         raise BadRows(f"the sensor has {params.dimension} coordinates, the rows another number")
-    names = [each.name for each in params.sensor.coordinates]
+    names = [coordinate.name for coordinate in params.sensor.coordinates]
     found = [dataset.columns.index(name) for name in names if name in dataset.columns]
     if found and len(found) < len(names):
         raise BadRows("some columns have names of coordinates, others have not")
@@ -253,7 +251,7 @@ def _reports_of(block: _Block, task: Task, context: Context) -> tuple[Floats, In
             block.users,
             block.rounds,
             block.readings,
-            _floating(source),
+            floating_source(source),
         )
     elif task.report == "window":
         values = task.windows.estimates(task.windows.reports(block.readings, source))
@@ -277,9 +275,9 @@ def _buckets_of(block: _Block, task: Task, context: Context) -> Ints:
     """(T, d) how many subset reports of each round hold each bucket."""
     mechanism = task.subsets
     held = mechanism.held(block.readings, context.noise("reports", block.number))
-    found = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
-    np.add.at(found, block.rounds - 1, held)
-    return found
+    result = np.zeros((task.params.rounds, mechanism.law.buckets), np.int64)
+    np.add.at(result, block.rounds - 1, held)
+    return result
 
 
 def _run_subset(
@@ -288,9 +286,9 @@ def _run_subset(
     """A histogram from subset reports: nothing else is known of a reading."""
 
     def collect(block: _Block) -> Ints:
-        found = _buckets_of(block, task, context)
+        result = _buckets_of(block, task, context)
         context.progress(0.05 + 0.7 * (block.number + 1) / len(blocks), "collecting")
-        return found
+        return result
 
     params = task.params
     counts = np.zeros((params.rounds, task.subset.buckets), np.int64)
@@ -347,16 +345,11 @@ def histogram_of_subsets(
     return Outcome(summary, report, files, plots, seeds), estimated
 
 
-def _floating(source: NoiseSource) -> SeededRandom:
-    """The generator of floating noise, which protects nobody, from the job's own stream."""
-    return SeededRandom(int.from_bytes(source.bytes(16)))
-
-
 # ----------------------------------------------------------------------------------- aggregating
 
 
 def _summary(task: Task, reports: int, people: Mapping[str, int]) -> dict[str, Any]:
-    """What a result says of the task, and how many reported."""
+    """The task and the number of reports, as a result states them."""
     params = task.params
     return {
         "task": {
@@ -389,7 +382,7 @@ def _aggregated(
     summary = _summary(task, reports.count, people)
     found = averages(reports, params.rounds, task.scales, task.components, float(params.p))
     low, high = found.interval
-    names = [each.name for each in params.sensor.coordinates]
+    names = [coordinate.name for coordinate in params.sensor.coordinates]
     summary["average"] = {
         name: {
             "estimate": _number(found.mean[place]),
@@ -423,7 +416,7 @@ def _aggregated(
 
 
 def _predicted(task: Task, n: int) -> dict[str, Any] | None:
-    """What was to be expected with n users."""
+    """The expected figures with n users."""
     if n < 1:
         return None
     expected = task.predicted(n)
@@ -479,7 +472,7 @@ def _classifier(task: Task, reports: Reports, tick: Callable[[], None]) -> dict[
 
 
 def _number(value: float | None) -> float | None:
-    """For JSON: null where there is none."""
+    """A number for JSON: null for NaN."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -492,7 +485,7 @@ def _csv(
         for label, values in zip(first, table.tolist(), strict=True)
     )
     content = line_of(header) + written(rows)
-    return ResultFile(name, "text/csv", content.encode(), description)
+    return ResultFile.csv(name, content, description)
 
 
 def _rounds_file(names: list[str], counts: Ints, means: Floats, errors: Floats) -> ResultFile:
@@ -532,7 +525,7 @@ ALGORITHM: Final = Algorithm(
     source="Predictable Privacy-Preserving Mobile Crowd Sensing: A Tale of Two Roles, book chapter "
     "12, Algorithms 1 and 2",
     purpose="averages, histograms or classifiers of sensor readings that users perturb themselves, "
-    "with the error told before anything is collected",
+    "with the error known before anything is collected",
     dataset_kind="user-series",
     params=Parameters,
     stances=("sound", "paper"),

@@ -57,7 +57,7 @@ def pca(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
 
 
 def sf(reports: Floats, variance: float, window: int = WINDOW) -> Floats:
-    """Spectral filtering: keep what lies above the largest eigenvalue that noise of variance v
+    """Spectral filtering: keep what is above the largest eigenvalue that noise of variance v
     alone would have, v (1 + 1/sqrt(Q))^2, Q = rows / window."""
 
     def kept(values: Floats, rows: int) -> Bools:
@@ -204,8 +204,6 @@ def risk(
     )
 
 
-# What only the operator of a simulated task may see: errors and risks against the true readings.
-#
 # Spec: crowd-tasking, sections 2, 3.3 and 9; jobs, "Parameters" (`evaluate`). Never published.
 
 MOST_ATTACKED: Final = 100
@@ -309,7 +307,7 @@ def _risks(
     length = min(task.params.rounds, MOST_ROUNDS)
     rows = whole[:, None] + np.arange(length)
     attacked, others = rows[::2][:MOST_ATTACKED], rows[1::2][: 10 * MOST_ATTACKED]
-    found = {}
+    result = {}
     for place, coordinate in enumerate(task.params.sensor.coordinates):
         tick()
         measured = risk(
@@ -321,8 +319,8 @@ def _risks(
             float(task.params.p),
             (coordinate.lower, coordinate.upper),
         )
-        found[coordinate.name] = _stated(measured)
-    return found
+        result[coordinate.name] = _stated(measured)
+    return result
 
 
 def _stated(measured: Risk) -> dict[str, Any]:

@@ -40,8 +40,6 @@ def gathered(
     )
 
 
-# Crowd tasking over curators: they perturb their own readings and send reports.
-#
 # Spec: crowd-tasking, section 2; jobs, "Federated jobs". A device clamps and draws exact noise in
 # both stances: the source's floating noise is simulated only. In `paper` it adds the source's parts
 # at the source's scale, and its ledger is charged no figure. A classifier's labels are sent as they
@@ -63,19 +61,19 @@ def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
 
 
 def columns(params: Parameters) -> int:
-    """One for each coordinate."""
+    """One column for each coordinate."""
     return params.dimension
 
 
 def labelled(params: Parameters) -> bool:
-    """Classifiers learn from labels."""
+    """Whether labels are needed: classifiers learn from them."""
     return params.aggregate == "CLS"
 
 
 def aggregated(
     params: Parameters, stance: Stance, collected: Collected, context: Context
 ) -> Outcome:
-    """The aggregator's part."""
+    """The result of collected reports."""
     task, reports = _task(params, stance), collected.reports
     users = np.array([user for user, _ in reports], np.int64)
     rounds = np.array([report.round for _, report in reports], np.int64)

@@ -43,7 +43,7 @@ class Coordinate(WireModel):
     @model_validator(mode="after")
     def _ascending(self) -> Self:
         if not self.lower < self.upper:
-            raise PydanticCustomError("bad_parameter", "lower lies below upper")
+            raise PydanticCustomError("bad_parameter", "lower is below upper")
         if self.upper - self.lower < 1e-9 * max(1.0, abs(self.lower), abs(self.upper)):
             raise PydanticCustomError("bad_parameter", "the bounds are too close to each other")
         return self
@@ -150,24 +150,24 @@ class Parameters(WireModel):
     @classmethod
     def _epsilon(cls, value: Fraction | None) -> Fraction | None:
         good = value is None or 0 < value <= MOST_EPSILON
-        return require(good, value, f"lies above 0 and is at most {MOST_EPSILON}")
+        return require(good, value, f"is above 0 and is at most {MOST_EPSILON}")
 
     @field_validator("label_epsilon")
     @classmethod
     def _label_epsilon(cls, value: Fraction | None) -> Fraction | None:
         good = value is None or 0 < value <= MOST_EPSILON
-        return require(good, value, f"lies above 0 and is at most {MOST_EPSILON}")
+        return require(good, value, f"is above 0 and is at most {MOST_EPSILON}")
 
     @field_validator("p")
     @classmethod
     def _probability(cls, value: Fraction) -> Fraction:
-        return require(0 <= value <= 1, value, "a probability lies between 0 and 1")
+        return require(0 <= value <= 1, value, "a probability is between 0 and 1")
 
     @field_validator("delta")
     @classmethod
     def _delta(cls, value: Fraction) -> Fraction:
         good = value == 0 or Fraction(1, 10**15) <= value <= Fraction(1, 10)
-        return require(good, value, "is 0, or lies between 1e-15 and 0.1")
+        return require(good, value, "is 0, or is between 1e-15 and 0.1")
 
     @field_validator("components")
     @classmethod
@@ -185,7 +185,7 @@ class Parameters(WireModel):
     @classmethod
     def _limits(cls, value: dict[str, Fraction] | None) -> dict[str, Fraction] | None:
         good = value is None or all(limit > 0 for limit in value.values())
-        return require(good, value, "a user's limit lies above 0")
+        return require(good, value, "a user's limit is above 0")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -204,7 +204,7 @@ class Parameters(WireModel):
     def _fits_histogram(self) -> None:
         if self.buckets is None:
             raise _refused("buckets", "HIST needs some")
-        names = [each.name for each in self.sensor.coordinates]
+        names = [coordinate.name for coordinate in self.sensor.coordinates]
         if self.buckets.coordinate is not None and self.buckets.coordinate not in names:
             raise _refused("buckets.coordinate", "is no coordinate of the sensor")
         if self.buckets.width is not None:
@@ -222,7 +222,7 @@ class Parameters(WireModel):
             if abs(sum(self.reference) - 1) > 1e-6:
                 raise _refused("reference", "shares add up to 1")
         if self.max_error is not None and self.max_error >= 1:
-            raise _refused("max_error", "an error of shares lies below 1")
+            raise _refused("max_error", "an error of shares is below 1")
 
     def _fits_classifier(self) -> None:
         if self.classes is None:
@@ -236,25 +236,27 @@ class Parameters(WireModel):
 
     @property
     def dimension(self) -> int:
-        """k."""
+        """k, the number of coordinates."""
         return len(self.sensor.coordinates)
 
     @property
     def widths(self) -> tuple[float, ...]:
         """(k,) the range of each coordinate, in the sensor's unit."""
-        return tuple(each.upper - each.lower for each in self.sensor.coordinates)
+        return tuple(coordinate.upper - coordinate.lower for coordinate in self.sensor.coordinates)
 
     @property
     def histogram_coordinate(self) -> Coordinate:
-        """The coordinate whose histogram is asked for."""
+        """The coordinate whose histogram is requested."""
         return self.sensor.coordinates[self.histogram_place]
 
     @property
     def histogram_place(self) -> int:
-        """Its place, from 0."""
+        """The place of the coordinate, from 0."""
         if self.buckets is None or self.buckets.coordinate is None:
             return 0
-        return [each.name for each in self.sensor.coordinates].index(self.buckets.coordinate)
+        return [coordinate.name for coordinate in self.sensor.coordinates].index(
+            self.buckets.coordinate
+        )
 
     @property
     def bucket_edges(self) -> tuple[float, ...]:

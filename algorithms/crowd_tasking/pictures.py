@@ -70,7 +70,7 @@ def _error(axes: Axes, task: Task, joined: int, tick: Callable[[], None]) -> Non
     for each in epsilons:
         tick()
         found.append(replace(task, epsilon=each).predicted(joined))
-    places = [float(each) for each in epsilons]
+    places = [float(epsilon) for epsilon in epsilons]
     axes.plot(places, [each.mean for each in found], color=BLUE, label="predicted mean")
     axes.plot(places, [each.point_95 for each in found], "--", color=BLUE, label="95 % point")
     bounds = [math.nan if each.bound is None else each.bound for each in found]
@@ -84,7 +84,9 @@ def _error(axes: Axes, task: Task, joined: int, tick: Callable[[], None]) -> Non
 def _risk(axes: Axes, task: Task) -> None:
     places = [float(each) for each in _epsilons(task)]
     factor = task.params.dimension if task.per_coordinate else 1
-    axes.plot(places, [source_ane(each) for each in places], color=GREY, label="ANE of the source")
+    axes.plot(
+        places, [source_ane(place) for place in places], color=GREY, label="ANE of the source"
+    )
     floor = [1 / (1 + math.exp(min(factor * each, 700))) for each in places]
     axes.plot(places, floor, color=BLUE, label="least error of any test of one reading")
     axes.axvline(float(task.epsilon), color=RED, linewidth=1, label="this task")
@@ -125,8 +127,6 @@ def _histogram(axes: Axes, task: Task, found: Floats) -> None:
     axes.legend(frameon=False)
 
 
-# Plots of an evaluation: the true aggregate next to the released one, and what attacks find.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _EVALUATION_INCHES: Final = (5.4, 4.0)
@@ -201,7 +201,7 @@ def _accuracy(axes: Axes, measured: Mapping[str, float | None]) -> None:
 def _attack_risk(axes: Axes, risks: Mapping[str, Mapping[str, Any]]) -> None:
     axes.set_title("What attacks find of a reading (private)")
     series = {
-        "prior alone": [each["prior_only"] for each in risks.values()],
+        "prior alone": [risk["prior_only"] for risk in risks.values()],
         "best attack": [each["best_attack"] for each in risks.values()],
         "as the source has it": [each["source_ane"] for each in risks.values()],
     }

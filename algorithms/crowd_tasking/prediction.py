@@ -61,19 +61,6 @@ def autocovariance(lag: int, components: tuple[str, ...], persistence: float) ->
     return 2 * found
 
 
-def mean_of_rounds_variance(rounds: int, components: tuple[str, ...], persistence: float) -> float:
-    """Var of one user's noise averaged over rounds 1..T, / b^2: G does not average out.
-
-    2 (1/T [Y] + 1 [G] + 1/T^2 sum_{s,t} p^|s-t| [L]).
-    """
-    found = ("Y" in components) / rounds + float("G" in components)
-    if "L" in components:
-        lags = np.arange(1, rounds, dtype=np.float64)
-        pairs = rounds + 2 * float(((rounds - lags) * persistence**lags).sum())
-        found += pairs / rounds**2
-    return 2.0 * found
-
-
 @lru_cache(maxsize=256)
 def mean_shift(dimension: int, parts: int) -> float:
     """E ||(Z_1, ..., Z_k)||_2 / b: how far a reading moves, to about 1e-4 of its value.
@@ -95,15 +82,12 @@ def mean_shift(dimension: int, parts: int) -> float:
     return float((inner + first + 1 / t[-1]) / math.sqrt(math.pi))
 
 
-# Shares of neighbouring buckets, smoothed as far as their own noise calls for: post-processing.
-#
 # Readings of a sensor vary smoothly, and the noise of unbiased shares does not: it is the same in
 # every wave of their cosine transform. So short waves are lowered, by 1 / (1 + (wave / c)^4), with
 # the c of least estimated error. Histograms of a few spikes are better served by the simplex alone,
-# and estimated errors show that, too. No choice reads more than the noisy shares.
-#
-# Sources: unbiased estimates of risk (C. Stein, 1981), of a projection by its free dimensions (R.
-# Tibshirani and J. Taylor, 2012). Spec: crowd-tasking, section 10.
+# and estimated errors show that, too. No choice reads more than the noisy shares. Sources: unbiased
+# estimates of risk (C. Stein, 1981), of a projection by its free dimensions (R. Tibshirani and J.
+# Taylor, 2012). Spec: crowd-tasking, section 10.
 
 _CUTS: Final = 40
 _SHARPNESS: Final = 4
@@ -136,16 +120,15 @@ def smoothed(unbiased: Floats, variance: float) -> Floats:
 def _kept(buckets: int) -> Floats:
     """(cuts, d): what is kept of each wave, from all but none to nearly all."""
     cuts = np.geomspace(0.5, 4 * buckets, _CUTS)[:, None]
-    found: Floats = 1 / (1 + (np.arange(buckets) / cuts) ** _SHARPNESS)
-    return found
+    result: Floats = 1 / (1 + (np.arange(buckets) / cuts) ** _SHARPNESS)
+    return result
 
 
-# The error before anything is collected: averages, histograms, classifiers; and the way back.
-#
-# Spec: crowd-tasking, section 3.4; source: chapter 12, Theorems 12.3, 12.4 and 12.5. `bounds` of
-# the source are true and loose (they hold with probability 1 - delta); ours are exact, or Monte-
-# Carlo means over public choices. Notation: n users, k coordinates, c parts of noise of scale b in
-# one coordinate (for a budget epsilon and range sigma of the coordinate, b = sigma / epsilon).
+# The error before anything is collected: averages, histograms, classifiers; and the way back. Spec:
+# crowd-tasking, section 3.4; source: chapter 12, Theorems 12.3, 12.4 and 12.5. `bounds` of the
+# source are true and loose (they hold with probability 1 - delta); ours are exact, or Monte- Carlo
+# means over public choices. Notation: n users, k coordinates, c parts of noise of scale b in one
+# coordinate (for a budget epsilon and range sigma of the coordinate, b = sigma / epsilon).
 
 NORMAL_95: Final = 1.959963984540054
 DRAWS: Final = 300

@@ -39,7 +39,7 @@ _UP: Final = Context(prec=12, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EM
 _DOWN: Final = Context(prec=12, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _ADVERSARY: Final = {
-    False: "whoever receives the result, together with all other users",
+    False: "anyone who receives the result, together with all other users",
     True: "the coordinator together with all other curators",
 }
 _FLOAT: Final = (
@@ -66,7 +66,7 @@ _UNCLAMPED: Final = "The source has no clamp: its sensitivity is not bounded."
 _SAME_LABELS: Final = "class labels are the same on both sides: they are public, sent as they are"
 _UNCHARGED: Final = (
     "The stance paper debits no figure, though devices clamp and draw exact noise: the ledger of "
-    "every curator that takes part is without a finite total from then on."
+    "every curator that participates is without a finite total from then on."
 )
 _PER_READING: Final = "Epsilon is per reading: over T rounds a user is protected at T epsilon."
 
@@ -102,7 +102,7 @@ def privacy_report(
         public_parameters=(
             "sensor, bounds, grid, n, T, components, p, buckets and classes are public and chosen "
             "without the readings",
-            "who takes part and in which rounds",
+            "who participates and in which rounds",
         ),
         post_processing=(
             "averages, histograms and classifiers are computed from noisy reports alone; one set "
@@ -204,7 +204,7 @@ def _verified(task: Task, builder: ReportBuilder) -> tuple[VerifiedStatement, ..
 
 
 def _bounded(task: Task) -> tuple[NoiseStatement, ...]:
-    """Of reports that are not Laplace."""
+    """The report for reports that are not Laplace."""
     if task.report == "window":
         law = task.window
         part = f"each coordinate: a window (w = {law.reach}, M = {law.half}), or two points"
@@ -288,8 +288,8 @@ def _assumptions(task: Task) -> tuple[str, ...]:
 
 
 _OWNERS_LABELS: Final = (
-    "Class labels come from a column that its owner declared public: a curator takes part only if "
-    "its own policy says so."
+    "Class labels come from a column that its owner declared public: a curator participates "
+    "only if its own policy says so."
 )
 _CENTRAL: Final = (
     "The coordinator holds the readings and is trusted with them; the noise is drawn as devices "

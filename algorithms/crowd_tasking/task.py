@@ -109,7 +109,7 @@ class Task:
         """Bounds and steps of readings."""
         sensor = self.params.sensor
         return ReadingGrid(
-            tuple(each.lower for each in sensor.coordinates),
+            tuple(coordinate.lower for coordinate in sensor.coordinates),
             tuple(each.upper for each in sensor.coordinates),
             sensor.steps,
         )
@@ -150,7 +150,7 @@ class Task:
 
     @property
     def parts(self) -> int:
-        """c."""
+        """c, the number of parts of the noise."""
         return len(self.components)
 
     @property
@@ -160,7 +160,7 @@ class Task:
 
     @property
     def window(self) -> Window:
-        """Of one coordinate; report `window`."""
+        """The mechanism of one coordinate; report `window`."""
         return best_window(self.coordinate_epsilon)
 
     @property
@@ -179,7 +179,7 @@ class Task:
 
     @property
     def values_epsilon(self) -> Fraction:
-        """Of the values of one reading together."""
+        """The epsilon of the values of one reading together."""
         return self.coordinate_epsilon * self.params.dimension
 
     @property
@@ -191,7 +191,7 @@ class Task:
 
     @property
     def labels_in_clear(self) -> bool:
-        """Whether labels are sent as they are."""
+        """Whether labels are sent unchanged."""
         return self.params.aggregate == "CLS" and self.params.label_epsilon is None
 
     @property
@@ -201,7 +201,7 @@ class Task:
 
     @property
     def permanent(self) -> bool:
-        """Whether one part is drawn once."""
+        """Whether one part of the noise is drawn only once."""
         return "G" in self.components or ("L" in self.components and self.params.p == 1)
 
     # ------------------------------------------------------------------------------- what it costs
@@ -224,7 +224,7 @@ class Task:
 
     @property
     def user_pure(self) -> UnitCost:
-        """Any two series of one user."""
+        """The epsilon between any two series of one user."""
         one = self.reading
         return one if one.epsilon is None else UnitCost(self.params.rounds * one.epsilon)
 
@@ -235,7 +235,7 @@ class Task:
         if one.epsilon is None or delta == 0 or self.params.rounds == 1:
             return self.user_pure
         found = total_epsilon(self.params.rounds, one.epsilon, delta)
-        asked = self.params.epsilon  # a total that was asked for is not passed by a rounding
+        asked = self.params.epsilon  # a total that was requested is not passed by a rounding
         if asked is not None and asked < found:
             enough = delta_of_responses(self.params.rounds, one.epsilon, asked) <= delta
             found = asked if enough else found
@@ -244,7 +244,7 @@ class Task:
 
     @property
     def cost(self) -> UnitCost:
-        """Of the unit that the task names."""
+        """The cost per unit that the task names."""
         match self.params.privacy_unit:
             case "reading":
                 return self.reading
@@ -399,7 +399,7 @@ def _kinds(
 
 
 def _worth(total: Fraction, pure: Fraction) -> bool:
-    """Whether a delta buys enough: it is not given away for less than a hundredth of epsilon."""
+    """Whether a delta is worth it: it has to save at least a hundredth of epsilon."""
     return total * 100 < pure * 99
 
 

@@ -53,17 +53,17 @@ class DatasetBudget(WireModel):
     @field_validator("epsilon")
     @classmethod
     def _epsilon(cls, value: Fraction) -> Fraction:
-        return require(0 <= value <= 10**6, value, "must lie between 0 and 1000000")
+        return require(0 <= value <= 10**6, value, "must be between 0 and 1000000")
 
     @field_validator("delta")
     @classmethod
     def _delta(cls, value: Fraction) -> Fraction:
-        return require(0 <= value <= 1, value, "must lie between 0 and 1")
+        return require(0 <= value <= 1, value, "must be between 0 and 1")
 
 
 class DatasetRequest(DatasetDeclaration):
-    """A dataset to be kept. `privacy_unit`: the kind's own unless given; `budget`: none unless
-    given, and then nothing can be charged to it; `revision_of`: the dataset whose ledger goes on.
+    """A dataset to store. `privacy_unit`: the kind's own unless given; `budget`: none unless
+    given, and then nothing can be charged to it; `revision_of`: the dataset whose ledger continues.
     """
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=128)]
@@ -82,12 +82,12 @@ class DatasetRequest(DatasetDeclaration):
             require(
                 len(value) <= INLINE_UNIVERSE,
                 value,
-                f"has at most {INLINE_UNIVERSE} items; hand in a longer one as a dataset",
+                f"has at most {INLINE_UNIVERSE} items; upload a longer one as a dataset",
             )
         return value
 
     def declaration(self) -> DatasetDeclaration:
-        """What stays with the content."""
+        """The part of the declaration that is stored with the content."""
         return DatasetDeclaration(
             kind=self.kind, format=self.format, roles=self.roles, universe=self.universe
         )

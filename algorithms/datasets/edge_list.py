@@ -135,8 +135,6 @@ def _differ(ids: Items) -> bool:
     return bool(np.unique(ids).size == ids.size)
 
 
-# Reader of graphs: SNAP text, two ids a line.
-#
 # Spec: jobs, section "Datasets". The stream is no longer compressed. With a `universe` (what the
 # graph algorithms call `vertices`) rows follow its order, and another id is an error; without, the
 # ids are what the file holds, ascending. Ids that are all integers in plain decimal stay integers.

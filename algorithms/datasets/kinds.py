@@ -72,7 +72,11 @@ def joined(parts: Mapping[str, tuple[int, BinaryIO]]) -> BinaryIO:
 def split(stream: BinaryIO, default: str) -> Iterator[tuple[str, BinaryIO]]:
     """The parts one after the other, each to be read before the next; a stream that was not
     `joined` is one part, named `default`."""
-    source = stream if isinstance(stream, io.BufferedReader) else _buffered(stream)
+    source = (
+        stream
+        if isinstance(stream, io.BufferedReader)
+        else io.BufferedReader(_Joined([stream]), 1 << 20)
+    )
     if not source.peek(len(_MARK)).startswith(_MARK):
         yield default, source
         return
@@ -81,14 +85,8 @@ def split(stream: BinaryIO, default: str) -> Iterator[tuple[str, BinaryIO]]:
         yield name, io.BufferedReader(_Part(source, size))
 
 
-def _buffered(stream: BinaryIO) -> io.BufferedReader:
-    return io.BufferedReader(_Joined([stream]), 1 << 20)
-
-
-# The kinds of datasets: their formats, readers, default unit, and what an operator is shown.
-#
-# Spec: jobs, section "Datasets". Adding a kind is one module with its class and its readers, and
-# one entry in `KINDS`. Readers are imported when they are first used: some need pyarrow.
+# Adding a kind is one module with its class and its readers, and one entry in `KINDS`. Readers are
+# imported when they are first used: some need pyarrow.
 
 Reader = Callable[[DatasetDeclaration, BinaryIO], Any]
 FILE: Final = "file"
@@ -310,11 +308,11 @@ def _json(_: Sequence[str] | None, rows: Any) -> bytes:
 
 def _dumped(value: Any, row: int) -> str:
     def number(exact: Decimal) -> float:
-        found = float(exact)
-        if not found or abs(found) == float("inf"):
+        result = float(exact)
+        if not result or abs(result) == float("inf"):
             reason = "a number is too large or too small"
             raise BadRows(reason, pointer=f"/rows/{row}", extra={"row": row})
-        return found
+        return result
 
     return json.dumps(_exact(value), default=number)
 
@@ -384,7 +382,7 @@ def _network(dataset: Any) -> dict[str, Any]:
 _ROLES = ("label", "curator")
 _ITEMS = ("universe",)
 _HERE = "algorithms.datasets."
-_LISTS = "tacit.records."
+_ITEM_FILES = "tacit.records.item_files"
 KINDS: Final[Mapping[str, Kind]] = {
     kind.name: kind
     for kind in (
@@ -419,17 +417,13 @@ KINDS: Final[Mapping[str, Kind]] = {
             "record",
             {
                 "text": Format(
-                    _LISTS + "transactions_files",
+                    _ITEM_FILES,
                     "read_text",
                     "a record a line, items between blanks",
                     _ITEMS,
                 ),
-                "ndjson": Format(
-                    _LISTS + "transactions_files", "read_ndjson", "a list a line", _ITEMS
-                ),
-                "parquet": Format(
-                    _LISTS + "transactions_files", "read_parquet", "a column of lists", _ITEMS
-                ),
+                "ndjson": Format(_ITEM_FILES, "read_ndjson", "a list a line", _ITEMS),
+                "parquet": Format(_ITEM_FILES, "read_parquet", "a column of lists", _ITEMS),
             },
             _records,
             units=("record",),
@@ -440,20 +434,16 @@ KINDS: Final[Mapping[str, Kind]] = {
             "sequence",
             {
                 "text": Format(
-                    _LISTS + "sequences_files", "read_text", "a line each, between blanks", _ITEMS
+                    _ITEM_FILES, "read_text_sequences", "a line each, between blanks", _ITEMS
                 ),
                 "spmf": Format(
-                    _LISTS + "sequences_files",
+                    _ITEM_FILES,
                     "read_spmf",
                     "-1 after an item, -2 at the end",
                     _ITEMS,
                 ),
-                "ndjson": Format(
-                    _LISTS + "sequences_files", "read_ndjson", "a list a line", _ITEMS
-                ),
-                "msnbc": Format(
-                    _LISTS + "sequences_files", "read_msnbc", "the layout of that file", _ITEMS
-                ),
+                "ndjson": Format(_ITEM_FILES, "read_ndjson_sequences", "a list a line", _ITEMS),
+                "msnbc": Format(_ITEM_FILES, "read_msnbc", "the layout of that file", _ITEMS),
             },
             lambda dataset: {"rows": dataset.count, "items": int(dataset.items.size)},
             units=("sequence",),
@@ -512,7 +502,11 @@ KINDS: Final[Mapping[str, Kind]] = {
             "universe",
             "A public list of items",
             None,
-            {"text": Format(_HERE + "universe", "read_text", "an id a line, a tab and its group")},
+            {
+                "text": Format(
+                    _HERE + "tables", "read_universe", "an id a line, a tab and its group"
+                )
+            },
             _universe,
             budgeted=False,
         ),

@@ -34,7 +34,7 @@ from tacit.records.text_files import (
 BLOCK_BYTES: Final = 8 << 20
 PARQUET_ROWS: Final = 1 << 17
 LARGEST_EXACT: Final = 2.0**53
-"""Above it a float does not tell two neighbouring whole numbers apart."""
+"""Above it a float cannot distinguish neighbouring whole numbers."""
 _LONG_CELL: Final = 300
 """Bytes below which a number without an exponent is no smaller than a float can be."""
 
@@ -154,7 +154,7 @@ def _vanishing(
 def _explained(
     records: Sequence[bytes], lines: Sequence[int], names: tuple[str, ...], text: frozenset[str]
 ) -> MalformedRow:
-    """What is wrong with the first bad record."""
+    """The error of the first bad record."""
     good, bad = 0, len(records)  # the first `good` parse, the first `bad` do not
     while bad - good > 1:
         middle = (good + bad) // 2
@@ -234,18 +234,18 @@ def numbers(block: Block, name: str) -> NDArray[np.float64]:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise MalformedRow(lines[0], "a column of numbers is expected", name)
-    found: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
-    taken = numbers_taken(found)
+    result: NDArray[np.float64] = np.asarray(column.cast(pa.float64(), safe=False), np.float64)
+    taken = numbers_taken(result)
     if not taken.all():
         bad = int(np.argmin(taken))
-        raise MalformedRow(lines[bad], number_problem(float(found[bad])) or "", name)
-    return found
+        raise MalformedRow(lines[bad], number_problem(float(result[bad])) or "", name)
+    return result
 
 
 class TextColumn:
     """A column of texts as they are written, gathered block by block.
 
-    Cells of Parquet that are no texts get the one text that says what they are: whole numbers and
+    Cells of Parquet that are not texts get the one text that represents them: whole numbers and
     decimals all their digits, floats the shortest that reads back as the same float, dates and
     times ISO 8601, truth values `true` and `false`. A float above 2^53 is refused: digits of an id
     may be lost in it already.
@@ -277,13 +277,17 @@ class TextColumn:
         codes = np.asarray(coded.indices, np.int64)
         for place, text in enumerate(texts):
             if text is None or not (self._empty or text.strip()):
-                reason = "no value" if text is not None else "no number that a float tells apart"
+                reason = (
+                    "no value"
+                    if text is not None
+                    else "not a number that a float represents exactly"
+                )
                 raise MalformedRow(lines[int(np.argmax(codes == place))], reason, self._name)
         table = [self._places.setdefault(text or "", len(self._places)) for text in texts]
         self._codes.append(np.asarray(table, np.int32)[codes])
 
     def finish(self) -> Texts:
-        """All cells."""
+        """The texts of all cells."""
         codes = np.concatenate(self._codes) if self._codes else np.zeros(0, np.int32)
         return Texts(tuple(self._places), codes)
 
@@ -301,8 +305,8 @@ def _written(values: Any) -> list[str | None]:
         ]
     if pa.types.is_decimal(kind):
         return [format(Decimal(value), "f") for value in values.to_pylist()]
-    found: list[str | None] = values.cast(pa.string()).to_pylist()
-    return found
+    result: list[str | None] = values.cast(pa.string()).to_pylist()
+    return result
 
 
 def _first(mask: Any) -> int:

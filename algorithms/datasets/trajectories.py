@@ -92,7 +92,7 @@ class Trajectories:
             raise ValueError("times are finite")
         if late_points(self.offsets, self.times).size:
             raise ValueError("times increase strictly in a record")
-        if len({each.name for each in self.attributes}) != len(self.attributes):
+        if len({attribute.name for attribute in self.attributes}) != len(self.attributes):
             raise ValueError("attributes differ")
         if any(each.codes.shape != (self.records,) for each in self.attributes):
             raise ValueError("an attribute has one code for each record")
@@ -112,8 +112,6 @@ def late_points(offsets: Ints, times: Floats) -> Ints:
     return np.flatnonzero(late)
 
 
-# Readers of trajectories: NDJSON, or two CSV parts.
-#
 # Spec: jobs, section "Datasets". Only one line is in memory at a time, in addition to the result.
 
 LARGEST_TIME: Final = 2.0**53
@@ -175,7 +173,7 @@ class _Attributes:
 
 
 def _number(value: Any, row: int, column: str | int) -> float:
-    """A number of JSON that is taken."""
+    """A JSON number that a coordinate may be."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise MalformedRow(row, "not a number", column)
     if (wrong := number_problem(value)) is not None:
@@ -190,7 +188,7 @@ def _time(value: Any, row: int, column: str | int) -> float:
         and isinstance(value, int | float)
         and not (-LARGEST_TIME <= value <= LARGEST_TIME)
     ):
-        raise MalformedRow(row, "a time lies between -2^53 and 2^53", column)
+        raise MalformedRow(row, "a time is between -2^53 and 2^53", column)
     return _number(value, row, column)
 
 
@@ -268,9 +266,9 @@ class _Written(float):
     text: str
 
     def __new__(cls, text: str) -> Self:
-        found = super().__new__(cls, json_float(text))
-        found.text = text
-        return found
+        result = super().__new__(cls, json_float(text))
+        result.text = text
+        return result
 
 
 def _refuse_constant(_name: str) -> NoReturn:

@@ -308,19 +308,19 @@ def _compared(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
     """True sizes of the released clusters, and the agreement with reference labels, if any."""
     released, rows = np.unique(labels, return_counts=True)
     sizes = dict(zip(map(str, released.tolist()), rows.tolist(), strict=True))
-    found: dict[str, Any] = {"rows": sizes, **_scored(dataset, labels)}
+    result: dict[str, Any] = {"rows": sizes, **_scored(dataset, labels)}
     if dataset.labels is None:
-        return found
+        return result
     reference = dataset.labels.values
     if len(reference) <= _MOST_REFERENCE:
         table = np.zeros((len(reference), released.size), np.int64)
         np.add.at(table, (dataset.labels.codes, np.searchsorted(released, labels)), 1)
-        found["agreement"] = {
+        result["agreement"] = {
             "reference": list(reference),
             "labels": released.tolist(),
             "rows": table.tolist(),
         }
-    return found
+    return result
 
 
 def _scored(dataset: NumericTable, labels: Ints) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def _baselines(dataset: NumericTable, values: Floats, params: Parameters) -> dic
     """Scores (or sizes) of the baselines on the true rows; private."""
     if params.k is None:
         raise BadParameter("k", "the baselines need the number of clusters")
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     dimensions = params.rsp_dimensions or max(1, values.shape[1] // 2)
     for name in params.baselines:
         generator = PublicRandom(params.public_seed).generator
@@ -360,8 +360,8 @@ def _baselines(dataset: NumericTable, values: Floats, params: Parameters) -> dic
                 labels = adp(values, sigma, params.k, generator, params.n_init).labels
             case "rsp":
                 labels = rsp(values, dimensions, params.k, generator, params.n_init).labels
-        found[name] = _scored(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
-    return found
+        result[name] = _scored(dataset, labels) or {"sizes": np.bincount(labels).tolist()}
+    return result
 
 
 # The catalogue's entry.

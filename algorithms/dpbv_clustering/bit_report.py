@@ -54,7 +54,7 @@ def bits_released(params: Parameters, plan: BitPlan, stance: Stance) -> Released
     lines = []
     if plan.near is not None:
         assert params.radius is not None
-        lengths = ", ".join(f"{each:g}" for each in params.radius)
+        lengths = ", ".join(f"{radiu:g}" for radiu in params.radius)
         conditions = (
             f"only pairs of records within ({lengths}) of each other in every attribute; pairs "
             "farther apart are protected as the record line says",
@@ -89,7 +89,7 @@ def _line(
         points[plan.epsilon_bit] = delta_of_responses(differing, kept, plan.epsilon_bit)
     line = BUILDER.line(
         SCENARIO,
-        "whoever sees all bits and knows all points, and every other record",
+        "anyone who sees all bits and knows all points, and every other record",
         {
             "model": "pure-dp" if at == 0 else "approximate-dp",
             "epsilon": epsilon_amount(epsilon),
@@ -97,8 +97,8 @@ def _line(
         },
         privacy_unit=unit,
         curve=tuple(
-            CurvePoint(epsilon=epsilon_amount(each), delta=delta_amount(points[each]))
-            for each in sorted(points)
+            CurvePoint(epsilon=epsilon_amount(point), delta=delta_amount(points[point]))
+            for point in sorted(points)
         ),
         conditions=conditions,
     )
@@ -107,12 +107,12 @@ def _line(
 
 def leaks(params: Parameters) -> list[str]:
     """Which data the release contains unchanged."""
-    found = []
+    result = []
     if params.bounds is None:
-        found.append("bounds: the smallest and largest value of every attribute")
+        result.append("bounds: the smallest and largest value of every attribute")
     if params.partition != "horizontal":
-        found.append("Alice's attributes")
-    return found
+        result.append("Alice's attributes")
+    return result
 
 
 def bit_error(plan: BitPlan) -> dict[str, Any]:
@@ -130,8 +130,6 @@ def bit_error(plan: BitPlan) -> dict[str, Any]:
     }
 
 
-# The privacy reports of bits: dpbv as Theorem 4 claims it, and `dpbv-exact`.
-#
 # Spec: dpbv-clustering, sections 4, 6 and 9; jobs, "Privacy report".
 
 _LEAST_CLAIM: Final = Decimal("1e-99")
@@ -190,7 +188,7 @@ def exact_report(params: Parameters, plan: BitPlan, *, reproducible: bool) -> Pr
 
 
 def exact_cost(params: Parameters, plan: BitPlan) -> Cost:
-    """What `dpbv-exact` charges for a record."""
+    """The cost of `dpbv-exact` for one record."""
     charge = bits_released(params, plan, "sound").charge
     assert charge.epsilon is not None
     assert charge.delta is not None
@@ -262,15 +260,15 @@ def _bit_details(params: Parameters, plan: BitPlan, released: Released) -> dict[
 
 
 def _bit_parameters(params: Parameters, plan: BitPlan) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "s": params.s,
         "epsilon_bit": "inf" if plan.epsilon_bit is None else amount(plan.epsilon_bit),
         "r_seed": params.r_seed,
     }
     if params.bounds is not None:
-        found["t"] = [code.half_window for code in plan.codes]
-        found["ranges"] = [[code.lower, code.upper] for code in plan.codes]
-    return found
+        result["t"] = [code.half_window for code in plan.codes]
+        result["ranges"] = [[code.lower, code.upper] for code in plan.codes]
+    return result
 
 
 def _claim(params: Parameters, plan: BitPlan) -> Claim | None:

@@ -132,15 +132,12 @@ def scores(reference: Ints, labels: Ints) -> dict[str, float]:
     }
 
 
-# kCluster: k-means on mean distances instead of centres.
-#
 # Spec: dpbv-clustering, section 3.6. Source: Algorithm 2, equations 15 to 17. Each round every
 # record moves to the cluster of the previous round with the least mean distance (itself counted as
 # 0). The batch update has no descent guarantee: a labelling that repeats ends it, and so does
-# `max_iter`.
-#
-# It asks for two things only: sums of distances to clusters, and distances to single records. They
-# come from a matrix, or, for one attribute and for sums of attributes, from the bits without one:
+# `max_iter`. It asks for two things only: sums of distances to clusters, and distances to single
+# records. They come from a matrix, or, for one attribute and for sums of attributes, from the bits
+# without one:
 #
 #     sum_{p' in C} d_H(p, p') = |C| w_p + W_C - 2 b_p . S_C
 #
@@ -160,11 +157,11 @@ _ENTRIES: Final = 1 << 22
 
 
 class Distances(Protocol):
-    """What kCluster needs of n records."""
+    """The distances that kCluster needs, for n records."""
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         ...
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
@@ -184,26 +181,26 @@ class MatrixDistances:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         return len(self.matrix)
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Columns."""
-        found = np.empty((self.rows, len(chosen)))
+        result = np.empty((self.rows, len(chosen)))
         for part in self._blocks(len(chosen)):
             beat()
-            found[part] = self.matrix[part][:, chosen]
-        return found
+            result[part] = self.matrix[part][:, chosen]
+        return result
 
     def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """A product with the memberships."""
         members = np.zeros((self.rows, clusters), np.float32)
         members[np.arange(self.rows), labels] = 1
-        found = np.empty((self.rows, clusters))
+        result = np.empty((self.rows, clusters))
         for part in self._blocks(clusters):
             beat()
-            found[part] = self.matrix[part] @ members
-        return found
+            result[part] = self.matrix[part] @ members
+        return result
 
     def _blocks(self, clusters: int) -> Iterator[slice]:
         """Places of rows, block by block."""
@@ -232,23 +229,23 @@ class BitDistances:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """n, the number of records."""
         return len(self.words)
 
     def to_records(self, chosen: Ints, beat: Beat = quiet) -> Floats:
         """Each record is its own cluster."""
-        found = np.zeros((self.rows, len(chosen)))
+        result = np.zeros((self.rows, len(chosen)))
         sizes = np.ones(len(chosen))
         for run in self._runs(len(chosen)):
             beat()
-            self._add(found, run, self._bits(chosen, run).astype(np.float64), sizes, beat)
-        found[chosen, np.arange(len(chosen))] = 0
-        return found
+            self._add(result, run, self._bits(chosen, run).astype(np.float64), sizes, beat)
+        result[chosen, np.arange(len(chosen))] = 0
+        return result
 
     def to_clusters(self, labels: Ints, clusters: int, beat: Beat = quiet) -> Floats:
         """Bitwise sums of every cluster, then one product a block of records."""
         sizes = np.bincount(labels, minlength=clusters).astype(np.float64)
-        found = np.zeros((self.rows, clusters))
+        result = np.zeros((self.rows, clusters))
         for run in self._runs(clusters):
             sums = np.zeros((clusters, run.bits))
             for part in self._blocks(run.bits, clusters):
@@ -257,11 +254,11 @@ class BitDistances:
                 members = np.zeros((clusters, len(own)), np.float32)
                 members[own, np.arange(len(own))] = 1
                 sums += members @ self._bits(part, run)
-            self._add(found, run, sums, sizes, beat)
+            self._add(result, run, sums, sizes, beat)
         # A literal decode of d_H = 0 is no distance.
         itself = sum(Decoder.of(code, self.flip).decode(0) for code in self.codes)
-        found[np.arange(self.rows), labels] -= itself
-        return found
+        result[np.arange(self.rows), labels] -= itself
+        return result
 
     def _runs(self, clusters: int) -> Iterator[Run]:
         """All bits, attribute by attribute; the sums of this many clusters over a run are small."""
@@ -370,11 +367,11 @@ def _means(held: Distances, labels: Ints, clusters: int, beat: Beat) -> Floats:
 
 def _nearest(distances: Floats, beat: Beat) -> Ints:
     """The column of the least distance (n,); the lowest of several."""
-    found = np.empty(len(distances), np.int64)
+    result = np.empty(len(distances), np.int64)
     for part in _parts(distances):
         beat()
-        np.argmin(distances[part], axis=1, out=found[part])
-    return found
+        np.argmin(distances[part], axis=1, out=result[part])
+    return result
 
 
 def _parts(distances: Floats) -> Iterator[slice]:
@@ -404,8 +401,6 @@ def _refill(labels: Ints, own: Floats, clusters: int) -> Ints:
     return filled
 
 
-# What the source compares with: plain k-means, ADP and RSP.
-#
 # Spec: dpbv-clustering, section 6. They run on true records and protect little or nothing: their
 # labels are for the evaluation, their true figures for the report. Noise is floating-point
 # Gaussian, from public randomness; nothing here is released.

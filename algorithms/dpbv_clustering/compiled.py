@@ -77,14 +77,14 @@ def _fill_both(words, turned, tiles, found):  # type: ignore[no-untyped-def]
 
 def hamming(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero
     """Distances (a, b) of packed bits (a, w) and (b, w)."""
-    found = np.empty((len(left), len(right)), np.float32)
-    _fill(left, np.ascontiguousarray(right.T), found)
-    return found
+    result = np.empty((len(left), len(right)), np.float32)
+    _fill(left, np.ascontiguousarray(right.T), result)
+    return result
 
 
 def hamming_matrix(words: Words) -> Singles:
     """All distances (n, n) of packed bits (n, w)."""
-    found = np.empty((len(words), len(words)), np.float32)
+    result = np.empty((len(words), len(words)), np.float32)
     tiles = np.stack(np.triu_indices(-(-len(words) // _TILE)), axis=1)
-    _fill_both(words, np.ascontiguousarray(words.T), tiles, found)
-    return found
+    _fill_both(words, np.ascontiguousarray(words.T), tiles, result)
+    return result

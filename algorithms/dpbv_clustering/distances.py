@@ -1,6 +1,6 @@
 """Distances of encoded records: Hamming distances of packed bits, and what is decoded from them.
 
-Block by block, by three kernels that agree bit for bit; decoded distances with their variance and
+Block by block, by two kernels that agree bit for bit; decoded distances with their variance and
 their combination over attributes; vertically partitioned records (Alice's part is exact, Bob's
 comes from bits); and distance consistence beyond 2t, where the code is flat. Spec: dpbv-clustering.
 """
@@ -37,7 +37,6 @@ Beat: TypeAlias = Callable[[], None]
 """Called between pieces of long work; raises to stop it."""
 
 BLOCK: Final = 1024
-_COUNT_ROWS: Final = 64
 
 
 def quiet() -> None:
@@ -54,19 +53,10 @@ def signs(words: Words, bits: int) -> Singles:
 
 def product(left: Words, right: Words, bits: int) -> Singles:
     """Distances (a, b) of packed bits (a, w) and (b, w) of s bits each."""
-    found: Singles = signs(left, bits) @ signs(right, bits).T
-    found *= -0.5
-    found += np.float32(bits / 2)
-    return found
-
-
-def count(left: Words, right: Words, bits: int) -> Singles:  # noqa: ARG001 - pad bits are zero
-    """The same by counting bits."""
-    found = np.empty((len(left), len(right)), np.float32)
-    for start in range(0, len(left), _COUNT_ROWS):
-        turned = left[start : start + _COUNT_ROWS, None, :] ^ right[None, :, :]
-        found[start : start + _COUNT_ROWS] = np.bitwise_count(turned).sum(axis=2, dtype=np.int32)
-    return found
+    result: Singles = signs(left, bits) @ signs(right, bits).T
+    result *= -0.5
+    result += np.float32(bits / 2)
+    return result
 
 
 def best_kernel() -> Kernel:
@@ -93,16 +83,14 @@ def matrix(words: Words, bits: int, kernel: Kernel | None = None) -> Singles:
 
         return hamming_matrix(words)
     chosen = kernel or best_kernel()
-    found = np.empty((len(words), len(words)), np.float32)
+    result = np.empty((len(words), len(words)), np.float32)
     for top, left in upper_blocks(len(words)):
         block = chosen(words[top], words[left], bits)
-        found[top, left] = block
-        found[left, top] = block.T
-    return found
+        result[top, left] = block
+        result[left, top] = block.T
+    return result
 
 
-# Distances decoded from flipped bits, their variance, and their combination over attributes.
-#
 # Spec: dpbv-clustering, sections 3.3, 3.4 and 3.7. Source: Theorem 5, equations 11, 12, 19 to 23.
 # With p = 1 - q and m differing clean bits, E[d_H] = 2pq s + (p - q)^2 m, and over the random
 # points m has mean 2 s |x - y| / mu up to |x - y| = 2t. A record's distance to itself is 0 by
@@ -168,16 +156,16 @@ class Decoder:
 
 def decoded(words: Words, code: Code, flip: Flip, kernel: Kernel | None = None) -> Singles:
     """Distances (n, n) of one attribute's packed bits (n, w); 0 on the diagonal."""
-    found = Decoder.of(code, flip).decode_block(matrix(words, code.bits, kernel))
-    np.fill_diagonal(found, 0)
-    return found
+    result = Decoder.of(code, flip).decode_block(matrix(words, code.bits, kernel))
+    np.fill_diagonal(result, 0)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """How distances of attributes become one: equation 19, or their sum.
+    """How distances of attributes are combined: by equation 19, or as their sum.
 
-    `excess`: what flips add to the sum of squares, taken off where bias is corrected.
+    `excess`: the bias of the sum of squares by flips, subtracted where bias is corrected.
     """
 
     metric: Metric
@@ -242,12 +230,12 @@ def distances(
     beat: Beat = quiet,
 ) -> Singles:
     """All distances (n, n) of packed records (n, d, w)."""
-    found = np.empty((len(words), len(words)), np.float32)
+    result = np.empty((len(words), len(words)), np.float32)
     for top, left, block in distance_blocks(words, codes, flip, combination, kernel):
         beat()
-        found[top, left] = block
-        found[left, top] = block.T
-    return found
+        result[top, left] = block
+        result[left, top] = block.T
+    return result
 
 
 def point_distances(points: Floats, combination: Combination) -> Singles:
@@ -259,8 +247,6 @@ def point_distances(points: Floats, combination: Combination) -> Singles:
     return plain.finish(total)
 
 
-# Distances of vertically partitioned records: Alice's part is exact, Bob's comes from bits.
-#
 # Spec: dpbv-clustering, section 3.7. Source: equations 18 to 23 (20 lacks a square). Offered in
 # `paper` only: Alice's attributes are not protected at all, and a decomposition encodes every
 # record once per pair.
@@ -270,15 +256,15 @@ def squared(values: Floats) -> Floats:
     """Exact squared distances (n, n) of Alice's attributes (n, l)."""
     from scipy.spatial.distance import pdist, squareform
 
-    found: Floats = squareform(pdist(values, "sqeuclidean"))
-    return found
+    result: Floats = squareform(pdist(values, "sqeuclidean"))
+    return result
 
 
 def combine(left: Floats, right_squared: Floats | Singles) -> Singles:
     """sqrt(L^2 + max(0, R^2))."""
-    found: Singles = np.sqrt(left + np.maximum(right_squared, 0)).astype(np.float32)
-    np.fill_diagonal(found, 0)
-    return found
+    result: Singles = np.sqrt(left + np.maximum(right_squared, 0)).astype(np.float32)
+    np.fill_diagonal(result, 0)
+    return result
 
 
 def pair_code(ranges: tuple[float, ...], bits: int, design: Design, seed: int) -> Code:
@@ -298,7 +284,7 @@ def decomposed_pairs(
     sums = norms[one] + norms[other]
     products = 2 * np.einsum("ij,ij->i", values[one], values[other])
     decoder = Decoder.of(code, flip)
-    found = np.empty(len(one))
+    result = np.empty(len(one))
     rows = max(1, BLOCK_COINS // code.bits)
     for start in range(0, len(one), rows):
         part = slice(start, start + rows)
@@ -306,8 +292,8 @@ def decomposed_pairs(
         for bits in (left, right):
             bits ^= flip.draw(source, bits.size).reshape(bits.shape)
         turned = (left ^ right).sum(axis=1)
-        found[part] = decoder.factor * (turned - decoder.floor)
-    return found
+        result[part] = decoder.factor * (turned - decoder.floor)
+    return result
 
 
 def decomposed(values: Floats, code: Code, flip: Flip, source: NoiseSource) -> Floats:
@@ -319,10 +305,9 @@ def decomposed(values: Floats, code: Code, flip: Flip, source: NoiseSource) -> F
     return found + found.T
 
 
-# Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones.
-#
-# Spec: dpbv-clustering, section 3.5. Source: Definition 2, Theorem 1, Algorithm 1. Per attribute,
-# before attributes are combined. `cut` = 2t - 3 sd(2t): what is at most that is believed.
+# Distance consistence: distances beyond 2t, where the code is flat, from sums of local ones. Spec:
+# dpbv-clustering, section 3.5. Source: Definition 2, Theorem 1, Algorithm 1. Per attribute, before
+# attributes are combined. `cut` = 2t - 3 sd(2t): what is at most that is believed.
 #
 # - `line`: without flips an attribute is a line, and shortest paths along it add up.
 # - `hop_mean`: with flips, the mean over all admissible middle points, layer by layer; a minimum

@@ -62,7 +62,7 @@ from algorithms.dpbv_clustering.report import (
     grid_core_report,
     sound_report,
 )
-from algorithms.kmeans.federated import TRUNCATED
+from algorithms.kmeans.algorithm import TRUNCATED
 from algorithms.kmeans.parameters import FEDERATED_CELLS
 from algorithms.kmeans.sound_run import State as KmeansState
 from algorithms.kmeans.sound_run import absorb as absorb_of_kmeans
@@ -102,12 +102,12 @@ FederatedState = FixedState | AdaptiveState
 
 
 def scope(_params: Parameters) -> PrivacyScope:
-    """A record, replaced or gone."""
+    """One record, replaced or removed."""
     return PrivacyScope("record", MOST_RECORDS, SWAP)
 
 
 def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> FederatedState:
-    """Before any sum. Raises BadParameter."""
+    """The state before any sum. Raises BadParameter."""
     per_axis = _per_axis(params)
     assert params.bounds is not None
     if len(params.bounds) != len(columns):
@@ -121,7 +121,7 @@ def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> 
 
 
 def next_sum(state: FederatedState) -> CellSum | KmeansSum | None:
-    """What to count next."""
+    """The next sum to open; None: no more."""
     if isinstance(state, FixedState):
         cells = next_query(state.steps)
         return None if cells is None else CellSum(cells, state.steps.params.epsilon)
@@ -130,7 +130,7 @@ def next_sum(state: FederatedState) -> CellSum | KmeansSum | None:
 
 
 def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
-    """After a sum was opened."""
+    """The state after a sum was opened."""
     if isinstance(state, FixedState):
         return replace(state, steps=absorb(state.steps, opened))
     assert isinstance(asked, KmeansSum)
@@ -145,7 +145,7 @@ def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
 
 
 def finish(state: FederatedState) -> Outcome:
-    """What is published."""
+    """The result."""
     if isinstance(state, AdaptiveState):
         report = preview_rounds(state.params)
         if state.truncated:
@@ -171,7 +171,7 @@ def preview_rounds(params: Parameters) -> PrivacyReport:
 
 
 def planned(state: FederatedState) -> int:
-    """Sums of the plan; one of a fixed grid."""
+    """The number of sums of the plan; 1 for a fixed grid."""
     return state.steps.plan.queries if isinstance(state, AdaptiveState) else 1
 
 
@@ -207,8 +207,6 @@ ROUNDS: Final = FederatedRounds(
 )
 
 
-# dpbv-clustering over curators that send reports: noisy cells, noisy points, or flipped bits.
-#
 # Spec: dpbv-clustering, sections 2 and 3.9; jobs, "Federated jobs". A curator encodes its own rows
 # with the functions of the central form (`tacit.encoders.dpbv_clustering.reports`); from then on
 # both forms are the same. The coordinator's operator sees single reports: the privacy report's
@@ -230,7 +228,7 @@ def encoding(params: Parameters, stance: Stance) -> dict[str, Any]:
 
 
 def columns(params: Parameters) -> int:
-    """One for each pair of bounds."""
+    """One column for each pair of bounds."""
     return len(_bounded(params))
 
 
@@ -273,7 +271,7 @@ def aggregate(
     return labelled_outcome(names, params, plan, labels, report, owners)
 
 
-# ------------------------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------------------------ questions
 
 
 def _encoding(params: Parameters, stance: Stance) -> Encoding:
@@ -343,7 +341,7 @@ def _ones(found: CellReports, reports: Sequence[Report], context: Context) -> In
     step = max(1, BLOCK_COINS // cells)
     for start in range(0, len(reports), step):
         context.progress(0.4 + 0.3 * start / len(reports), "reading reports")
-        words = np.concatenate([found.words(each) for each in reports[start : start + step]])
+        words = np.concatenate([found.words(report) for report in reports[start : start + step]])
         total += unpack(words, cells).sum(axis=0, dtype=np.int64)
     return total
 
@@ -370,7 +368,11 @@ def _report(
             delta=delta_amount(cost.delta),
         )
     place = {"scenario": SCENARIO, "key": None, "description": _ADVERSARY}
-    public = [each for each in report.public_parameters if each != ROWS_ARE_PUBLIC]
+    public = [
+        public_parameter
+        for public_parameter in report.public_parameters
+        if public_parameter != ROWS_ARE_PUBLIC
+    ]
     return report.model_copy(
         update={
             "verified": tuple(line.model_copy(update=place) for line in report.verified),

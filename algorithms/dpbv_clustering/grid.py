@@ -16,8 +16,7 @@ import numpy as np
 from algorithms.contract import Context, Outcome
 from algorithms.dpbv_clustering.clustering_methods import kmeans
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters, make_box
-from algorithms.kmeans.algorithm import centres_file
-from algorithms.kmeans.pictures import pictures
+from algorithms.kmeans.algorithm import centres_file, pictures
 from algorithms.kmeans.plan import LOW_DIMENSION, Plan, PlanImpossible, make_plan
 from algorithms.kmeans.report import planned_split, start_name
 from algorithms.kmeans.sound_run import Rows, State, release, run_central
@@ -70,7 +69,7 @@ class GridClustering:
 
     @property
     def clusters(self) -> int:
-        """k found."""
+        """k, the number of clusters found."""
         return len(self.centres)
 
 
@@ -137,8 +136,6 @@ def _nothing(cells: Cells) -> GridClustering:
     return GridClustering(np.full(cells.count, -1), empty, np.empty(0), 0)
 
 
-# The noisy grid as pure steps: the query, the effect of an opened noisy sum, the result.
-#
 # Spec: dpbv-clustering, section 3.9 (a); jobs, "Federated jobs". One query: the counts of all
 # cells, to which a record adds 1 in one cell. The central form answers it from its rows with noise
 # added, a federated conductor by a round of secure aggregation; curators then label their own rows
@@ -160,7 +157,7 @@ class GridState:
 
     @property
     def scale(self) -> Fraction:
-        """Of the noise of a count."""
+        """The scale of the noise of a count."""
         return REPLACED / self.params.epsilon
 
     @property
@@ -170,7 +167,7 @@ class GridState:
 
 
 def first(params: Parameters, per_axis: int, noise_share: Fraction = Fraction(1)) -> GridState:
-    """Before anything is asked. The bounds are declared."""
+    """The state before any question. The bounds are declared."""
     assert params.bounds is not None
     return GridState(params, Cells(make_box(params, params.bounds), per_axis), noise_share)
 
@@ -206,19 +203,16 @@ def cluster_grid(
     return by_kmeans(cells, counts, deviation, params.k, generator, params.n_init, params.max_iter)
 
 
-# `grid-core` by the plan of k-means, in place of one fixed grid.
-#
 # The fixed grid has 16 cells a side whatever the number of records, and its centres are as coarse
 # as its cells. The plan of `kmeans` at epsilon / 2 chooses grid and start by the number of rows,
 # which is public here (over curators a hint is), and moves the centres in a zone round. A record
 # that is replaced is one that leaves and one that comes: twice epsilon / 2. Over curators the same
-# is said as all of epsilon, with noise that hides two records.
-#
-# Spec: dpbv-clustering, section 3.10; kmeans, sections 5.3 to 5.7.
+# is said as all of epsilon, with noise that hides two records. Spec: dpbv-clustering, section 3.10;
+# kmeans, sections 5.3 to 5.7.
 
 
 def is_adaptive(params: Parameters) -> bool:
-    """Whether `grid-core` takes this form: unless another one is asked for. Raises BadParameter."""
+    """Whether `grid-core` has this form: unless another one is requested. Raises BadParameter."""
     assert params.bounds is not None
     own_scale = params.rescale_to is None or params.rescale_global
     fits = (
@@ -283,7 +277,7 @@ def grid_of(params: Parameters, plan: Plan) -> Grid:
 def outcome_of(
     state: State, grid: Grid, columns: tuple[str, ...], params: Parameters, report: PrivacyReport
 ) -> Outcome:
-    """Centres, to the nearest of which everybody counts its own rows, and their noisy masses."""
+    """Centres, to the nearest of which a curator assigns its rows, and their noisy masses."""
     plan, found = state.plan, release(state)
     centres = grid.raw(found.centres)
     return Outcome(

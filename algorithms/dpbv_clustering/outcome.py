@@ -82,7 +82,8 @@ def delta_curve(plan: BitPlan) -> Plot:
     bit = Fraction(plan.flip.epsilon)
     epsilons = np.linspace(0, plan.differing * plan.flip.epsilon, _POINTS)
     deltas = [
-        float(delta_of_responses(plan.differing, bit, Fraction(each))) for each in epsilons.tolist()
+        float(delta_of_responses(plan.differing, bit, Fraction(epsilon)))
+        for epsilon in epsilons.tolist()
     ]
 
     def fill(axes: Axes) -> None:
@@ -97,8 +98,6 @@ def is_plane(dimension: int) -> bool:
     return dimension >= _PLANE
 
 
-# Plots of an evaluation: reference labels against released ones, true sizes, scores.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _NAME: Final = "dpbv-clustering"
@@ -127,7 +126,7 @@ def _agreement(axes: Axes, table: Mapping[str, Any]) -> None:
     axes.set_title("Rows by reference and released label (private)")
     counts = np.array(table["rows"], np.float64)
     shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0)
-    axes.set_xticks(range(len(table["labels"])), [str(each) for each in table["labels"]])
+    axes.set_xticks(range(len(table["labels"])), [str(label) for label in table["labels"]])
     axes.set_yticks(range(len(table["reference"])), [str(each) for each in table["reference"]])
     axes.set_xlabel("released label (-1: noise)")
     axes.set_ylabel("reference label")
@@ -153,9 +152,6 @@ def _scores(axes: Axes, scores: Mapping[str, Mapping[str, float]]) -> None:
     axes.set_ylabel("score (1: the same)")
 
 
-# What a job of dpbv-clustering publishes: made of released bits, counts or points, and of public
-# parameters alone.
-#
 # Spec: dpbv-clustering, section 2 ("Outputs"); jobs, "Result". The central and the federated form
 # call this module with the same values.
 
@@ -186,7 +182,7 @@ def labelled_outcome(
     summary: dict[str, Any] = {
         "method": "dpbv" if report.stance == "paper" else "dpbv-exact",
         "k": int(clusters.size),
-        "sizes": [int((found.labels == each).sum()) for each in clusters.tolist()],
+        "sizes": [int((found.labels == cluster).sum()) for cluster in clusters.tolist()],
         "noise_records": int((found.labels < 0).sum()),
         "objective": found.objective,
         "iterations": list(found.iterations),
@@ -298,7 +294,7 @@ def _labels_file(labels: Ints, owners: Owners) -> ResultFile:
         about = "the cluster of each curator's records, by number; -1 is noise"
         named = zip(owners, labels.tolist(), strict=True)
         lines = [("curator", "record", "label"), *((*whose, label) for whose, label in named)]
-    return ResultFile("labels.csv", "text/csv", written(lines).encode(), about)
+    return ResultFile.csv("labels.csv", written(lines), about)
 
 
 def _grid_file(
@@ -310,9 +306,8 @@ def _grid_file(
         cells.centres().tolist(), counts.tolist(), found.labels.tolist(), strict=True
     ):
         lines.write(",".join(map(repr, middle)) + f",{count!r},{label}\n")
-    return ResultFile(
+    return ResultFile.csv(
         "grid.csv",
-        "text/csv",
-        lines.getvalue().encode(),
+        lines.getvalue(),
         "the middle of each cell, its noisy count and its label; curators label their own rows",
     )

@@ -1,6 +1,6 @@
 """The stance `paper`: DPBV and a clusterer on distances, as the source has them.
 
-The same machinery serves `dpbv-exact` where it is asked for distances. Also the matched decoder,
+The same machinery serves `dpbv-exact` where it is requested distances. Also the matched decoder,
 a value from its own flipped bits, and the attack of an adversary who holds the public points.
 """
 
@@ -69,7 +69,7 @@ def recover(words: Words, code: Code, candidates: int = CANDIDATES) -> Floats:
     """Estimates (n,) of one attribute from packed bits (n, w), on an even grid of [L, U]."""
     grid = np.linspace(code.lower, code.upper, candidates)
     low, high = code.window(grid)
-    found = np.empty(len(words))
+    result = np.empty(len(words))
     rows = max(1, BLOCK_COINS // (code.bits + candidates))
     for start in range(0, len(words), rows):
         bits = unpack(words[start : start + rows], code.bits).astype(np.int32)
@@ -77,8 +77,8 @@ def recover(words: Words, code: Code, candidates: int = CANDIDATES) -> Floats:
         np.cumsum(2 * bits - 1, axis=1, out=running[:, 1:])
         scores = running[:, high] - running[:, low]
         best = scores == scores.max(axis=1, keepdims=True)
-        found[start : start + rows] = (best @ grid) / best.sum(axis=1)
-    return found
+        result[start : start + rows] = (best @ grid) / best.sum(axis=1)
+    return result
 
 
 def recover_records(words: Words, codes: tuple[Code, ...]) -> Floats:
@@ -89,8 +89,6 @@ def recover_records(words: Words, codes: tuple[Code, ...]) -> Floats:
     return np.stack(columns, axis=1)
 
 
-# What an adversary who holds the public points makes of a record's bits.
-#
 # Spec: dpbv-clustering, sections 3.8, 4.2 and 9. Public figures only: the error of the
 # likelihood-ratio test between two stated values is computed, and how well a value is recovered is
 # simulated on invented values.
@@ -134,9 +132,6 @@ def recovery_error(code: Code, flip: Flip, values: int, source: SeededRandom) ->
     return float(np.abs(recover(words[:, 0], code) - invented).mean())
 
 
-# The stance `paper`: DPBV and a clusterer on distances, as the source has them; and the same
-# machinery where `dpbv-exact` is asked for distances.
-#
 # Spec: dpbv-clustering, sections 3.1 to 3.8.
 
 MATRIX_ROWS: Final = 20_000
@@ -286,7 +281,7 @@ def _kcluster(held: BitDistances | MatrixDistances, params: Parameters, context:
 
 
 def cluster_exact(words: Words, params: Parameters, plan: BitPlan, context: Context) -> Found:
-    """Labels of `dpbv-exact`: of recovered values, or of distances where those are asked for."""
+    """Labels of `dpbv-exact`: of recovered values, or of distances where those are requested."""
     cluster = cluster_recovered if plan.consistency == "matched" else cluster_bits
     return cluster(words, params, plan, context)
 

@@ -50,7 +50,7 @@ class BadParameter(Invalid):
 
 
 class TooFewRows(BadParameter):
-    """Less than one row."""
+    """There are no rows."""
 
     name = "too_few_rows"
     title = "The dataset has too few rows"
@@ -95,8 +95,6 @@ class NoiseTooLarge(BadParameter):
     title = "The noise leaves nothing local"
 
 
-# The parameters of dpbv-clustering, and what follows from them alone.
-#
 # Spec: dpbv-clustering, section 2. Ranges are checked when the model is made; what depends on the
 # stance, on the number of columns or on the (public) number of rows when a run is planned.
 
@@ -141,7 +139,7 @@ def _ordered(value: Pair) -> Pair:
     for end in value:
         if (wrong := number_problem(end)) is not None:
             require(False, value, wrong)
-    return require(value[0] < value[1], value, "the lower end lies below the upper end")
+    return require(value[0] < value[1], value, "the lower end is below the upper end")
 
 
 Interval = Annotated[Pair, AfterValidator(_ordered)]
@@ -254,7 +252,7 @@ class BitPlan:
     """How records become bits, and what clusters them. Public, all of it.
 
     differing: bits that two records can differ in, as accounted. `near`: the same for pairs within
-    the radius, None for the unit record. `epsilon_bit`: asked for; None: no flips.
+    the radius, None for the unit record. `epsilon_bit`: as requested; None: no flips.
     """
 
     box: Box
@@ -268,7 +266,7 @@ class BitPlan:
 
     @property
     def spans(self) -> tuple[float, ...]:
-        """mu of every attribute."""
+        """mu, the width of every attribute."""
         return tuple(code.span for code in self.codes)
 
 
@@ -285,7 +283,7 @@ def check_rows(params: Parameters, stance: Stance, rows: int) -> None:
     if k > rows:
         raise BadParameter("k", "no more clusters than rows")
     if k == 1 and rows > 1:
-        raise BadParameter("k", "lies between 2 and 256")
+        raise BadParameter("k", "is between 2 and 256")
 
 
 def check_stance(params: Parameters, stance: Stance) -> None:
@@ -375,7 +373,7 @@ def plan_bits(params: Parameters, stance: Stance, box: Box, rows: int | None) ->
     if params.tight_k:
         differing = sum(most_differing(code) for code in codes)
     if differing > MOST_RESPONSES:
-        raise BadParameter("s", f"a record has at most {MOST_RESPONSES} bits in all")
+        raise BadParameter("s", f"a record has at most {MOST_RESPONSES} bits in total")
     near = _near(params, box, codes)
     budget = params.bit_epsilon
     if exact:

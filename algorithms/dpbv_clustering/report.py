@@ -64,7 +64,7 @@ class Released:
 
 
 def nothing(reason: str) -> Released:
-    """Of what protects nobody."""
+    """The line for an adversary against whom nothing is protected."""
     line = BUILDER.line(SCENARIO, None, NOTHING_HOLDS, reason=reason)
     return Released((line,), None, Fraction(1))
 
@@ -236,8 +236,6 @@ def _points_report(params: Parameters, dimension: int, *, reproducible: bool) ->
         evaluation=params.evaluate,
     )
 
-
-# The report of `grid-core` by the plan of k-means. Spec: dpbv-clustering, section 3.10.
 
 _MOST_DRAWS = 200_000
 """Coordinates with noise, at most: both histograms and a zone round of 256 clusters."""

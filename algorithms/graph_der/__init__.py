@@ -9,20 +9,13 @@ inside each leaf.
     regions      regions, cells and counts of the matrix
     exploration  the noisy tree: splitting points, counts that add up
     publication  the run: labels, leaves, edges inside leaves
-    blocks       what method `blocks` measures  block_graph  edges from it; baselines
+    blocks       what method `blocks` measures  block_graph  edges from it
     report       what is true of its privacy    evaluation   comparison with the true graph
     pictures     plots of the release           compiled     splitting points by numba
-    algorithm    as the catalogue knows it      federated    `blocks` over curators
+    algorithm    a run, `blocks` over curators, and the catalogue's entry
 """
 
-from dataclasses import replace
-
-from algorithms.graph_der import algorithm
-from algorithms.graph_der.algorithm import check, preview, run
-from algorithms.graph_der.federated import ROUNDS
+from algorithms.graph_der.algorithm import ALGORITHM, check, preview, run
 from algorithms.graph_der.parameters import Parameters
-
-ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
-"""The entry of the catalogue."""
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -1,6 +1,6 @@
 """A synthetic graph from what `blocks` measured: post-processing, no budget.
 
-Also the source's baselines: a random graph, and noise on every cell.
+Spec: graph-der, section 10.2.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
-from algorithms.counts.keeper import heads
+from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_der.blocks import BlockPlan, Measured, measure
 from algorithms.graph_der.exploration import rounded
@@ -23,11 +21,7 @@ from algorithms.graph_der.parameters import Labelling
 from algorithms.graph_der.publication import labelled, order_of
 from algorithms.graph_der.regions import Ints, Labels
 from algorithms.simplex import on_simplex, on_simplices
-from tacit.noise import DiscreteLaplace
-from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource
-
-Ends = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 def cell_of(places: Ints, vertices: int) -> tuple[Ints, Ints]:
@@ -51,49 +45,13 @@ def uniform_places(total: int, count: int, source: NoiseSource) -> Ints:
         held[left_out] = False
         return np.flatnonzero(held)
     limit = np.uint64((1 << 64) // total * total - 1)
-    found = np.zeros(0, np.int64)
-    while found.size < count:
-        words = source.words(count - found.size)
+    result = np.zeros(0, np.int64)
+    while result.size < count:
+        words = source.words(count - result.size)
         drawn = (words[words <= limit] % np.uint64(total)).astype(np.int64)
-        found = np.unique(np.concatenate((found, drawn)))
-    return found
+        result = np.unique(np.concatenate((result, drawn)))
+    return result
 
-
-def random_graph(graph: EdgeList, epsilon: Fraction, stance: Stance, source: NoiseSource) -> Ends:
-    """A uniform graph with as many edges; `sound`: with a noisy number of them, epsilon-DP for one
-    edge. `paper` is not private."""
-    pairs, edges = graph.count * (graph.count - 1) // 2, graph.edges
-    if stance == "sound":
-        noise = int(DiscreteLaplace(1 / epsilon).draw(source, 1)[0])
-        edges = min(max(edges + noise, 0), pairs)
-    row, column = cell_of(uniform_places(pairs, edges, source), graph.count)
-    return row.astype(np.int32), column.astype(np.int32)
-
-
-def flip_chance(epsilon: Fraction) -> Fraction:
-    """That Laplace noise of scale 1 / epsilon takes a cell across 1/2: e^(-epsilon / 2) / 2."""
-    return Fraction(PRECISE.exp(decimal(-epsilon / 2))) / 2
-
-
-def laplace_graph(
-    graph: EdgeList, epsilon: Fraction, source: NoiseSource, beat: Callable[[], None] = lambda: None
-) -> Ends:
-    """Noise on each cell, an edge where it exceeds 1/2: each cell flips on its own.
-
-    epsilon-DP for one edge. Cells that do not flip are skipped: time and memory grow with the
-    flips and the edges.
-    """
-    pairs = graph.count * (graph.count - 1) // 2
-    flips = heads(pairs, flip_chance(epsilon), source, beat)
-    first, second = graph.first.astype(np.int64), graph.second.astype(np.int64)
-    true = first * graph.count - first * (first + 1) // 2 + second - first - 1
-    row, column = cell_of(np.setxor1d(true, flips, assume_unique=True), graph.count)
-    return row.astype(np.int32), column.astype(np.int32)
-
-
-# A synthetic graph from what `blocks` measured: post-processing, no budget.
-#
-# Spec: graph-der, section 10.2.
 
 Floats = NDArray[np.float64]
 
@@ -130,17 +88,17 @@ class BlockRelease:
 
     @property
     def room(self) -> Ints:
-        """(parts,) pairs in each."""
+        """(parts,) the number of pairs in each part."""
         return self.measured.fine.room
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         return self.plan.vertices
 
     @property
     def triangle(self) -> bool:
-        """Parts lie above the diagonal."""
+        """True: parts are above the diagonal."""
         return True
 
 
@@ -245,12 +203,12 @@ def _ends(sums: Floats, first: Ints, last: Ints, source: NoiseSource) -> Ints:
 
 def _new(keys: Ints, held: Ints) -> NDArray[np.bool_]:
     """Whether each key is the first of its kind, and not held yet."""
-    found = np.zeros(keys.size, np.bool_)
-    found[np.unique(keys, return_index=True)[1]] = True
+    result = np.zeros(keys.size, np.bool_)
+    result[np.unique(keys, return_index=True)[1]] = True
     if held.size:
         place = np.minimum(np.searchsorted(held, keys), held.size - 1)
-        found &= held[place] != keys
-    return found
+        result &= held[place] != keys
+    return result
 
 
 def _filled(

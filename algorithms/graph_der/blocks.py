@@ -59,7 +59,7 @@ class BlockPlan:
 
     @property
     def degrees(self) -> bool:
-        """Whether they are asked for."""
+        """Whether degrees are requested."""
         return self.shares[1] > 0
 
     def ranges(self, size: int) -> int:
@@ -70,7 +70,7 @@ class BlockPlan:
         return max(1, min(max(wanted, LEAST_RANGES), most))
 
     def expected_cells(self, size: int) -> int:
-        """About how many fine cells this many edges ask for."""
+        """About how many fine cells suit this many edges."""
         fine = float(self.epsilon * self.shares[3]) / self.inflation
         return min(self.max_cells, round(size * fine / _FINE + 2 * self.ranges(size) ** 2))
 

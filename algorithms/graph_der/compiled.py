@@ -142,7 +142,7 @@ def _points(matrix, regions, rate, least, sums, uniform, chosen):  # type: ignor
 
 
 class CompiledKernel:
-    """In loops."""
+    """The kernel in compiled loops."""
 
     def row_masses(
         self,

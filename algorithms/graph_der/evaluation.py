@@ -67,14 +67,14 @@ class Cuts:
     def answers(self, graphs: Sequence[Ends], beat: Beat = _quiet) -> Ints:
         """(graphs, queries) answers; the sets are the same for each graph."""
         generator = np.random.default_rng((self.seed, 1))
-        found = np.zeros((len(graphs), len(self.sizes)), np.int64)
+        result = np.zeros((len(graphs), len(self.sizes)), np.int64)
         for start in range(0, len(self.sizes), _TOGETHER):
             own = slice(start, start + _TOGETHER)
             one = self._masks(self.sizes[own], generator, beat)
             other = self._masks(self.sizes[own], generator, beat)
             for place, graph in enumerate(graphs):
-                found[place, own] = _across(graph, one, other, beat)[: len(self.sizes[own])]
-        return found
+                result[place, own] = _across(graph, one, other, beat)[: len(self.sizes[own])]
+        return result
 
     def _masks(self, sizes: Ints, generator: np.random.Generator, beat: Beat) -> NDArray[np.uint64]:
         """(vertices,) bit b: whether the label is in set b."""
@@ -212,8 +212,6 @@ def assortativity(graph: Ends, vertices: int) -> float | None:
     return float(np.corrcoef(one, other)[0, 1])
 
 
-# Comparison with the true graph: visible only to the operator, never published.
-#
 # Spec: graph-der, section 5. A uniform random graph with the true number of edges is measured, too:
 # on random sets it answers cut queries as well as the release.
 

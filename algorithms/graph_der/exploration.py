@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context
+from algorithms.contract import Context, floating_source
 from algorithms.graph_der.parameters import Plan
 from algorithms.graph_der.regions import (
     Floats,
@@ -32,7 +32,7 @@ from algorithms.graph_der.regions import (
     counts,
 )
 from tacit.noise import DiscreteLaplace, floating_laplace
-from tacit.randomness import NoiseSource, SeededRandom
+from tacit.randomness import NoiseSource
 
 CHUNK_POINTS: Final = 1 << 21
 """Points that are scored between two checks of the clock."""
@@ -76,7 +76,7 @@ def _part(
 
 
 class PlainKernel:
-    """By numpy."""
+    """The kernel in numpy."""
 
     def row_masses(
         self,
@@ -194,8 +194,6 @@ def _pieces(regions: Ints, heights: Ints, widths: Ints, starts: Ints) -> Iterato
         )
 
 
-# The noisy tree of regions, level by level.
-#
 # Source: Chen's thesis, Algorithm 7.2 ExploreDenseRegion. Spec: graph-der, section 3. Which regions
 # there are follows from noisy counts and public geometry alone.
 
@@ -221,13 +219,8 @@ class Tree:
 
     @property
     def leaves(self) -> Ints:
-        """Their places."""
+        """The places of the leaves."""
         return np.flatnonzero(self.leaf)
-
-
-def repeatable(secret: NoiseSource) -> SeededRandom:
-    """A generator for floating-point noise, which protects nobody, made from a secret stream."""
-    return SeededRandom(int.from_bytes(secret.bytes(16)))
 
 
 def explore(table: Table, plan: Plan, context: Context) -> Tree:
@@ -326,7 +319,7 @@ def noisy_counts(
     continuous limit has it."""
     scale = plan.sensitivity(bounds) / float(amount)
     if plan.stance == "paper":
-        noise = floating_laplace(repeatable(source), 1.0, ones.size) * scale
+        noise = floating_laplace(floating_source(source), 1.0, ones.size) * scale
     else:
         noise = DiscreteLaplace(plan.k / amount).draw(source, ones.size).astype(np.float64)
     return ones + noise, 2 * scale**2
@@ -340,10 +333,9 @@ def combination(first: Fraction, second: Fraction, printed: bool) -> tuple[float
     return one / (one + other), other / (one + other)
 
 
-# Counts that add up: children to their parents, none below 0; then whole numbers.
-#
-# Spec: graph-der, section 3.3, step 4. Post-processing of noisy counts and public geometry. Without
-# it counts that are cut at 0 add edges: the source's graphs have 4 to 15 % too many.
+# Counts that add up: children to their parents, none below 0; then whole numbers. Spec: graph-der,
+# section 3.3, step 4. Post-processing of noisy counts and public geometry. Without it counts that
+# are cut at 0 add edges: the source's graphs have 4 to 15 % too many.
 
 
 def consistent(tree: Tree) -> Floats:
@@ -391,7 +383,7 @@ def _share(value: Floats, variance: Floats, places: Ints, parents: Ints) -> None
 
 
 def rounded(values: Floats, most: Ints, source: NoiseSource) -> Ints:
-    """Whole numbers from 0 to `most` with these means, where they lie in that range."""
+    """Random whole numbers from 0 to `most` with these means, clipped to that range."""
     whole = np.floor(values)
     coin = (source.words(values.size) >> np.uint64(11)) * 2.0**-53
     return np.clip((whole + (coin < values - whole)).astype(np.int64), 0, most)

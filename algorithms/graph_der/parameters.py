@@ -56,7 +56,7 @@ class BadStep(Invalid):
 
 
 class BadDensity(Invalid):
-    """Outside its range."""
+    """The density is out of range."""
 
     name = "bad_density_stop"
     title = "The density at which a region is not split is not valid"
@@ -97,8 +97,6 @@ class GraphTooLarge(TooLarge):
     title = "The graph is too large"
 
 
-# Height of the tree and the geometric budget of its levels.
-#
 # Source: Chen's thesis, section 7.4.1, equation 7.4. Spec: graph-der, section 3.1. All follows from
 # public numbers; budgets are rationals, so that what a path spends can be added up exactly.
 
@@ -128,7 +126,7 @@ class Budget:
     """What each step on a path from root to leaf spends.
 
     levels: of the counts at depths 1 to height - 1; leaf: of a leaf's count, in addition to them
-    where it lies above the height; splitting: of one choice of a point; reconstruct: of a leaf's
+    where it is above the height; splitting: of one choice of a point; reconstruct: of a leaf's
     arrangement.
     """
 
@@ -165,7 +163,7 @@ class Budget:
         return self.counting - sum(self.levels[:depth], Fraction(0)) - self.leaf
 
     def arrangement(self, depth: int) -> Fraction:
-        """Of the arrangement of a leaf at this depth."""
+        """The budget for arranging a leaf at this depth."""
         return self.reconstruct + self.left(depth)
 
     def path(self, depth: int) -> Iterator[tuple[str, Fraction]]:
@@ -178,7 +176,7 @@ class Budget:
         yield "arrangement", self.arrangement(depth)
 
     def spent(self, depth: int) -> Fraction:
-        """All of a path; at most epsilon."""
+        """The budget that a whole path spends; at most epsilon."""
         return sum((each for _, each in self.path(depth)), Fraction(0))
 
 
@@ -186,8 +184,6 @@ def _down(value: float) -> Fraction:
     return Fraction(math.floor(value * _GRAIN), _GRAIN)
 
 
-# A run's public choices: grid, height, budget, sensitivities, labels.
-#
 # Spec: graph-der, sections 2 and 3. Everything here follows from parameters and the public vertex
 # set.
 
@@ -232,7 +228,7 @@ class Plan:
 
     @property
     def height(self) -> int:
-        """Of the tree."""
+        """The height of the tree."""
         return self.budget.height
 
     @property
@@ -245,7 +241,7 @@ class Plan:
         return float(self.grid.size / 4.0 ** (depth + 1))
 
     def held(self, depth: int) -> float:
-        """Fewest cells that are asked for: as printed, none of leaves."""
+        """Fewest cells that are requested: as printed, none of leaves."""
         if self.stance == "paper" and depth == self.height:
             return 0.0
         return self.least(depth)
@@ -265,13 +261,6 @@ class Plan:
         return float(self.budget.splitting) * self.least(depth + 1) / (2 * sensitivity)
 
 
-def default_step(vertices: int, stance: Stance) -> int:
-    """The smallest with at most 2,048 lines; 1 as printed."""
-    return 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
-
-
-# The parameters of `graph-der`, their ranges, and what stance and graph ask of them.
-#
 # Spec: graph-der, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
@@ -390,9 +379,9 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if stance == "paper" and params.method not in (None, "der"):
         raise MethodNeedsSound("the source has der alone", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     if not 1 <= params.k <= MOST_GROUP:
-        raise BadGroup(f"must lie between 1 and {MOST_GROUP}", pointer="/params/k")
+        raise BadGroup(f"must be between 1 and {MOST_GROUP}", pointer="/params/k")
     if params.labelling == "first_appearance" and stance == "sound":
         raise LabellingDependsOnEdges(
             "the order of first appearance gives edges away, outside any epsilon; give a public "
@@ -407,13 +396,13 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
             "sum to 1 and are positive, but for that of the degrees", pointer="/params/block_shares"
         )
     if not 16 <= params.max_cells <= MOST_CELLS:
-        raise BadCells(f"must lie between 16 and {MOST_CELLS}", pointer="/params/max_cells")
+        raise BadCells(f"must be between 16 and {MOST_CELLS}", pointer="/params/max_cells")
     if params.edges_hint is not None and params.edges_hint < 1:
         raise BadCells("must be 1 at least", pointer="/params/edges_hint")
     if params.step is not None and params.step < 1:
         raise BadStep("must be 1 at least", pointer="/params/step")
     if not Fraction(1, 2) <= params.density_stop <= 1:
-        raise BadDensity("must lie between 0.5 and 1", pointer="/params/density_stop")
+        raise BadDensity("must be between 0.5 and 1", pointer="/params/density_stop")
 
 
 def labelling_of(params: Parameters, *, declared: bool) -> Labelling:
@@ -464,7 +453,9 @@ def plan_of(params: Parameters, stance: Stance, vertices: int) -> Plan:
             pointer="/dataset",
             extra={"max_vertices": MOST_DENSE},
         )
-    step = default_step(vertices, stance) if params.step is None else params.step
+    step = params.step
+    if step is None:  # the smallest with at most 2,048 lines; 1 as printed
+        step = 1 if stance == "paper" else max(1, -(-vertices // (MOST_LINES - 1)))
     if step > max(1, vertices // 2):
         raise BadStep("is half the number of vertices at most", pointer="/params/step")
     if -(-vertices // step) >= LIMIT_LINES:

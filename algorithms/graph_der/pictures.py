@@ -27,12 +27,12 @@ class Regions(Protocol):
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         ...
 
     @property
     def triangle(self) -> bool:
-        """Whether regions lie above the diagonal only."""
+        """Whether regions are above the diagonal only."""
         ...
 
     @property
@@ -130,8 +130,6 @@ def _degrees(axes: Axes, release: Regions) -> None:
     axes.set_ylabel("vertices")
 
 
-# Plots of an evaluation: errors of cut queries, and the structure next to the true one.
-#
 # Spec: jobs, section "Result"; graph-der, section 5. Visible only to the operator; drawn where the
 # evaluation is read.
 

@@ -122,10 +122,9 @@ def draw(
     return drawn
 
 
-# Edges inside leaves: some true ones are kept, the rest lie anywhere.
-#
-# Source: Chen's thesis, section 7.4.2, ArrangeEdge. Spec: graph-der, section 3. All leaves of a
-# block are arranged together. A cell is the number row * vertices + column of its labels.
+# Edges inside leaves: some true ones are kept, the rest lie anywhere. Source: Chen's thesis,
+# section 7.4.2, ArrangeEdge. Spec: graph-der, section 3. All leaves of a block are arranged
+# together. A cell is the number row * vertices + column of its labels.
 
 BLOCK_EDGES: Final = 1 << 20
 """Most true and requested edges that are arranged together; larger graphs are split into blocks."""
@@ -255,7 +254,7 @@ class _Zeros:
     def tried(self, needed: Ints, beat: partial[None]) -> Ints:
         """By rejection: cells are drawn until each leaf has its number."""
         wanted = needed.copy()
-        found = np.zeros(0, np.int64)
+        result = np.zeros(0, np.int64)
         # words from here on would favour the first cells of an area
         limit = (1 << 64) // self._area.astype(object) * self._area.astype(object) - 1
         limits = limit.astype(np.uint64)
@@ -271,13 +270,13 @@ class _Zeros:
             order = np.argsort(keys)
             keys, leaf = keys[order], leaf[order]
             beat()
-            good = ~_within(keys, self._true) & ~_within(keys, found)
+            good = ~_within(keys, self._true) & ~_within(keys, result)
             good[1:] &= keys[1:] != keys[:-1]
             wanted = wanted - np.bincount(leaf[good], minlength=wanted.size)
-            found = np.concatenate((found, keys[good]))
+            result = np.concatenate((result, keys[good]))
             if wanted.any():
-                found.sort()
-        return found
+                result.sort()
+        return result
 
     def listed(self, needed: Ints, leaves: Ints) -> Ints:
         """All free cells of these leaves in a random order, and the first of them."""
@@ -310,14 +309,13 @@ def _within(keys: Ints, held: Ints) -> NDArray[np.bool_]:
         return np.zeros(keys.size, np.bool_)
     place = np.searchsorted(held, keys)
     place[place == held.size] = 0
-    found: NDArray[np.bool_] = held[place] == keys
-    return found
+    result: NDArray[np.bool_] = held[place] == keys
+    return result
 
 
-# Labels 0 to n - 1 of the vertices: rows and columns of the matrix.
-#
-# Spec: graph-der, sections 2 and 4.2. A labelling has to be independent of the edges: the order of
-# first appearance in a file is not, and its neighbours are often edges.
+# Labels 0 to n - 1 of the vertices: rows and columns of the matrix. Spec: graph-der, sections 2 and
+# 4.2. A labelling has to be independent of the edges: the order of first appearance in a file is
+# not, and its neighbours are often edges.
 
 
 def order_of(graph: EdgeList, labelling: Labelling, seed: int) -> NDArray[np.int32]:
@@ -346,8 +344,6 @@ def neighbours_adjacent(graph: EdgeList, order: NDArray[np.int32]) -> tuple[floa
     return float((high - low == 1).sum()) / (graph.count - 1), graph.edges / pairs
 
 
-# A run from a graph to what is published: noisy tree, whole counts of leaves, synthetic edges.
-#
 # Source: Chen's thesis, Algorithm 7.1 DER. Spec: graph-der, section 3.
 
 
@@ -384,12 +380,12 @@ class Release:
 
     @property
     def vertices(self) -> int:
-        """How many."""
+        """The number of vertices."""
         return self.plan.grid.vertices
 
     @property
     def triangle(self) -> bool:
-        """Whether regions lie above the diagonal only."""
+        """Whether regions are above the diagonal only."""
         return self.plan.grid.triangle
 
 

@@ -40,7 +40,7 @@ class Grid:
 
     @property
     def blocks(self) -> int:
-        """On each side."""
+        """The number of blocks on each side."""
         return -(-self.vertices // self.step)
 
     @property
@@ -52,8 +52,8 @@ class Grid:
 
     def edges(self, regions: Ints) -> Ints:
         """Regions (n, 4) with labels in place of lines: rows from, to, columns from, to."""
-        found: Ints = self.lines[regions]
-        return found
+        result: Ints = self.lines[regions]
+        return result
 
     def cells(self, regions: Ints) -> Ints:
         """(n,) cells of each region (n, 4)."""
@@ -101,17 +101,17 @@ class Grid:
         return table
 
     def whole(self) -> Ints:
-        """The root (1, 4)."""
+        """The root region (1, 4)."""
         return np.array([[0, self.blocks, 0, self.blocks]], np.int64)
 
 
 def counts(table: Table, regions: Ints) -> Ints:
     """(n,) ones in each region; private."""
     top, bottom, left, right = regions.T
-    found: Ints = table[bottom, right].astype(np.int64) - table[top, right]
-    found -= table[bottom, left]
-    found += table[top, left]
-    return found
+    result: Ints = table[bottom, right].astype(np.int64) - table[top, right]
+    result -= table[bottom, left]
+    result += table[top, left]
+    return result
 
 
 def children(regions: Ints, points: Ints) -> Ints:
@@ -135,9 +135,8 @@ def leaf_map(grid: Grid, leaves: Ints) -> NDArray[np.int32]:
     return held
 
 
-# What the plain and the compiled kernel of splitting points take and give.
-#
-# Spec: graph-der, sections 3.1 and 3.3.
+# What the plain and the compiled kernel of splitting points take and give. Spec: graph-der,
+# sections 3.1 and 3.3.
 
 Floats: TypeAlias = NDArray[np.float64]
 

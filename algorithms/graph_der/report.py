@@ -62,7 +62,7 @@ _WIDEST: Final = 1 << 18
 
 @dataclass(frozen=True)
 class Slack:
-    """What is added."""
+    """An additive term of a guarantee."""
 
     epsilon: Fraction
     delta: Fraction
@@ -85,8 +85,6 @@ def slack_of(params: Parameters, plan: Plan | None) -> Slack:
     return Slack(2 * relative * (height + 1), delta)
 
 
-# The privacy report of a run: claimed and verified guarantees, for both stances.
-#
 # Spec: graph-der, sections 4 and 9; jobs, "Privacy report". Made of parameters, the public vertex
 # set and the published regions alone.
 
@@ -108,7 +106,7 @@ _DEFECTS: Final = (
     "proof has 4^(h+1) k/|V|^2: up to 26 times its share at 5,242 vertices. Sound keeps the least "
     "size at every depth.",
     "Theorem 7.6's weights of two counts are better than one count, and not optimal; its gamma "
-    "leaves out the root's share. Sound weighs by inverse variance.",
+    "omits the root's share. Sound weighs by inverse variance.",
     "The labelling is assumed independent of the edges; the experiments take the order of first "
     "appearance, in which 32.8 % of neighbouring labels of ca-GrQc are edges. That publishes edges "
     "outside any epsilon, and it makes the utility. Sound refuses it.",
@@ -345,12 +343,9 @@ def in_real_arithmetic(params: Parameters, seen: Seen, tree: Tree) -> dict[str, 
     }
 
 
-# The privacy report of method `blocks`. Spec: graph-der, sections 10.3 and 10.4.
-
 QUERIES: Final = ("number of edges", "degrees", "coarse counts", "fine counts")
 TOUCHED: Final = (1, 2, 1, 1)
 """L1 sensitivity of each to one edge."""
-HINTED_DEGREE: Final = 10
 _AREAS: Final = (Fraction(1, 10), Fraction(1, 4))
 """Where the forecast holds within a factor 2 (spec: utility, section 2). Of smaller ones borders
 count more."""

@@ -7,9 +7,9 @@ Source: "Publishing Social Network Data with Privacy Guarantees", chapter 11, Al
     linear_algebra    rows of the adjacency matrix; leading singular vectors
     publication       A P + Q, block by block; noisy subspace iteration
     flipping          every pair flipped, and the spectrum of such a graph
-    estimator_choice  which estimator runs      findings    clusters and scores of a release
-    outcome           result, files, pictures   report      what is true of its privacy
-    evaluation        comparison with the truth, baselines (not private)
+    estimator_choice  which estimator runs      report      what is true of its privacy
+    outcome           clusters and scores of a release; result, files, pictures
+    evaluation        comparison with the truth
     algorithm         the catalogue's entry     federated   over curators, row by row
     compiled          kernels by numba
 """

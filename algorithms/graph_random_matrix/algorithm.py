@@ -24,16 +24,14 @@ from algorithms.graph_random_matrix.estimator_choice import (
 )
 from algorithms.graph_random_matrix.evaluation import evaluate
 from algorithms.graph_random_matrix.federated import REPORTS
-from algorithms.graph_random_matrix.findings import (
-    found_in_flips,
-    found_in_iteration,
-    found_in_matrix,
-)
 from algorithms.graph_random_matrix.flipping import Flip, flipped, flipped_spectrum, packed
 from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
     MATRIX,
     evaluation_pictures,
+    found_in_flips,
+    found_in_iteration,
+    found_in_matrix,
     header,
     matrix_result,
     outcome_of,
@@ -56,7 +54,7 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
-from algorithms.path_publishing.coins import WORD
+from algorithms.path_publishing.sound_modes import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 
@@ -201,7 +199,7 @@ def _flip(dataset: EdgeList, params: Parameters, seed: int, context: Context) ->
 
 
 def _counts(dataset: EdgeList) -> dict[str, int]:
-    """Of the true data, for an evaluation."""
+    """Counts of the true graph, for an evaluation."""
     return {"edges": dataset.edges, "loops": dataset.loops, "duplicates": dataset.duplicates}
 
 
@@ -236,14 +234,13 @@ class _MatrixFile:
         self._start = self._buffer.tell()
 
     def add(self, _rows: Rows, cells: Cells) -> None:
-        """The next block."""
+        """Write the next block."""
         self._buffer.write(np.ascontiguousarray(cells).data)
 
     def file(self) -> ResultFile:
-        """All of it."""
-        return ResultFile(
+        """The complete file."""
+        return ResultFile.binary(
             "matrix.npy",
-            "application/octet-stream",
             self._buffer.getvalue(),
             MATRIX,
         )
@@ -263,7 +260,7 @@ def _flipped_file(released: EdgeList, law: Flip) -> ResultFile:
     else:
         np.save(buffer, np.column_stack([released.first, released.second]))
         described = "the flipped graph's edges, as pairs of rows of vertices.csv, from 0"
-    return ResultFile("flipped.npy", "application/octet-stream", buffer.getvalue(), described)
+    return ResultFile.binary("flipped.npy", buffer.getvalue(), described)
 
 
 def _iterates_file(iteration: Iteration) -> ResultFile:
@@ -272,9 +269,8 @@ def _iterates_file(iteration: Iteration) -> ResultFile:
     header(buffer, first.dtype, (len(iteration.iterates), *first.shape))
     for each in iteration.iterates:
         buffer.write(each.cells.data)
-    return ResultFile(
+    return ResultFile.binary(
         "iterates.npy",
-        "application/octet-stream",
         buffer.getvalue(),
         "the noisy products of all steps, (steps, vertices, k)",
     )

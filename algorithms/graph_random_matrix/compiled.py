@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.graph_random_matrix.linear_algebra import Offsets, Places, Rows
-from tacit.encoders.graph_random_matrix.projection import Entries
+from tacit.encoders.graph_random_matrix import Entries
 
 _SPREAD: Final = np.array(
     [sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.uint64
@@ -41,8 +41,8 @@ def _both(starts, first, second):  # type: ignore[no-untyped-def]
 
 def both_directions(starts: Offsets, first: Places, second: Places) -> Places:
     """The neighbours (2 edges,) of all rows, each row's rising, of edges sorted by both ends."""
-    found: Places = _both(starts, first, second)
-    return found
+    result: Places = _both(starts, first, second)
+    return result
 
 
 @_jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -99,13 +99,13 @@ def product(rows: Rows, matrix: Entries) -> NDArray[np.int32] | NDArray[np.int64
     """As `product.product`."""
     shape = (rows.count, matrix.columns)
     if matrix.kind == "rademacher":
-        found = np.empty(shape, np.int32)
-        _signs(rows.starts, rows.neighbours, matrix.values, _SPREAD, found)
-        return found
+        result = np.empty(shape, np.int32)
+        _signs(rows.starts, rows.neighbours, matrix.values, _SPREAD, result)
+        return result
     if matrix.kind == "sparse":
-        found = np.zeros(shape, np.int32)
-        _sparse(rows.starts, rows.neighbours, matrix.values, found)
-        return found
+        result = np.zeros(shape, np.int32)
+        _sparse(rows.starts, rows.neighbours, matrix.values, result)
+        return result
     wide = np.zeros(shape, np.int64)
     _dense(rows.starts, rows.neighbours, matrix.values, wide)
     return wide
@@ -124,6 +124,6 @@ def neighbour_sums(
     starts: Offsets, neighbours: Places, vector: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """For each row the sum of `vector` over its neighbours."""
-    found = np.empty(len(starts) - 1)
-    _sums(starts, neighbours, vector, found)
-    return found
+    result = np.empty(len(starts) - 1)
+    _sums(starts, neighbours, vector, result)
+    return result

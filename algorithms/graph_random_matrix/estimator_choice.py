@@ -32,10 +32,10 @@ from tacit.errors import Invalid
 HEAVY: Final = 20
 """D0: how much heavier than an even row the heaviest of the iteration's bases is taken to be."""
 MOST_STORED: Final = 200_000_000
-"""Edges of a flipped graph that are held at once."""
+"""Edges of a flipped graph that are in memory at the same time."""
 MOST_PAIRS: Final = 20_000_000_000
 EXAMPLES: Final = (1_000, 10_000, 100_000)
-"""Numbers of vertices that a preview speaks of."""
+"""Numbers of vertices that a preview mentions."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,13 @@ def eigenvalues_needed(params: Parameters, vertices: int) -> dict[str, float | N
         "subspace": lambda: _iteration_noise(params),
         "range": for_range,
     }
-    found: dict[str, float | None] = {}
+    result: dict[str, float | None] = {}
     for name, squared in squares.items():
         try:
-            found[name] = float(f"{math.sqrt(squared()):.3g}")
+            result[name] = float(f"{math.sqrt(squared()):.3g}")
         except Invalid:
-            found[name] = None
-    return found
+            result[name] = None
+    return result
 
 
 def _iteration_noise(params: Parameters) -> float:

@@ -6,7 +6,6 @@ RW. All of this is **not private**.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations, product
@@ -16,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
-from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.findings import Findings, Labels, clusters
 from algorithms.graph_random_matrix.linear_algebra import (
     Adjacency,
     Beat,
@@ -27,9 +24,9 @@ from algorithms.graph_random_matrix.linear_algebra import (
     quiet,
     ranking,
 )
+from algorithms.graph_random_matrix.outcome import Findings, Labels, clusters
 from algorithms.graph_random_matrix.parameters import Metrics
-from tacit.noise.floating import floating_laplace
-from tacit.randomness import PublicRandom, SeededRandom
+from tacit.randomness import PublicRandom
 
 SMALL: Final = 600
 """Vertices up to which all eigenpairs are computed together."""
@@ -78,11 +75,6 @@ def _sparse(graph: Adjacency) -> Any:
 
     ones = np.ones(graph.entries, np.float64)
     return csr_array((ones, graph.neighbours, graph.starts), (graph.count, graph.count))
-
-
-# How far an estimate is from the truth: the measures of the source.
-#
-# Spec: graph-random-matrix, section 5. None of them is private.
 
 
 def normalised_mutual_information(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
@@ -134,87 +126,6 @@ def ratios(truth: Floats, found: Floats) -> Floats:
 def subspace_share(truth: Floats, found: Floats) -> float:
     """How much of the span of truth (n, k) lies in that of found (n, k), both orthonormal."""
     return float(np.square(truth.T @ found).sum() / truth.shape[1])
-
-
-# The source's baselines LNPP and RW (below): **not private.**
-#
-# LNPP: eigenpairs under Laplace noise.
-#
-# The scale of an eigenvector's noise is sqrt(n) over the gap of its own eigenvalue: a local
-# sensitivity, and only of first order. Two equal disjoint cliques have gap 0 and noise without
-# bound, one edge less has a finite one: no epsilon holds.
-#
-# Source: Y. Wang, X. Wu, L. Wu, "Differential privacy preserving spectral graph analysis", PAKDD
-# 2013, as far as it could be rebuilt. Spec: graph-random-matrix, section 6.
-#
-# RW: each edge u - v is replaced by u - z, where z ends a random walk from v. Source: P. Mittal, C.
-# Papamanthou, D. Song, "Preserving link privacy in social network based systems", arXiv 1208.6189.
-
-
-def laplace_eigenpairs(
-    values: Floats, vectors: Floats, epsilon: float, source: SeededRandom
-) -> Spectrum:
-    """Noisy eigenpairs k from k + 1 true ones: values (k + 1,), falling; vectors (n, k + 1).
-
-    epsilon is split evenly over the values and each of the k vectors. Not private.
-    """
-    n, k = vectors.shape[0], vectors.shape[1] - 1
-    share = epsilon / (k + 1)
-    noisy = values[:k] + floating_laplace(source, math.sqrt(2 * k) / share, k)
-    found = np.empty((n, k))
-    for place in range(k):
-        gap = values[place] - values[place + 1]
-        if place:
-            gap = min(gap, values[place - 1] - values[place])
-        noise = floating_laplace(source, 1.0, n)
-        if gap > 0:
-            scale = math.sqrt(n) / gap / share
-            found[:, place] = vectors[:, place] + scale * noise
-        else:
-            found[:, place] = noise  # a scale without bound leaves nothing else
-    found /= np.linalg.norm(found, axis=0)
-    # X (X'X)^(-1/2): the nearest matrix with orthonormal columns.
-    left, _, right = np.linalg.svd(found, full_matrices=False)
-    return Spectrum(np.abs(noisy), (left @ right) * np.abs(noisy))
-
-
-def random_walk_graph(graph: Adjacency, steps: int, retries: int, source: SeededRandom) -> EdgeList:
-    """Each vertex's edges moved to where a walk of steps - 1 >= 0 from its neighbours ends.
-
-    A walk that ends at the vertex itself or at one joined to it already is repeated, at most
-    `retries` times. The first edge of a vertex is kept for sure, each later one with probability
-    (degree / 2 - 1) / (degree - 1), so that the number of edges stays about the same. Not private.
-    """
-    generator = source.generator
-    starts, neighbours = graph.starts.tolist(), graph.neighbours.tolist()
-    joined: list[set[int]] = [set() for _ in range(graph.count)]
-    for vertex in range(graph.count):
-        begin, end = starts[vertex], starts[vertex + 1]
-        later = (end - begin) / 2 - 1
-        for place in range(begin, end):
-            for _ in range(retries):
-                reached = neighbours[place]
-                for _ in range(steps - 1):
-                    low, high = starts[reached], starts[reached + 1]
-                    reached = neighbours[low + int(generator.random() * (high - low))]
-                if reached != vertex and reached not in joined[vertex]:
-                    break
-            else:
-                continue
-            if place > begin and generator.random() * (end - begin - 1) >= later:
-                continue
-            joined[vertex].add(reached)
-            joined[reached].add(vertex)
-    pairs = np.array(
-        [(one, other) for one, found in enumerate(joined) for other in found if one < other],
-        np.int32,
-    ).reshape(-1, 2)
-    return EdgeList.from_pairs(np.arange(graph.count), pairs[:, 0], pairs[:, 1])
-
-
-# Comparison with the true spectrum: visible only to the operator, never published.
-#
-# Spec: graph-random-matrix, section 5.
 
 
 def clusterings(vectors: Floats, count: int, seed: int, beat: Beat = quiet) -> list[Labels]:

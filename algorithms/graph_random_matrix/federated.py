@@ -12,14 +12,18 @@ from typing import Any, Final
 import numpy as np
 
 from algorithms.contract import Collected, Context, FederatedReports, Outcome, Stance
-from algorithms.graph_random_matrix.findings import found_in_matrix
 from algorithms.graph_random_matrix.linear_algebra import gram_of, one_thread
-from algorithms.graph_random_matrix.outcome import matrix_file, matrix_result, outcome_of
+from algorithms.graph_random_matrix.outcome import (
+    found_in_matrix,
+    matrix_file,
+    matrix_result,
+    outcome_of,
+)
 from algorithms.graph_random_matrix.parameters import Parameters, settings_of
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.graph_random_matrix.report import Facts, spectrum_report
 from algorithms.parameters import MethodNeedsSound
-from tacit.encoders.graph_random_matrix.reports import RowReports
+from tacit.encoders.graph_random_matrix import RowReports
 from tacit.errors import Invalid
 from tacit.report.figures import delta_amount, epsilon_amount
 from tacit.report.model import Charge, PrivacyReport
@@ -49,11 +53,11 @@ def asked_of(params: Parameters, stance: Stance) -> Parameters:
         raise Invalid("over curators their ids, each once", pointer="/params/vertices")
     if len(params.vertices) < 3:
         raise Invalid("three vertices at least", pointer="/params/vertices")
-    found = params.model_copy(
+    result = params.model_copy(
         update={"estimator": "range", "projection_seed": params.projection_seed or 0}
     )
-    settings_of(found, stance, len(params.vertices))
-    return found
+    settings_of(result, stance, len(params.vertices))
+    return result
 
 
 def encoded(params: Parameters) -> RowReports:
@@ -82,7 +86,7 @@ def aggregate(
     rows = {report.curator: report.values for _, report in collected.reports}
     vertices = tuple(each for each in asked.vertices if each in rows)
     release = Release(asked.projection, asked.sigma, "sound", 2 * asked.length)
-    matrix = np.array([rows[each] for each in vertices], release.cell_type())
+    matrix = np.array([rows[vertex] for vertex in vertices], release.cell_type())
     matrix = matrix.reshape(len(vertices), asked.projection.columns)
     with one_thread():
         gram = gram_of(matrix)

@@ -18,7 +18,7 @@ from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.linear_algebra import Adjacency, Beat, Floats, Spectrum, quiet
 from algorithms.graph_random_matrix.publication import can_compile
-from algorithms.path_publishing.coins import WORD, epsilon_of, wrong_threshold
+from algorithms.path_publishing.sound_modes import WORD, epsilon_of, wrong_threshold
 from tacit.randomness import NoiseSource
 
 STAGE: Final = "flips"
@@ -117,15 +117,11 @@ def expected_edges(vertices: int, mean_degree: Fraction, law: Flip) -> int:
     return math.ceil(vertices * mean_degree / 2 + pairs_of(vertices) * law.probability)
 
 
-# Leading eigenpairs of the unbiased estimate that a flipped graph gives of the true one.
-#
 # (R - p (J - I)) / (1 - 2 p) has the mean A off the diagonal, and entries of variance v. Its noise
 # has the operator norm 2 sqrt(n v), so that a direction counts from 2.1 sqrt(n v) on; an eigenvalue
-# lambda > sqrt(n v) then shows as lambda + n v / lambda, and its vector with the squared cosine
-# 1 - n v / lambda^2.
-#
-# Source: F. Benaych-Georges and R. R. Nadakuditi, 2011 (spiked Wigner matrices). Spec:
-# graph-random-matrix, section 3.7.
+# lambda > sqrt(n v) then shows as lambda + n v / lambda, and its vector with the squared cosine 1 -
+# n v / lambda^2. Source: F. Benaych-Georges and R. R. Nadakuditi, 2011 (spiked Wigner matrices).
+# Spec: graph-random-matrix, section 3.7.
 
 MARGIN: Final = 2.1
 """Of sqrt(n v): noise alone reaches 2."""
@@ -146,14 +142,14 @@ class FlippedSpectrum:
 
     @property
     def level(self) -> float:
-        """What a raw magnitude has to pass."""
+        """The level that a raw magnitude has to exceed."""
         return MARGIN * math.sqrt(self.noise)
 
 
 def flipped_spectrum(
     graph: Adjacency, law: Flip, count: int, beat: Beat = quiet
 ) -> FlippedSpectrum:
-    """Of a flipped graph; 1 <= count <= n."""
+    """The spectrum of a flipped graph; 1 <= count <= n."""
     raw, vectors = _eigenpairs(graph, float(law.probability), count, beat)
     noise = graph.count * law.variance
     sizes = np.abs(raw)
@@ -201,13 +197,13 @@ def _neighbour_sums(graph: Adjacency) -> Callable[[Floats], Floats]:
     occupied = np.diff(graph.starts) > 0
 
     def sums(vector: Floats) -> Floats:
-        found = np.zeros(graph.count)
+        result = np.zeros(graph.count)
         for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             begin, end = int(graph.starts[first]), int(graph.starts[last])
             rows = first + np.flatnonzero(occupied[first:last])
             if rows.size:
                 part = vector[graph.neighbours[begin:end]]
-                found[rows] = np.add.reduceat(part, graph.starts[rows] - begin)
-        return found
+                result[rows] = np.add.reduceat(part, graph.starts[rows] - begin)
+        return result
 
     return sums

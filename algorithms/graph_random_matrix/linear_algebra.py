@@ -35,7 +35,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many rows."""
+        """The number of vertices."""
         return self.starts.size - 1
 
 
@@ -48,7 +48,7 @@ class Adjacency:
 
     @property
     def count(self) -> int:
-        """How many vertices."""
+        """The number of vertices."""
         return self.starts.size - 1
 
     @property
@@ -57,7 +57,7 @@ class Adjacency:
         return self.neighbours.size
 
     def blocks(self, rows: int) -> Iterator[Rows]:
-        """All rows, this many at a time."""
+        """All rows in blocks of this size."""
         for number, first in enumerate(range(0, self.count, rows)):
             last = min(first + rows, self.count)
             begin, end = int(self.starts[first]), int(self.starts[last])
@@ -65,10 +65,8 @@ class Adjacency:
             yield Rows(number, first, starts, self.neighbours[begin:end])
 
 
-# Leading left singular vectors from a Gram matrix or of a thin one, and the centrality they give.
-#
-# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix
-# G = M' M has the squared singular values, and U = M V / s.
+# Spec: graph-random-matrix, sections 3.3 and 3.4. An SVD of n x m is never made: the m x m matrix G
+# = M' M has the squared singular values, and U = M V / s.
 
 Floats = NDArray[np.float64]
 Beat = Callable[[], None]
@@ -82,7 +80,7 @@ def quiet() -> None:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Linear algebra on one thread, where that can be asked for: a worker has one core, threads
+    """Linear algebra on one thread, where that can be requested: a worker has one core, threads
     that wait for each other cost more than they bring, and sums are added in the same order."""
     if find_spec("threadpoolctl") is None:
         return nullcontext()
@@ -167,11 +165,11 @@ def of_thin(matrix: Floats, beat: Beat = quiet) -> Spectrum:
 
 def centrality(scaled: Floats) -> Floats:
     """Principal component centrality (n,): sqrt of the sum over i of (lambda_i u_iv)^2."""
-    found: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return found
+    result: Floats = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+    return result
 
 
 def ranking(scores: Floats) -> NDArray[np.int64]:
     """Places of the vertices by falling score, ties by the order of rows."""
-    found: NDArray[np.int64] = np.argsort(-scores, kind="stable")
-    return found
+    result: NDArray[np.int64] = np.argsort(-scores, kind="stable")
+    return result

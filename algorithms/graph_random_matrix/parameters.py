@@ -17,8 +17,7 @@ from pydantic import ConfigDict, Field
 from algorithms.contract import Stance
 from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
 from tacit.accounting.gaussian import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
-from tacit.encoders.graph_random_matrix.projection import Kind, Projection
-from tacit.encoders.graph_random_matrix.reports import MOST_VERTICES
+from tacit.encoders.graph_random_matrix import MOST_VERTICES, Kind, Projection
 from tacit.errors import Invalid, TooLarge
 from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, gaussian_sampler_delta
 from tacit.wire import Exact, WireModel
@@ -32,7 +31,7 @@ class BadEpsilon(Invalid):
 
 
 class BadDelta(Invalid):
-    """Outside its range."""
+    """Delta is out of range."""
 
     name = "bad_delta"
     title = "Delta is not valid"
@@ -80,8 +79,6 @@ class GraphTooLarge(TooLarge):
         )
 
 
-# The parameters of `graph-random-matrix`, and their ranges.
-#
 # Spec: graph-random-matrix, section 2; jobs, "Parameters". The vertex set is part of the dataset.
 
 Mode = Literal["publish", "spectral", "pcc"]
@@ -198,24 +195,22 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if params.epsilon is not None and params.sigma is not None:
         raise BadEpsilon("epsilon or sigma, not both", pointer="/params/epsilon")
     if params.epsilon is not None and not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     pure = stance == "sound" and params.estimator_of(stance) in ("flip", "auto")
     if not (0 < params.delta <= MOST_DELTA or (pure and params.delta == 0)):
-        raise BadDelta(
-            "must lie above 0 and be at most 0.001; 0 with flip", pointer="/params/delta"
-        )
+        raise BadDelta("must be above 0 and at most 0.001; 0 with flip", pointer="/params/delta")
     if params.delta == 0 and params.sigma is not None:
         raise BadDelta("Gaussian noise needs one above 0", pointer="/params/delta")
     if params.sigma is not None and not 0 < params.sigma <= MOST_SIGMA:
-        raise BadSigma(f"must lie above 0 and be at most {MOST_SIGMA}", pointer="/params/sigma")
+        raise BadSigma(f"must be above 0 and at most {MOST_SIGMA}", pointer="/params/sigma")
     if not 1 <= params.k <= MOST_EIGENVECTORS:
-        raise BadEigenvectors("must lie between 1 and 64", pointer="/params/k")
+        raise BadEigenvectors("must be between 1 and 64", pointer="/params/k")
     if params.m != "auto" and not 2 <= params.m <= MOST_COLUMNS:
-        raise BadColumns("must lie between 2 and 1000", pointer="/params/m")
+        raise BadColumns("must be between 2 and 1000", pointer="/params/m")
     if params.m != "auto" and 2 * params.k > params.m:
         raise BadEigenvectors("must be at most half of m", pointer="/params/k")
     if not 1 <= params.nonzeros <= MOST_COLUMNS:
-        raise BadColumns("must lie between 1 and m", pointer="/params/nonzeros")
+        raise BadColumns("must be between 1 and m", pointer="/params/nonzeros")
     if params.projection_seed is not None and not 0 <= params.projection_seed < MOST_SEED:
         raise Invalid("must be a number of 64 bits", pointer="/params/projection_seed")
     if params.mean_degree < 0:
@@ -226,17 +221,14 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
         raise BadEpsilon("flips take an epsilon, not a sigma", pointer="/params/sigma")
 
 
-# How much of the leading eigenvectors noise leaves: from public numbers alone.
-#
 # The columns of the published matrix are m samples of covariance (A^2 + m sigma^2 I) / m, whose
 # bulk is v = d + m sigma^2 (d: the mean degree) and whose spikes are squared eigenvalues: theory of
 # spiked covariances (J. Baik, J. Silverstein; D. Paul). An eigenvector of eigenvalue w is lost
-# unless w^2 > v sqrt(n / m).
-#
-# Spec: graph-random-matrix, section 3.5, and "What cannot be reproduced" of section 5.
+# unless w^2 > v sqrt(n / m). Spec: graph-random-matrix, section 3.5, and "What cannot be
+# reproduced" of section 5.
 
 MOST_AUTOMATIC = 200
-"""Columns that `auto` asks for at most."""
+"""The most columns of `auto`."""
 MARGIN = 1.2
 
 
@@ -290,8 +282,6 @@ def noise_edge(vertices: int, columns: int, variance: float) -> float:
     return MARGIN * variance * (math.sqrt(vertices) + math.sqrt(columns)) ** 2
 
 
-# A run's public choices: noise, columns, projection.
-#
 # Spec: graph-random-matrix, sections 3.5 and 3.6.
 
 EDGE: Final = math.sqrt(2)
@@ -316,7 +306,7 @@ class Privacy:
 
     @property
     def rho(self) -> Fraction:
-        """Of zero-concentrated privacy."""
+        """The rho of zero-concentrated differential privacy."""
         return 1 / self.sigma**2
 
 
@@ -435,7 +425,7 @@ def _privacy(
     assert epsilon is not None
     extra = gaussian_sampler_delta(entries, epsilon)
     if extra > delta / 10**9:
-        raise BadDelta("too small for so large an epsilon", pointer="/params/delta")
+        raise BadDelta("too small for an epsilon this large", pointer="/params/delta")
     chosen = zcdp_sigma(float(epsilon), float(delta) * (1 - 1e-9), EDGE)
     if chosen > MOST_SIGMA:
         raise BadEpsilon("too small for the noise that it needs", pointer="/params/epsilon")

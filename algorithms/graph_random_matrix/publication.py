@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.linear_algebra import (
     Adjacency,
@@ -29,7 +29,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
     one_thread,
     orthonormal,
 )
-from tacit.encoders.graph_random_matrix.projection import (
+from tacit.encoders.graph_random_matrix import (
     Entries,
     Projection,
     entries,
@@ -40,7 +40,6 @@ from tacit.encoders.graph_random_matrix.projection import (
     squared_norms,
 )
 from tacit.noise.discrete_gaussian import DiscreteGaussian, reach_of
-from tacit.randomness import SeededRandom
 
 WORTH_COMPILING: Final = 20_000_000
 """Additions from which the seconds of compiling pay."""
@@ -81,10 +80,10 @@ def _signs(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
         chosen = matrix.values[places].astype(np.uint8, copy=False)
         return np.unpackbits(chosen, axis=1, count=matrix.columns, bitorder="little")
 
-    found = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
-    found *= 2
-    found -= np.diff(rows.starts).astype(np.int32)[:, None]
-    return found
+    result = _summed(rows, matrix.columns, np.dtype(np.int32), ones).astype(np.int32, copy=False)
+    result *= 2
+    result -= np.diff(rows.starts).astype(np.int32)[:, None]
+    return result
 
 
 def _sparse(rows: Rows, matrix: Entries) -> NDArray[np.int32]:
@@ -104,7 +103,7 @@ def _summed(
     chosen: Callable[[NDArray[np.int32]], NDArray[np.generic]],
 ) -> Signed:
     """Sums of the matrix's rows that each row has as neighbours, some rows at a time."""
-    found: Signed = np.zeros((rows.count, columns), kind)
+    result: Signed = np.zeros((rows.count, columns), kind)
     marks = np.arange(0, rows.neighbours.size, max(1, _PART // columns))
     cuts = np.unique(np.concatenate(([0], np.searchsorted(rows.starts, marks), [rows.count])))
     for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
@@ -113,13 +112,11 @@ def _summed(
             continue
         occupied = first + np.flatnonzero(np.diff(rows.starts[first : last + 1]))
         part = chosen(rows.neighbours[begin:end])
-        found[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
-    return found
+        result[occupied] = np.add.reduceat(part, rows.starts[occupied] - begin, axis=0, dtype=kind)
+    return result
 
 
-# The adjacency matrix of a graph, row by row.
-#
-# Spec: graph-random-matrix, section 7, lever 4.
+# The adjacency matrix of a graph, row by row. Spec: graph-random-matrix, section 7, lever 4.
 
 
 def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
@@ -135,8 +132,6 @@ def adjacency(graph: EdgeList, *, compiled: bool = False) -> Adjacency:
     return Adjacency(starts, ends[order])
 
 
-# The published matrix A P + Q, block of rows by block of rows, and its Gram matrix.
-#
 # Spec: graph-random-matrix, sections 3.1, 3.6 and 7 (lever 4). `sound`: whole numbers, discrete
 # Gaussian noise, one secret stream for each block. `paper`: floats, Gaussian noise. Blocks have a
 # fixed number of rows, so that a repeated attempt draws the same noise.
@@ -222,7 +217,7 @@ class BlockRelease:
     compiled: bool
 
     def __call__(self, rows: Rows) -> tuple[Cells, Floats]:
-        """Of these rows."""
+        """The product of these rows."""
         cells = noisy_rows(self.release, rows, self.context, compiled=self.compiled)
         with one_thread():
             return cells, gram_of(cells)
@@ -235,7 +230,7 @@ def noisy_rows(release: Release, rows: Rows, context: Context, *, compiled: bool
     exact = product(rows, matrix, compiled=compiled)
     if release.stance == "paper":
         # Floating noise needs a generator that can be repeated; its seed is secret.
-        generator = SeededRandom(int.from_bytes(source.bytes(16))).generator
+        generator = floating_source(source).generator
         drawn = generator.standard_normal(exact.shape, np.float32) * np.float32(release.sigma)
         return exact.astype(np.float32) * np.float32(release.projection.unit) + drawn
     cells: Signed = exact.astype(release.cell_type(), copy=False)
@@ -299,16 +294,12 @@ def _told(graph: Adjacency, rows: int, context: Context) -> Iterator[Rows]:
         yield each
 
 
-# Noisy subspace iteration on a grid: an alternative estimator for the same budget.
-#
 # X_0 has orthonormal columns, the first one constant. Each of T steps publishes Y = A X + noise and
 # takes an orthonormal basis of Y as the next X. X is public before its step, and is rounded to a
 # grid first: A X is then a matrix of whole multiples, an edge {i, j} changes it by rows i and j of
 # X, and the two longest rows bound that exactly. Noise of variance D^2 T / (2 rho) in each step
-# spends rho / T of it, rho in total (adaptive composition of zCDP).
-#
-# Source: M. Hardt and E. Price, "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix,
-# section 3.6, point 6.
+# spends rho / T of it, rho in total (adaptive composition of zCDP). Source: M. Hardt and E. Price,
+# "The noisy power method", NeurIPS 2014. Spec: graph-random-matrix, section 3.6, point 6.
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from algorithms.graph_random_matrix.parameters import (
     squared_cosine_of_flips,
 )
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.path_publishing.coins import WORD
+from algorithms.path_publishing.sound_modes import WORD
 from tacit.accounting.gaussian import (
     distinguishing_advantage,
     gaussian_epsilon,
@@ -60,7 +60,7 @@ from tacit.wire import format_exact
 
 NAME: Final = "graph-random-matrix"
 PLACES: Final = (1, 2, 4, 8, 16)
-"""Eigenvectors, from 1, that a forecast speaks of."""
+"""Eigenvectors, from 1, that a forecast mentions."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Facts:
     values_above_noise: int = 0
 
 
-# The fixed words of the privacy report. Spec: graph-random-matrix, section 4.2.
+# Spec: graph-random-matrix, section 4.2.
 
 FLOATING: Final = (
     "floating-point Gaussian noise: the low bits of a float can show what a value was not. No "
@@ -137,11 +137,11 @@ _HIDDEN: Final = (
 _LNPP: Final = (
     "The baseline LNPP has noise by the data's own eigengap, a local sensitivity: no epsilon holds."
 )
-_SUBSPACE: Final = "The subspace iteration is not the source's; it stands beside its estimator."
+_SUBSPACE: Final = "The subspace iteration is not the source's; it stands next to its estimator."
 
 
 def source_defects(settings: Settings) -> tuple[str, ...]:
-    """What the source has wrong, or leaves open."""
+    """Errors of the source, and what it leaves open."""
     held = (_TWO_ROWS, _LOOSE, _EXPERIMENTS, _GROWS, _FIGURES, _HIDDEN, _LNPP)
     return (_SUBSPACE, *held) if settings.estimator == "subspace" else held
 
@@ -180,7 +180,7 @@ def caveats(params: Parameters, settings: Settings, vertices: int | None) -> tup
 
 
 def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ...]:
-    """Caveats that a run's own figures ask for; used: directions that clusters rest on."""
+    """Caveats that follow from a run's own figures; used: directions that clusters rest on."""
     if facts is None:
         return ()
     held = () if facts.declared else (TAKEN,)
@@ -192,8 +192,6 @@ def finding_caveats(mode: Mode, used: int, facts: Facts | None) -> tuple[str, ..
     return held
 
 
-# The privacy report of flipped pairs: pure epsilon for an edge, delta 0.
-#
 # Spec: graph-random-matrix, sections 3.7 and 9. Made of public values only.
 
 PUBLICATION: Final = (
@@ -206,7 +204,7 @@ PUBLICATION: Final = (
 def flip_report(params: Parameters, choice: Choice, facts: Facts | None) -> PrivacyReport:
     """Of a run, planned or done. Raises BadEpsilon."""
     law = flip_of(params)
-    builder = ReportBuilder(NAME, "algorithms.path_publishing.coins", "sound", "edge")
+    builder = ReportBuilder(NAME, "algorithms.path_publishing.sound_modes", "sound", "edge")
     epsilon = Fraction(1) if params.epsilon is None else params.epsilon
     edge = "knows every other edge; one undirected edge more or less"
     held = () if facts is None else finding_caveats(params.mode, params.k, facts)
@@ -265,7 +263,7 @@ def flip_report(params: Parameters, choice: Choice, facts: Facts | None) -> Priv
 
 def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str, Any]:
     """The forecast, sharp for each eigenvalue: 1 - n v / lambda^2."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "squared cosine between an eigenvector and its estimate is 1 - n v / lambda^2, n "
         "the vertices: lost below sqrt(n v); at most that of lambda_i^2 = degree n / i, for any "
         "graph with the guessed mean degree",
@@ -274,7 +272,7 @@ def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str,
         "noise_deviation": math.sqrt(law.variance),
     }
     if facts is None:
-        return found
+        return result
     n, degree = facts.vertices, float(params.mean_degree)
     best = {
         str(place): round(
@@ -283,7 +281,7 @@ def _flip_error(params: Parameters, law: Flip, facts: Facts | None) -> dict[str,
         for place in PLACES
         if place <= params.k
     }
-    return found | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
+    return result | {"best_squared_cosine": best, "signal_below_noise": facts.signal_below_noise}
 
 
 def _flip_details(law: Flip, choice: Choice, facts: Facts | None) -> dict[str, Any]:
@@ -308,8 +306,6 @@ def _flip_details(law: Flip, choice: Choice, facts: Facts | None) -> dict[str, A
     return details
 
 
-# The privacy report of a run: claimed and verified guarantees, for both stances.
-#
 # Spec: graph-random-matrix, sections 4 and 9; jobs, "Privacy report". Made of public values: the
 # parameters, and after a run the number of vertices and the seed of the projection.
 
@@ -475,7 +471,7 @@ def _noise(settings: Settings, facts: Facts | None, builder: ReportBuilder) -> N
 
 
 def _rounded_down(value: Fraction) -> str:
-    """Noise is not stated larger than it is."""
+    """An amount rounded down: noise is never stated larger than it is."""
     return format_exact(Fraction(math.floor(value * 10**9), 10**9))
 
 

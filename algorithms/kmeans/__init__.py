@@ -6,18 +6,12 @@ planned before any data is read, and computes everything else from them; the sou
 
     parameters  what a job is given             plan        queries and budgets, from public inputs
     starts      synopsis, packing, projection   weighted    weighted k-means of points
-    sound_run   the steps, over stored rows     federated   the steps as rounds over curators
-    paper       the source's algorithm, zones   evaluation  the true data, other methods
-    report      what is true of its privacy     pictures    plots of published values
+    sound_run   the steps                       paper       the source's algorithm, zones
+    report      what is true of its privacy     evaluation  comparison with the true data
+    algorithm   a run over stored rows or curators, pictures, and the catalogue's entry
 """
 
-from dataclasses import replace
-
-from algorithms.kmeans import algorithm
-from algorithms.kmeans.algorithm import preview, publish, run
-from algorithms.kmeans.federated import ROUNDS
+from algorithms.kmeans.algorithm import ALGORITHM, preview, publish, run
 from algorithms.kmeans.parameters import Parameters
-
-ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "preview", "publish", "run"]

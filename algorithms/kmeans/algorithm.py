@@ -6,31 +6,59 @@ Spec: kmeans, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import (
+    Algorithm,
+    Context,
+    FederatedRounds,
+    Outcome,
+    Plot,
+    PrivacyScope,
+    ResultFile,
+    Stance,
+    by_rounds,
+    floating_source,
+)
 from algorithms.datasets.tables import NumericTable
+from algorithms.drawing import BLUE, can_draw, compared_bars, picture
 from algorithms.kmeans import paper
 from algorithms.kmeans.evaluation import evaluate
-from algorithms.kmeans.parameters import Parameters, check_start, check_table, grid_and_plan
-from algorithms.kmeans.pictures import evaluation_pictures, noise_deviations, pictures, step_norms
+from algorithms.kmeans.parameters import (
+    FEDERATED_CELLS,
+    DataShape,
+    Parameters,
+    check_start,
+    check_table,
+    grid_and_plan,
+)
 from algorithms.kmeans.report import paper_report, planned_split, sound_report, start_name
 from algorithms.kmeans.sound_run import (
+    Release,
     Rows,
     State,
     ZoneEstimate,
+    absorb,
     chosen_records,
+    first,
+    next_query,
     release,
     run_central,
 )
-from tacit.encoders.kmeans.encoder import Floats, Grid
-from tacit.randomness import SeededRandom
+from tacit.encoders.kmeans.encoder import Floats, Grid, Ints, Zone
+from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
 from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
-from tacit.wire import format_exact
+from tacit.wire import format_exact, parse_exact
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 RESULT: Final = {
     "centres": "k centres, each with one number for each column, in the column's unit",
@@ -131,7 +159,7 @@ def centres_file(centres: Floats, columns: Sequence[str], counts: Floats) -> Res
     found = zip(centres.tolist(), counts.tolist(), strict=True)
     rows = [(*columns, "noisy_count"), *((*centre, count) for centre, count in found)]
     text = written(rows)
-    return ResultFile("centres.csv", "text/csv", text.encode(), "centres and noisy counts")
+    return ResultFile.csv("centres.csv", text, "centres and noisy counts")
 
 
 def _round(found: ZoneEstimate, grid: Grid) -> dict[str, Any]:
@@ -154,7 +182,7 @@ def _with_evaluation(outcome: Outcome, compared: Mapping[str, Any]) -> Outcome:
 
 def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> Outcome:
     """The source's algorithm on the table. Its floats are drawn from the job's secret stream."""
-    source = SeededRandom(int.from_bytes(context.noise("paper").bytes(16)))
+    source = floating_source(context.noise("paper"))
     points, low, widths = paper.normalised(dataset.values)
     start = paper.drawn_start(points, params.k, source.generator)
     settings = paper.Settings(
@@ -203,6 +231,222 @@ def _run_paper(dataset: NumericTable, params: Parameters, context: Context) -> O
     return _with_evaluation(outcome, compared)
 
 
+# --- pictures; they need matplotlib --------------------------------------------------------------
+
+
+_INCHES: Final = (5.4, 4.2)
+_CENTRE: Final = "#c8553d"
+_BLUE: Final = "#1b6ca8"
+_GREY: Final = "#8c8c8c"
+
+
+def pictures(state: State, found: Release, grid: Grid, columns: Sequence[str]) -> tuple[Plot, ...]:
+    """All plots of a sound run; none without matplotlib."""
+    if not can_draw():
+        return ()
+    drawn = [picture("kmeans", "budget", lambda axes: _budget(axes, state), _INCHES)]
+    if grid.dimension > 1 and state.start is not None:
+        centres = grid.raw(found.centres)
+        drawn.insert(
+            0,
+            picture(
+                "kmeans",
+                "centres",
+                lambda axes: _centres(axes, state, grid, centres, columns),
+                _INCHES,
+            ),
+        )
+    if state.rounds:
+        drawn.append(picture("kmeans", "steps", lambda axes: _steps(axes, state.rounds), _INCHES))
+    return tuple(drawn)
+
+
+def step_norms(found: ZoneEstimate) -> Floats:
+    """How far each centre (k,) moved in a round: Euclidean, in half sides of the box."""
+    norms: Floats = np.linalg.norm(found.centres - found.zone.centres / found.zone.steps, axis=1)
+    return norms
+
+
+def noise_deviations(found: ZoneEstimate) -> Floats:
+    """The length of each step's noise (k,): standard deviation over all coordinates."""
+    deviations: Floats = np.sqrt(found.zone.centres.shape[1] * found.variances)
+    return deviations
+
+
+def _centres(axes: Axes, state: State, grid: Grid, centres: Floats, columns: Sequence[str]) -> None:
+    """By the first two columns: centres over the released cells, summed over further columns."""
+    shown = "" if grid.dimension == 2 else ", first two columns"
+    axes.set_title(f"Centres over the noisy histogram{shown}")
+    if state.histogram is not None and state.view is None:
+        side = round(state.histogram.size ** (1 / grid.dimension))
+        table = state.histogram.reshape((side,) * grid.dimension)
+        cells = np.maximum(table.sum(axis=tuple(range(2, grid.dimension))), 0)
+        axes.pcolormesh(
+            np.linspace(grid.lower[0], grid.upper[0], side + 1),
+            np.linspace(grid.lower[1], grid.upper[1], side + 1),
+            cells.T,
+            cmap="Blues",
+            rasterized=True,
+        )
+    axes.plot(centres[:, 0], centres[:, 1], "o", color=_CENTRE, markersize=6)
+    axes.set_xlim(grid.lower[0], grid.upper[0])
+    axes.set_ylim(grid.lower[1], grid.upper[1])
+    axes.set_xlabel(columns[0])
+    axes.set_ylabel(columns[1])
+
+
+def _steps(axes: Axes, rounds: Sequence[ZoneEstimate]) -> None:
+    axes.set_title("Steps and their noise")
+    numbers = np.arange(1, len(rounds) + 1)
+    moved = np.stack([step_norms(each) for each in rounds])
+    noise = np.stack([noise_deviations(each) for each in rounds])
+    for place in range(moved.shape[1]):
+        axes.plot(numbers, moved[:, place], "o-", color=_BLUE, markersize=4, linewidth=0.8)
+        axes.plot(numbers, noise[:, place], "_--", color=_GREY, markersize=8, linewidth=0.8)
+    axes.plot([], [], "o-", color=_BLUE, label="step of a centre")
+    axes.plot([], [], "_--", color=_GREY, label="standard deviation of its noise")
+    axes.set_xticks(numbers)
+    axes.set_xlabel("zone round")
+    axes.set_ylabel("length (half sides of the box)")
+    axes.legend(frameon=False)
+
+
+def _budget(axes: Axes, state: State) -> None:
+    axes.set_title("Budget by query")
+    split = planned_split(state.plan)
+    asked = state.answered
+    names = [f"{place + 1} {each['kind']}" for place, each in enumerate(split)]
+    values = [float(parse_exact(each["epsilon"])) for each in split]
+    colours = [_BLUE if place < asked else "#dddddd" for place in range(len(split))]
+    axes.barh(names[::-1], values[::-1], color=colours[::-1])
+    axes.set_xlabel("epsilon (grey: not spent)" if asked < len(split) else "epsilon")
+
+
+# Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
+
+_EVALUATION_INCHES: Final = (5.4, 4.0)
+
+
+def evaluation_pictures(
+    evaluation: Mapping[str, Any], summary: Mapping[str, Any]
+) -> tuple[Plot, ...]:
+    """Both plots, where the evaluation has `clusters`."""
+    clusters = evaluation.get("clusters")
+    if not clusters:
+        return ()
+    true = [cluster["rows"] for cluster in clusters]
+    shifts = [each["mean_distance_off"] for each in clusters]
+    released = summary["noisy_counts"]
+    return (
+        picture("kmeans", "sizes", lambda axes: _sizes(axes, true, released), _EVALUATION_INCHES),
+        picture("kmeans", "shifts", lambda axes: _shifts(axes, shifts), _EVALUATION_INCHES),
+    )
+
+
+def _sizes(axes: Axes, true: Sequence[float], released: Sequence[float]) -> None:
+    axes.set_title("Rows of each cluster (private)")
+    names = [str(place) for place in range(len(true))]
+    compared_bars(axes, names, {"true": true, "released": released})
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("rows")
+
+
+def _shifts(axes: Axes, shifts: Sequence[float | None]) -> None:
+    axes.set_title("Released centres against their rows' means (private)")
+    known = [(place, shift) for place, shift in enumerate(shifts) if shift is not None]
+    axes.bar([place for place, _ in known], [shift for _, shift in known], color=BLUE)
+    axes.set_xticks(range(len(shifts)))
+    axes.set_xlabel("cluster")
+    axes.set_ylabel("distance (sides of the box)")
+
+
+# --- over curators --------------------------------------------------------------------------------
+
+
+TRUNCATED: Final = "an aborted round ended the job: centres of the last round that was released"
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedState:
+    """The state of the steps; `truncated`: an aborted zone round ended the run."""
+
+    params: Parameters
+    grid: Grid
+    columns: tuple[str, ...]
+    steps: State
+    truncated: bool = False
+
+
+def scope(params: Parameters) -> PrivacyScope:
+    """The unit that the noise hides."""
+    if params.privacy_unit == "curator":
+        bound = params.contribution_bound
+        return PrivacyScope("curator", bound, bound)
+    return PrivacyScope("record", MOST_RECORDS, 1, every_record=True)
+
+
+def start(params: Parameters, columns: Sequence[str], noise_share: Fraction) -> FederatedState:
+    """Before any sum. Raises BoundsMissing, SizeHintMissing, NoPlan, DataShape."""
+    grid, plan = grid_and_plan(params, noise_share=noise_share, default_cells=FEDERATED_CELLS)
+    if len(columns) != grid.dimension:
+        raise DataShape("one pair of bounds for each column", pointer="/params/bounds")
+    return FederatedState(params, grid, tuple(columns), first(plan, params.public_seed))
+
+
+def next_sum(state: FederatedState) -> KmeansSum | None:
+    """The next sum to open."""
+    query = None if state.truncated else next_query(state.steps)
+    if query is None:
+        return None
+    return KmeansSum.of(state.grid, query, max(SWAP, scope(state.params).hidden))
+
+
+def take(state: FederatedState, asked: RecordSum, opened: Ints) -> FederatedState:
+    """The state after a sum was opened."""
+    assert isinstance(asked, KmeansSum)
+    return replace(state, steps=absorb(state.steps, asked.query, opened))
+
+
+def aborted(state: FederatedState, asked: RecordSum) -> FederatedState | None:
+    """A zone round that fails ends the run early, any other one fails the job."""
+    assert isinstance(asked, KmeansSum)
+    return replace(state, truncated=True) if isinstance(asked.query, Zone) else None
+
+
+def release_rounds(state: FederatedState) -> Outcome:
+    """Everything that is published; a function of opened noisy sums and public choices."""
+    found = publish(state.steps, state.params, state.grid, state.columns)
+    report = by_rounds(found.report)
+    if state.truncated:
+        report = report.model_copy(update={"caveats": (*report.caveats, TRUNCATED)})
+    return replace(found, result={**found.result, "truncated": state.truncated}, report=report)
+
+
+def preview_rounds(params: Parameters, noise_share: Fraction) -> PrivacyReport:
+    """The report of a run, before any data."""
+    grid, plan = grid_and_plan(params, noise_share=noise_share, default_cells=FEDERATED_CELLS)
+    return by_rounds(sound_report(params, grid, plan, None, None))
+
+
+def planned(state: FederatedState) -> int:
+    """The number of sums of the plan."""
+    return state.steps.plan.queries
+
+
+ROUNDS: Final = FederatedRounds(
+    scope=scope,
+    first=start,
+    next_sum=next_sum,
+    absorb=take,
+    aborted=aborted,
+    release=release_rounds,
+    preview=preview_rounds,
+    planned=planned,
+    when="stance sound",
+    budget=lambda params: params.epsilon,
+)
+
+
 ALGORITHM: Final = Algorithm(
     name="kmeans",
     title="K-means clustering",
@@ -220,4 +464,5 @@ ALGORITHM: Final = Algorithm(
     check=check,
     check_outline=check_outline,
     evaluation_pictures=evaluation_pictures,
+    rounds=ROUNDS,
 )

@@ -44,13 +44,13 @@ class Zones:
 
     @property
     def centres(self) -> Floats:
-        """P (k, d)."""
+        """P, the centres (k, d)."""
         centres: Floats = self.means + self.shares[:, None] * (self.controllers - self.means)
         return centres
 
     @property
     def radii(self) -> Floats:
-        """r (k,)."""
+        """r, the radii (k,)."""
         return (1 - self.shares) * self.reaches
 
 
@@ -185,8 +185,6 @@ def _unit(vectors: Floats) -> Floats:
     return unit
 
 
-# The source's algorithm, literally: Lloyd's steps that end at random points of sampling zones.
-#
 # Source: Lu's thesis, chapter 7, Algorithm 7.1. Spec: kmeans, section 3, with its repairs. It is
 # not differentially private for any epsilon (spec: kmeans, section 4.2): for reproduction only.
 

@@ -1,4 +1,4 @@
-"""The parameters of k-means, their ranges, and what the stance asks of them.
+"""The parameters of k-means, their ranges, and what the stance requires of them.
 
 Spec: kmeans, sections 2.1 and 3; jobs, "Parameters".
 """
@@ -151,7 +151,7 @@ class Parameters(WireModel):
     @classmethod
     def _epsilons(cls, value: Fraction | None) -> Fraction | None:
         fits = value is None or SMALLEST_EPSILON <= value <= LARGEST_EPSILON
-        return require(fits, value, "must lie between 0.001 and 50")
+        return require(fits, value, "must be between 0.001 and 50")
 
     @field_validator("bounds")
     @classmethod
@@ -165,7 +165,7 @@ class Parameters(WireModel):
             if (wrong := number_problem(end)) is not None:
                 require(False, value, wrong)
         return require(
-            all(low < high for low, high in value), value, "every lo must lie below its hi"
+            all(low < high for low, high in value), value, "every lo must be below its hi"
         )
 
     @field_validator("contribution_bound")

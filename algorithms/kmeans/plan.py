@@ -62,7 +62,7 @@ class TwoLevel:
 
     @property
     def coarse_cells(self) -> int:
-        """m^d."""
+        """The number of coarse cells, m^d."""
         return int(self.per_side**self.dimension)
 
     @property
@@ -120,8 +120,8 @@ def _per_side(budget: float, part: int, dimension: int, clusters: int, max_cells
     wanted = round(math.pow(max(budget, 0.0) / _RECORDS_PER_CELL, 2 / (2 + dimension)) / part)
     least = max(2, math.ceil(round((2 * clusters) ** (1 / dimension), 9)))
     most = max(2, math.floor(round(min(MOST_COARSE, max_cells) ** (1 / dimension), 9)))
-    found: int = min(max(wanted, least), most)
-    return found
+    result: int = min(max(wanted, least), most)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +134,8 @@ class Parts:
 
 
 def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints) -> Parts:
-    """Parts above three scales of noise, at least max(2 k, 8) of them, after both counts of each
-    coarse cell were made one by inverse variance, where both are of the same cells."""
+    """The parts with counts above three scales of noise, at least max(2 k, 8) of them. The two
+    counts of a coarse cell are first combined by inverse variance if they are of the same cells."""
     number = np.diff(query.starts)
     owner = np.repeat(np.arange(query.kept.size), number)
     counts = fine.astype(np.float64)
@@ -153,8 +153,6 @@ def occupied_parts(choices: TwoLevel, coarse: Ints, query: FineCells, fine: Ints
     return Parts(middles[chosen], halves[chosen], np.maximum(counts[chosen], _LIGHTEST))
 
 
-# The plan of a sound run: which queries, with which budgets, decided before any data is touched.
-#
 # Spec: kmeans, section 5.3 (and 6.1 for noise shares above 1). Every input is public. Budgets are
 # exact rationals that add up to epsilon; grid sizes come from rules in floating point, which cost
 # no privacy.
@@ -180,9 +178,9 @@ LIFT_RADIUS: Final = Fraction(3, 5)
 PUBLIC_START_RADIUS: Final = Fraction(2, 5)
 """Of the first zones after a packing or a projection, over d."""
 PROJECTED_CLUSTERS: Final = 3
-"""Clusters of the projected synopsis for each one asked for."""
+"""Clusters of the projected synopsis for each one requested."""
 _ROUNDS: Final[Mapping[Mode, int]] = {"synopsis+zone": 1, "packing+zone": 3, "projection+zone": 2}
-"""Zone rounds, unless they are asked for."""
+"""Zone rounds, unless given."""
 _MANY_ROUNDS: Final = 5
 """Of a packing with enough signal: records times epsilon, for each cluster and dimension."""
 _ENOUGH: Final = 500
@@ -234,7 +232,7 @@ class Plan:
     def queries(self) -> int:
         """The number of queries, when no early stop cuts it short."""
         firsts = (self.epsilon_marginals, self.epsilon_histogram, self.epsilon_lift)
-        held = sum(each is not None for each in firsts)
+        held = sum(first is not None for first in firsts)
         return self.rounds + held + (self.two_level is not None)
 
     @property

@@ -98,7 +98,7 @@ def sound_report(
         not_protected=_not_protected(params),
         voided_by=(
             "bounds, n_hint, k or any other parameter chosen after looking at the data",
-            "noise drawn from a source that somebody else can predict",
+            "noise drawn from a source that someone else can predict",
         ),
         assumptions=_assumptions(params),
         caveats=_caveats(params, state, early),
@@ -228,9 +228,9 @@ def _not_protected(params: Parameters) -> tuple[str, ...]:
 def _assumptions(params: Parameters) -> tuple[str, ...]:
     held = [
         "The coordinator keeps the rows and is trusted with them; what is protected is what its "
-        "result tells others.",
+        "result is given to others.",
         "Bounds and n_hint were declared without looking at the data. Values outside the bounds "
-        "are moved to them; how many were is not told.",
+        "are moved to them; their number is not published.",
         NOISE_SOURCE,
         "Run time, memory and progress are for the submitter; they are not protected and never "
         "published.",
@@ -365,7 +365,7 @@ def _histograms(plan: Plan) -> tuple[tuple[str, Fraction | None, tuple[Fraction,
 
 
 def planned_split(plan: Plan) -> list[dict[str, Any]]:
-    """Each query's budget: exact rationals as text, in the order in which they are asked."""
+    """Each query's budget: exact rationals as text, in the order of the queries."""
     queries = (
         ("marginal", plan.epsilon_marginals, ()),
         *_histograms(plan),

@@ -147,8 +147,6 @@ def _limited(steps: Floats, radii: Floats) -> Floats:
     return limited
 
 
-# The sound run as pure steps: the next query, the effect of an opened noisy sum, the result.
-#
 # Spec: kmeans, sections 5 and 6; jobs, "Federated jobs". A `State` holds published values only. The
 # central form answers each query from its rows with noise added (`central`); a federated conductor
 # answers it by a round of secure aggregation. The steps do not know which.
@@ -179,7 +177,7 @@ class State:
 
     @property
     def answered(self) -> int:
-        """How many queries were."""
+        """The number of queries answered so far."""
         return len(self.asked)
 
 
@@ -197,7 +195,7 @@ class Release:
 
 
 def first(plan: Plan, public_seed: int) -> State:
-    """Before any query."""
+    """The state before any query."""
     state = State(plan, public_seed)
     if plan.mode == "packing+zone":
         return replace(state, start=packing(plan, public_seed))
@@ -311,8 +309,6 @@ def _zone(state: State) -> Zone:
     )
 
 
-# The central form: queries answered from stored rows, with exact integer noise.
-#
 # Spec: kmeans, sections 5 and 9. Rows are put on the grid block by block; where that takes little
 # memory they stay there for the next query. A query's sum is the sum over its blocks, then one draw
 # of noise for each coordinate.
@@ -346,7 +342,7 @@ class Rows:
 
     @property
     def starts(self) -> range:
-        """Where blocks begin."""
+        """The first row of each block."""
         return range(0, self.count, BLOCK_ROWS)
 
 
@@ -402,7 +398,7 @@ def exact_sums(
         raw = map(rows.block, rows.starts)
         parts = context.map_blocks(partial(raw_sums, grid, query), told(raw))
     else:
-        parts = context.map_blocks(partial(grid_sums, query), told(held))
+        parts = context.map_blocks(query.sums, told(held))
     return sum(parts, np.zeros(query.length, np.int64))
 
 

@@ -19,7 +19,7 @@ from tacit.encoders.kmeans.sums import FineCells
 from tacit.randomness import PublicRandom
 
 THRESHOLD: Final = 3.0
-"""Of a cell's noisy count, in scales of its noise: what lies below is taken for empty."""
+"""Of a cell's noisy count, in scales of its noise: what is below is taken for empty."""
 WIDENING: Final = 1.8
 LEAST_RADIUS: Final = 0.05
 """Of a zone, over d."""

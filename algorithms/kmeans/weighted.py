@@ -44,14 +44,14 @@ class Clustering:
 def in_turn(
     function: Callable[[Floats], Clustering], blocks: Iterable[Floats]
 ) -> Sequence[Clustering]:
-    """One after the other."""
+    """Apply a function to one block after the other."""
     return [function(block) for block in blocks]
 
 
 @dataclass(frozen=True)
 class Work:
-    """How long work is done: `beat` is called a few times a second; `spread` maps a function over
-    independent pieces, in order, on several workers where there are some."""
+    """How long-running work is done: `beat` is called a few times a second; `spread` maps a
+    function over independent pieces, in order, on several workers where there are some."""
 
     beat: Beat = quiet
     spread: Callable[[Callable[[Floats], Clustering], Iterable[Floats]], Sequence[Clustering]] = (
@@ -190,22 +190,22 @@ def _nearest(points: Floats, lengths: Floats, centres: Floats) -> tuple[Ints, Fl
 
 def _gaps(columns: Floats, centres: Floats, labels: Ints) -> Floats:
     """Squared distances (c,) of points, column by column (d, c), to their own centres."""
-    found = np.zeros(columns.shape[1])
+    result = np.zeros(columns.shape[1])
     for column, places in zip(columns, centres.T, strict=True):
-        found += np.square(column - places[labels])
-    return found
+        result += np.square(column - places[labels])
+    return result
 
 
 def _squared(columns: Floats, centres: Floats) -> Floats:
     """Squared distances (l, c) of points, column by column (d, c), to centres (l, d)."""
-    found = np.zeros((len(centres), columns.shape[1]))
+    result = np.zeros((len(centres), columns.shape[1]))
     for rows in blocks(columns.shape[1], len(centres)):
-        held = found[:, rows]
+        held = result[:, rows]
         for column, places in zip(columns[:, rows], centres.T, strict=True):
             gaps = column - places[:, None]
             gaps *= gaps
             held += gaps
-    return found
+    return result
 
 
 def _drawn(mass: Floats, uniform: Floats) -> Ints:

@@ -4,10 +4,9 @@ Source: Lu's thesis, chapter 6. Spec: path-publishing. The source's levelled gra
 protects nothing; what the sound modes protect is written in their reports. Recovery is not part of
 a job: it runs on the user's side (`tacit.paths`).
 
-    parameters      what a job is given, errors   algorithm    run, preview, check
+    parameters      what a job is given, errors   algorithm    run, preview, check, pictures
     levelled_graph  the source's graph on levels  sound_modes  complement, noisy labels
-    coins           integers of the noisy labels  report       what is true of its privacy
-    evaluation      attacks, only for the owner   pictures     plots of what is published
+    report          what is true of its privacy   evaluation   attacks, only for the owner
 """
 
 from algorithms.path_publishing.algorithm import ALGORITHM, check, preview, run

@@ -190,8 +190,6 @@ def _pair(one: int, other: int) -> Pair:
     return (one, other) if one < other else (other, one)
 
 
-# Whether a graph is a comparability graph: whether its edges can be directed transitively.
-#
 # An object of one node for each vertex exists exactly then (spec: path-publishing, sections 0 and
 # 7). Edges ab and ac without an edge bc force each other: both leave a, or both enter it. A graph
 # has a transitive orientation if and only if no chain of such steps forces an edge both ways.
@@ -236,8 +234,6 @@ def orientable(adjacent: Sequence[int]) -> bool:
     return True
 
 
-# What only the owner may know of a run: effort, self-tests, attacks on the own result.
-#
 # Spec: path-publishing, sections 2.4, 8 (check 3) and 9. All of it needs the true path.
 
 _SIMULATED_WORK: Final = 1 << 22
@@ -253,7 +249,7 @@ def score(found: Recovered, true: tuple[Any, ...]) -> float:
 
 
 def self_test(network: NetworkPath, published: Published) -> dict[str, Any]:
-    """What a holder of the map gets out of it."""
+    """What a holder of the map recovers."""
     true = network.ids()
     found = recover(network.network, published)
     return {
@@ -272,7 +268,7 @@ def graph_path_evaluation(
     search_budget: int,
     context: Context,
 ) -> dict[str, Any]:
-    """Of the mode graph-path, with both attacks."""
+    """The evaluation of mode graph-path, with both attacks."""
     size, steps = network.network.size, single_steps(network)
     warnings = []
     if len(network.network.edges) == size * (size - 1) // 2:
@@ -327,7 +323,7 @@ def baselines_shown(found: Replay) -> dict[str, int]:
 
 
 def complement_evaluation(network: NetworkPath, published: ComplementEdges) -> dict[str, Any]:
-    """Of the mode complement."""
+    """The evaluation of mode complement."""
     return {
         "self_test": self_test(network, published),
         "adversary_prior": _prior(network),

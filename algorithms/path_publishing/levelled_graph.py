@@ -114,11 +114,10 @@ def drawn_relations(
     return Relations(order, real, tuple(together))
 
 
-# Pieces on levels, and where a further one fits. Spec: path-publishing, section 3.3.
-#
-# Source: Lu's thesis, Algorithm 6.5. What is placed is a transitive DAG at every moment: a piece's
-# ancestors and descendants are all of its comparable pieces. Sets of pieces are bit masks over
-# their order of placing.
+# Pieces on levels, and where a further one fits. Spec: path-publishing, section 3.3. Source: Lu's
+# thesis, Algorithm 6.5. What is placed is a transitive DAG at every moment: a piece's ancestors and
+# descendants are all of its comparable pieces. Sets of pieces are bit masks over their order of
+# placing.
 
 
 class Levels:
@@ -134,12 +133,12 @@ class Levels:
 
     @property
     def top(self) -> int:
-        """The highest level that is taken."""
+        """The highest level in use."""
         return min(self.level, default=0)
 
     @property
     def bottom(self) -> int:
-        """The lowest."""
+        """The lowest level in use."""
         return max(self.level, default=0)
 
     def place(self, node: int, number: int, level: int, above: int, below: int) -> int:
@@ -158,7 +157,7 @@ class Levels:
         return placed
 
     def remove_last(self) -> None:
-        """Take back the piece that was placed last."""
+        """Remove the one that was placed last."""
         for column in (self.node, self.number, self.level):
             column.pop()
         above, below = self.above.pop(), self.below.pop()
@@ -170,11 +169,11 @@ class Levels:
 
     def higher(self, pieces: int, level: int) -> int:
         """Those of the pieces that are above a level."""
-        found = 0
+        result = 0
         for piece in bits(pieces):
             if self.level[piece] < level:
-                found |= 1 << piece
-        return found
+                result |= 1 << piece
+        return result
 
     def options(self, together: int) -> list[tuple[int, int, int]]:
         """Where a piece fits that must be comparable to the pieces `together` and to no other:
@@ -189,15 +188,15 @@ class Levels:
         for piece in bits(together):
             level = self.level[piece]
             by_level[level] = by_level.get(level, 0) | 1 << piece
-        found: list[tuple[int, int, int]] = []
+        result: list[tuple[int, int, int]] = []
         above, low = 0, first
         taken = sorted(by_level)
         for level in (*taken, last + 1):
             if low < level and self._fits(above, together & ~above):
-                found += [(each, above, together & ~above) for each in range(low, level)]
+                result += [(each, above, together & ~above) for each in range(low, level)]
             above |= by_level.get(level, 0)
             low = level + 1
-        return found
+        return result
 
     def _fits(self, above: int, below: int) -> bool:
         for piece in bits(above):
@@ -214,11 +213,10 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= bit
 
 
-# A vertex that fits nowhere is cut into pieces. Spec: path-publishing, section 3.5.
-#
-# Source: Lu's thesis, Algorithm 6.6. A greedy cover: each piece takes the place that serves most of
-# the pairs that are left. Options are examined again after every piece, or else two pieces of one
-# vertex could become comparable through a third. It always ends with every pair covered.
+# A vertex that fits nowhere is cut into pieces. Spec: path-publishing, section 3.5. Source: Lu's
+# thesis, Algorithm 6.6. A greedy cover: each piece takes the place that serves most of the pairs
+# that are left. Options are examined again after every piece, or else two pieces of one vertex
+# could become comparable through a third. It always ends with every pair covered.
 
 
 def split_node(levels: Levels, node: int, together: int, pieces: list[int]) -> int:
@@ -273,7 +271,6 @@ def _best(levels: Levels, together: int, rest: int) -> tuple[int, int, int, int]
 
 
 # Sub-vertices are inserted one after the other, with backtracking, and split where they must be.
-#
 # Source: Lu's thesis, Algorithm 6.4, repaired. Spec: path-publishing, section 3.4. A stage ends
 # when all nodes are placed, when nothing is left to try, or when its budget of steps is used up;
 # then the deepest arrangement that it reached is kept, the next node is split, and a new stage
@@ -343,10 +340,10 @@ class _Search:
 
     def placed_pairs(self, node: int) -> int:
         """The placed pieces that a node has to be comparable to."""
-        found = 0
+        result = 0
         for other in bits(self.together[node] & ((1 << node) - 1)):
-            found |= 1 << self.active[other]
-        return found
+            result |= 1 << self.active[other]
+        return result
 
     def place(self, node: int, level: int, above: int, below: int) -> None:
         """The node as one piece."""
@@ -354,7 +351,7 @@ class _Search:
         self.pieces[node] = 1
 
     def remove_last(self, node: int) -> None:
-        """Take the node back, which was placed last."""
+        """Remove the one that was placed last."""
         self.levels.remove_last()
         del self.active[node]
         self.pieces[node] = 0
@@ -395,10 +392,8 @@ class _Search:
         return best
 
 
-# From pieces on levels to what is published. Source: Lu's thesis, Algorithm 6.3 and Rule 5.
-#
-# Spec: path-publishing, sections 3.6 and 2.4. Nodes and edges are sorted: the order of insertion is
-# the order of the path.
+# Source: Lu's thesis, Algorithm 6.3 and Rule 5. Spec: path-publishing, sections 3.6 and 2.4. Nodes
+# and edges are sorted: the order of insertion is the order of the path.
 
 
 def graph_path(

@@ -61,8 +61,6 @@ class NoGraphPath(Conflict):
     title = "No levelled graph was found without splitting vertices"
 
 
-# The parameters of `path-publishing`, their ranges, and which mode has which.
-#
 # Spec: path-publishing, sections 1 and 2.2; jobs, "Parameters".
 
 Mode = Literal["graph-path", "complement", "randomized", "sealed"]
@@ -126,8 +124,8 @@ class Parameters(WireModel):
     )
     epsilon_dir: Exact | None = Field(
         None,
-        description="complement and randomized: budget of a noisy bit that tells the direction, "
-        "above 0, at most 20; null: the direction is not told",
+        description="complement and randomized: budget of a noisy bit with the direction, "
+        "above 0, at most 20; null: the direction is not published",
         json_schema_extra=_range("0", _MOST_SOUND),
     )
     layout: bool = Field(
@@ -180,11 +178,11 @@ def check_parameters(params: Parameters, stance: Stance) -> Mode:
     for name in ("epsilon_v", "epsilon_e"):
         value = getattr(params, name)
         if isinstance(value, Fraction) and not 0 <= value <= _MOST_PAPER:
-            raise EpsilonOutOfRange("must lie between 0 and 50", pointer=f"/params/{name}")
+            raise EpsilonOutOfRange("must be between 0 and 50", pointer=f"/params/{name}")
     for name in ("epsilon", "epsilon_dir"):
         value = getattr(params, name)
         if value is not None and not 0 < value <= _MOST_SOUND:
-            raise EpsilonOutOfRange("must lie above 0 and be at most 20", pointer=f"/params/{name}")
+            raise EpsilonOutOfRange("must be above 0 and at most 20", pointer=f"/params/{name}")
     if mode == "randomized" and params.epsilon is None:
         raise EpsilonOutOfRange("the mode randomized needs it", pointer="/params/epsilon")
     if mode == "sealed":

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.path_publishing.coins import epsilon_of, wrong_threshold
 from algorithms.path_publishing.levelled_graph import fake_probability
 from algorithms.path_publishing.parameters import Mode, Parameters, check_parameters
+from algorithms.path_publishing.sound_modes import epsilon_of, wrong_threshold
 from tacit.report.builder import (
     NOTHING_HOLDS,
     OUTSIDE_BUDGET,
@@ -34,7 +34,7 @@ SECOND_PATH: Final = (
 GENUINE_KEYS: Final = "The recipients' public keys are genuine and their private keys secret."
 TRUSTED: Final = "The coordinator, or who runs the job, sees map and path in the clear."
 EVALUATION: Final = (
-    "An evaluation against the true path is attached for the operator's eyes only; it is not "
+    "An evaluation against the true path is attached visible only to the operator; it is not "
     "private in any sense."
 )
 NO_PROTECTION: Final = (
@@ -46,11 +46,11 @@ NO_PROTECTION: Final = (
 GRAPH_PATH_DISCLOSES: Final = (
     "G: every edge of the map off the path is in it, and every pair that is not in it is no such "
     "edge.",
-    "The levels: whoever sorts by them reads half of the path's edges or more, without any map.",
+    "The levels: anyone who sorts by them reads half of the path's edges or more, without any map.",
     "The direction of the path, on purpose (Rule 5), and how often vertices appear.",
 )
 COMPLEMENT_DISCLOSES: Final = (
-    "Every edge of the map off the path, with certainty and to everybody.",
+    "Every edge of the map off the path, with certainty and to everyone.",
     "The vertices and their number.",
     "That a pair which is not published is either a step of the path or no edge.",
 )
@@ -61,7 +61,7 @@ RANDOMIZED_DISCLOSES: Final = (
 )
 SEALED_DISCLOSES: Final = (
     "The length of the path, up to 1,024 bytes of its text, and the time.",
-    "Nothing is hidden from a recipient, nor from whoever gets a recipient's key later.",
+    "Nothing is hidden from a recipient, nor from anyone who gets a recipient's key later.",
 )
 
 DEFECTS: Final = (
@@ -80,9 +80,7 @@ DEFECTS: Final = (
 )
 
 
-# The privacy report of a run, for each mode. Made of public parameters alone.
-#
-# Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
+# Made of public parameters alone. Spec: path-publishing, sections 4 and 9; jobs, "Privacy report".
 
 NAME: Final = "path-publishing"
 LN_2: Final = Fraction("0.693147180560")
@@ -212,7 +210,7 @@ def _sealed(params: Parameters) -> PrivacyReport:
         verified=(
             builder.line(
                 "a",
-                "everybody without a recipient's private key, whatever they know of the map",
+                "everyone without a recipient's private key, whatever they know of the map",
                 {"model": "computational", "epsilon": None, "delta": None},
                 conditions=(GENUINE_KEYS.rstrip("."),),
                 reason="confidentiality and integrity against chosen ciphertexts (IND-CCA); not "
@@ -256,14 +254,14 @@ def _direction_noise(params: Parameters) -> tuple[NoiseStatement, ...]:
 
 def _direction_error(params: Parameters) -> str:
     if params.epsilon_dir is None:
-        return "not told"
+        return "not published"
     return f"wrong with probability {1 / (1 + math.exp(float(params.epsilon_dir))):.3g}"
 
 
 def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
     """Measured shares at this epsilon, between those that were measured; null outside."""
     value = float(epsilon)
-    found = []
+    result = []
     for (size, edges), rates in RECOVERY.items():
         share = None
         for at in range(len(rates) - 1):
@@ -271,8 +269,8 @@ def _recovery_estimates(epsilon: Fraction) -> list[dict[str, Any]]:
             if low <= value <= high:
                 part = (value - low) / (high - low)
                 share = f"{rates[at] + part * (rates[at + 1] - rates[at]):.2f}"
-        found.append({"vertices": size, "edges": edges, "share": share})
-    return found
+        result.append({"vertices": size, "edges": edges, "share": share})
+    return result
 
 
 # ---------------------------------------------------------------- the source's levelled graph

@@ -5,15 +5,16 @@ pair of vertices. Spec: path-publishing, sections 3.8 and 3.9.
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.path_publishing.coins import WORD, wrong_threshold
 from algorithms.path_publishing.levelled_graph import canonical_layout
 from tacit.paths.network import Ints, NetworkPath, VertexId, pair_codes, sorted_codes, without
-from tacit.paths.published import ComplementEdges, LevelledGraph, RandomizedLabels
+from tacit.paths.published import ComplementEdges, Direction, LevelledGraph, RandomizedLabels
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact
 
@@ -56,11 +57,10 @@ def layout_of(published: ComplementEdges) -> LevelledGraph:
     return canonical_layout(together, published.vertices, LAYOUT_BUDGET)
 
 
-# A noisy label for each pair of vertices. Spec: path-publishing, section 3.9.
-#
-# A pair is a step of the path, another edge, or none. A step gets the label H with probability 1 -
-# q, another edge G with the same, a pair without an edge either by a fair coin; q =
-# 1/(1+e^epsilon). Between any two of the three a label is at most e^epsilon times as likely.
+# Spec: path-publishing, section 3.9. A pair is a step of the path, another edge, or none. A step
+# gets the label H with probability 1 - q, another edge G with the same, a pair without an edge
+# either by a fair coin; q = 1/(1+e^epsilon). Between any two of the three a label is at most
+# e^epsilon times as likely.
 
 ABSENT, LINK, STEP = range(3)
 
@@ -92,3 +92,28 @@ def labelled(network: NetworkPath, epsilon: Fraction, source: NoiseSource) -> Ra
     ids, _ = sorted_ids(network.network.vertices)
     labels = drawn_labels(statuses(network), epsilon, source)
     return RandomizedLabels(ids, labels, format_exact(epsilon))
+
+
+WORD: Final = 1 << 64
+_DOWN: Final = Context(prec=60, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_UP: Final = Context(prec=60, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
+def wrong_threshold(epsilon: Fraction) -> int:
+    """t: words below it give the wrong answer. 1 <= t <= 2^63, epsilon >= 0."""
+    exponent = _DOWN.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
+    growth = _DOWN.add(1, _DOWN.next_minus(_DOWN.exp(exponent)))
+    return min(int(_UP.divide(Decimal(WORD), growth).to_integral_value(ROUND_CEILING)), WORD // 2)
+
+
+def epsilon_of(threshold: int) -> Fraction:
+    """The loss of a threshold, rounded up."""
+    ratio = _UP.divide(Decimal(WORD - threshold), Decimal(threshold))
+    return Fraction(_UP.next_plus(_UP.ln(ratio))) if threshold < WORD // 2 else Fraction(0)
+
+
+def drawn_direction(first_is_smaller: bool, epsilon: Fraction, source: NoiseSource) -> Direction:
+    """Whether the path begins at the smaller of its end ids, truthful with probability
+    e^epsilon / (1 + e^epsilon)."""
+    wrong = int(source.words(1)[0]) < wrong_threshold(epsilon)
+    return Direction(int(first_is_smaller != wrong), format_exact(epsilon))

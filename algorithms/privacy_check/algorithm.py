@@ -53,7 +53,7 @@ Finding = dict[str, Any]
 
 @dataclass(eq=False)
 class Checked:
-    """A table and what is asked of it. `beat` is called between steps."""
+    """A table and the models to check. `beat` is called between steps."""
 
     table: Table
     params: Parameters
@@ -65,24 +65,24 @@ class Checked:
         self.groups = self._grouped(self.params.qid)
 
     def findings(self) -> list[Finding]:
-        """What each model asked for says; sensitive columns one after the other."""
-        found: list[Finding] = []
+        """The finding of each requested model; sensitive columns one after the other."""
+        result: list[Finding] = []
         for model in self.params.models:
             self.beat()
             if isinstance(model, KAnonymity):
-                found.append(self._k_anonymity(model))
+                result.append(self._k_anonymity(model))
             elif model.model == "confidence-bounding":
-                found += [self._template(each) for each in self.params.templates]
+                result += [self._template(template) for template in self.params.templates]
             elif model.model == "utility":
-                found.append(self._utility())
+                result.append(self._utility())
             else:
-                found += [self._of_column(model, name) for name in self.params.sensitive]
-        return found
+                result += [self._of_column(model, name) for name in self.params.sensitive]
+        return result
 
     def _grouped(self, names: tuple[str, ...]) -> Groups:
-        found = group_rows([self.table.column(name) for name in names], self.table.rows)
+        result = group_rows([self.table.column(name) for name in names], self.table.rows)
         self.beat()
-        return found
+        return result
 
     def _counted(self, name: str) -> Counts:
         if name not in self._counts:
@@ -102,30 +102,30 @@ class Checked:
         if isinstance(model, DistinctDiversity):
             each: Ints | Floats = measures.distinct(counts)
             bad = None if model.least is None else each < model.least
-            found = self._finding(model.model, each, least=True, required=model.least, bad=bad)
+            result = self._finding(model.model, each, least=True, required=model.least, bad=bad)
         elif isinstance(model, EntropyDiversity):
             each = measures.entropy_diversity(counts)
             bad = None if model.least is None else each < float(model.least) - _SLACK
             required = _exact(model.least)
-            found = self._finding(model.model, each, least=True, required=required, bad=bad)
+            result = self._finding(model.model, each, least=True, required=required, bad=bad)
         elif isinstance(model, RecursiveDiversity):
             each = measures.recursive_factor(counts, model.least)
             bad = None if model.factor is None else each >= float(model.factor)
             required = _exact(model.factor)
-            found = self._finding(model.model, each, least=False, required=required, bad=bad)
-            found["l"] = model.least
+            result = self._finding(model.model, each, least=False, required=required, bad=bad)
+            result["l"] = model.least
         elif isinstance(model, TCloseness):
             distance = self.params.ground_distance.get(name, EqualDistance())
             each = closeness(counts, self.table.column(name), distance, self.beat)
             bad = None if model.t is None else each > float(model.t) + _SLACK
             required = _exact(model.t)
-            found = self._finding(model.model, each, least=False, required=required, bad=bad)
-            found["ground_distance"] = distance.kind
+            result = self._finding(model.model, each, least=False, required=required, bad=bad)
+            result["ground_distance"] = distance.kind
         else:
             assert isinstance(model, AlphaKAnonymity)
-            found = self._alpha_k(model, counts, self.table.column(name))
-        found["column"] = name
-        return found
+            result = self._alpha_k(model, counts, self.table.column(name))
+        result["column"] = name
+        return result
 
     def _alpha_k(self, model: AlphaKAnonymity, counts: Counts, column: Texts) -> Finding:
         listed = set(column.values if model.values is None else model.values)
@@ -136,15 +136,15 @@ class Checked:
         over = np.zeros(len(each), bool)
         high = _above(counts.counts, counts.sizes[groups], model.alpha)
         over[groups[chosen & high]] = True
-        found = self._finding(
+        result = self._finding(
             model.model,
             each,
             least=False,
             required=format_exact(model.alpha),
             bad=over | (counts.sizes < model.k),
         )
-        found |= {"k_required": model.k, "k": int(counts.sizes.min())}
-        return found
+        result |= {"k_required": model.k, "k": int(counts.sizes.min())}
+        return result
 
     def _template(self, template: Template) -> Finding:
         name = template.column or self.params.sensitive[0]
@@ -186,20 +186,20 @@ class Checked:
             losses[name] = total / leaves.domain
             if unseen := sorted(set(leaves.under) - set(texts)):
                 absent[name] = unseen
-        found: Finding = {
+        result: Finding = {
             "model": "utility",
             "cells": cells,
             "suppressed_cells": suppressed,
             "discernibility": measures.discernibility(self.groups.sizes),
         }
         if losses:
-            found |= {"generalised_cells": generalised, "iloss": losses}
+            result |= {"generalised_cells": generalised, "iloss": losses}
         if absent:
-            found["general_values_of_no_cell"] = absent
+            result["general_values_of_no_cell"] = absent
         if self.params.label is not None:
             counts = counted(self.groups, self.table.column(self.params.label))
-            found["classification_metric"] = measures.outside_majority(counts)
-        return found
+            result["classification_metric"] = measures.outside_majority(counts)
+        return result
 
     # ----------------------------------------------------------------------------------- one answer
 
@@ -218,7 +218,7 @@ class Checked:
         groups = groups or self.groups
         names = self.params.qid if names is None else names
         worst = int(each.argmin() if least else each.argmax())
-        found: Finding = {
+        result: Finding = {
             "model": model,
             "value": _number(each[worst]),
             "worst_group": self._shown(groups, names, worst, each),
@@ -226,7 +226,7 @@ class Checked:
         }
         if required is not None and bad is not None:
             violating = np.flatnonzero(bad)
-            found |= {
+            result |= {
                 "required": required,
                 "satisfied": not len(violating),
                 "violating_groups": len(violating),
@@ -234,7 +234,7 @@ class Checked:
                     self._shown(groups, names, group, each) for group in violating[:SHOWN].tolist()
                 ],
             }
-        return found
+        return result
 
     def _shown(
         self, groups: Groups, names: tuple[str, ...], group: int, each: Ints | Floats
@@ -254,7 +254,10 @@ def check_table(table: Table, params: Parameters) -> None:
     wanted = {
         "/params/qid": params.qid,
         "/params/sensitive": params.sensitive,
-        "/params/templates": (*targets, *(name for each in params.templates for name in each.qid)),
+        "/params/templates": (
+            *targets,
+            *(name for template in params.templates for name in template.qid),
+        ),
         "/params/label": (params.label,) if params.label is not None else (),
     }
     for pointer, names in wanted.items():
@@ -295,10 +298,10 @@ def _above(has: Ints, of: Ints, limit: Fraction) -> np.ndarray[Any, np.dtype[np.
     """Whether has / of > limit, exactly."""
     if limit.denominator <= 1 << 32:
         return has * limit.denominator > limit.numerator * of
-    found: np.ndarray[Any, np.dtype[np.bool_]] = (
+    result: np.ndarray[Any, np.dtype[np.bool_]] = (
         has.astype(object) * limit.denominator > limit.numerator * of.astype(object)
     ).astype(bool)
-    return found
+    return result
 
 
 def _exact(value: Fraction | None) -> str | None:
@@ -310,8 +313,6 @@ def _number(value: Any) -> int | float | str:
     plain: int | float = value.item()
     return "inf" if plain == float("inf") else plain
 
-
-# The privacy report of a check: nothing is released. Spec: trajectory-kcl, section 10.
 
 NAME: Final = "privacy-check"
 
@@ -332,7 +333,7 @@ def privacy_report(params: Parameters, *, attached: bool) -> PrivacyReport:
         verified=(
             builder.line(
                 None,
-                "whoever reads the published part",
+                "anyone who reads the published part",
                 NO_FIGURE,
                 reason="nothing about the table is released: the answer is computed from raw or "
                 "candidate rows and stays with their owner",
@@ -348,8 +349,6 @@ def privacy_report(params: Parameters, *, attached: bool) -> PrivacyReport:
     )
 
 
-# A plot of the findings: what each model asked for, and what the worst group of the table has.
-#
 # Spec: jobs, section "Result". Visible only to the operator; drawn where the evaluation is read.
 
 _INCHES: Final = (5.4, 3.2)
@@ -359,9 +358,11 @@ _FAILED: Final = "#c8553d"
 def evaluation_pictures(
     evaluation: Mapping[str, Any], _summary: Mapping[str, Any]
 ) -> tuple[Plot, ...]:
-    """One bar for each model that asked for a number; none without such a model."""
+    """One bar for each model with a required number; none without such a model."""
     asked = [
-        each for each in evaluation.get("findings", ()) if _plotted_number(each.get("required"))
+        finding
+        for finding in evaluation.get("findings", ())
+        if _plotted_number(finding.get("required"))
     ]
     if not asked:
         return ()
@@ -430,7 +431,7 @@ ALGORITHM: Final = Algorithm(
     run=run,
     preview=preview,
     result={
-        "checked": "the models that were asked for; what they say is in the evaluation",
+        "checked": "the models that were requested; their findings are in the evaluation",
         "limits": "what satisfying a partition model does not mean",
     },
     complexity="linear in the rows but for sorting whole numbers; a matrix of distances: one "

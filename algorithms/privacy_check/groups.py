@@ -60,15 +60,15 @@ class Counts:
     @property
     def shares(self) -> Floats:
         """Of each entry: its share of its group."""
-        found: Floats = self.counts / self.sizes[self.groups]
-        return found
+        result: Floats = self.counts / self.sizes[self.groups]
+        return result
 
     def dense(self, start: int, stop: int) -> Floats:
         """Shares (stop - start, m) of all values in these groups."""
-        found = np.zeros((stop - start, len(self.totals)))
+        result = np.zeros((stop - start, len(self.totals)))
         part = slice(self.starts[start], self.starts[stop])
-        found[self.groups[part] - start, self.values[part]] = self.shares[part]
-        return found
+        result[self.groups[part] - start, self.values[part]] = self.shares[part]
+        return result
 
 
 def grouped(columns: Sequence[Texts], rows: int) -> Groups:
@@ -97,8 +97,6 @@ def counted(groups: Groups, sensitive: Texts) -> Counts:
     return Counts(starts, keys % width, counts, groups.sizes, totals)
 
 
-# What a partition satisfies: one number for each group, for each model.
-#
 # Spec: trajectory-kcl, section 10.1. Sources: Chen's thesis, chapter 2; for t-closeness Lu's
 # thesis, chapter 2. All take the entries of `Counts` and give an array (g,).
 
@@ -112,8 +110,8 @@ def entropy_diversity(counts: Counts) -> Floats:
     """exp of the entropy of each group's distribution: 1 where there is one value."""
     shares = counts.shares
     entropies = np.add.reduceat(-shares * np.log(shares), counts.starts[:-1])
-    found: Floats = np.exp(entropies)
-    return found
+    result: Floats = np.exp(entropies)
+    return result
 
 
 def recursive_factor(counts: Counts, least: int) -> Floats:
@@ -127,8 +125,8 @@ def recursive_factor(counts: Counts, least: int) -> Floats:
     rank = np.arange(len(falling)) - counts.starts[groups]
     rest = np.add.reduceat(np.where(rank >= least - 1, falling, 0), counts.starts[:-1])
     most = falling[counts.starts[:-1]]
-    found: Floats = np.divide(most, rest, out=np.full(len(most), np.inf), where=rest > 0)
-    return found
+    result: Floats = np.divide(most, rest, out=np.full(len(most), np.inf), where=rest > 0)
+    return result
 
 
 def confidences(counts: Counts, value: int) -> tuple[Ints, Ints]:
@@ -150,8 +148,6 @@ def outside_majority(counts: Counts) -> float:
     return 1 - int(most.sum()) / int(counts.sizes.sum())
 
 
-# Earth mover's distances of the groups' distributions to the table's, for t-closeness.
-#
 # Spec: trajectory-kcl, section 10.1. Closed forms where there are some: total variation (equal),
 # cumulative differences (ordered), the flow over each edge (tree); else the transport programme, by
 # HiGHS (scipy, imported inside).
@@ -166,14 +162,14 @@ def closeness(
     whole = counts.totals / counts.totals.sum()
     if isinstance(distance, EqualDistance):
         return _equal(counts, whole)
-    found = np.empty(len(counts.sizes))
+    result = np.empty(len(counts.sizes))
     measure = _measure(column, distance, whole, beat)
     step = max(_CELLS // len(whole), 1)
-    for start in range(0, len(found), step):
+    for start in range(0, len(result), step):
         beat()
-        stop = min(start + step, len(found))
-        found[start:stop] = measure(counts.dense(start, stop))
-    return found
+        stop = min(start + step, len(result))
+        result[start:stop] = measure(counts.dense(start, stop))
+    return result
 
 
 def _equal(counts: Counts, whole: Floats) -> Floats:
@@ -181,8 +177,8 @@ def _equal(counts: Counts, whole: Floats) -> Floats:
     own = whole[counts.values]
     apart = np.add.reduceat(np.abs(counts.shares - own), counts.starts[:-1])
     absent = 1 - np.add.reduceat(own, counts.starts[:-1])
-    found: Floats = np.maximum((apart + absent) / 2, 0)
-    return found
+    result: Floats = np.maximum((apart + absent) / 2, 0)
+    return result
 
 
 def _measure(
@@ -192,8 +188,8 @@ def _measure(
         order, starts = _order(column, distance)
 
         def row(shares: Floats) -> Floats:
-            found: Floats = np.add.reduceat(shares[..., order], starts, axis=-1)
-            return found
+            result: Floats = np.add.reduceat(shares[..., order], starts, axis=-1)
+            return result
 
         return lambda shares: ordered(row(shares), row(whole))
     if isinstance(distance, TreeDistance):
@@ -203,11 +199,11 @@ def _measure(
     matrix = _matrix(column, distance)
 
     def each(shares: Floats) -> Floats:
-        found = np.empty(len(shares))
+        result = np.empty(len(shares))
         for place, row in enumerate(shares):
             beat()
-            found[place] = transport(row, whole, matrix)
-        return found
+            result[place] = transport(row, whole, matrix)
+        return result
 
     return each
 
@@ -217,8 +213,8 @@ def ordered(shares: Floats, whole: Floats) -> Floats:
     size = shares.shape[1]
     if size == 1:
         return np.zeros(len(shares))
-    found: Floats = np.abs(np.cumsum(shares - whole, axis=1)).sum(axis=1) / (size - 1)
-    return found
+    result: Floats = np.abs(np.cumsum(shares - whole, axis=1)).sum(axis=1) / (size - 1)
+    return result
 
 
 def transport(one: Floats, other: Floats, distances: Floats) -> float:
@@ -282,5 +278,5 @@ def _edges(column: Texts, distance: TreeDistance) -> tuple[Floats, Floats]:
 
 def _matrix(column: Texts, distance: MatrixDistance) -> Floats:
     places = _places(column, distance.values)
-    found: Floats = np.array(distance.distances)[np.ix_(places, places)]
-    return found
+    result: Floats = np.array(distance.distances)[np.ix_(places, places)]
+    return result

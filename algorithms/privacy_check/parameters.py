@@ -36,14 +36,12 @@ class ValueMissing(Invalid):
     title = "A sensitive cell has no value"
 
 
-# The parameters of `privacy-check`. Spec: trajectory-kcl, section 10.
-
 MOST_VALUES: Final = 10_000
 Names = tuple[str, ...]
 
 
 def _share(value: Fraction | None) -> Fraction | None:
-    return require(value is None or 0 <= value <= 1, value, "lies between 0 and 1")
+    return require(value is None or 0 <= value <= 1, value, "is between 0 and 1")
 
 
 class KAnonymity(WireModel):
@@ -141,7 +139,7 @@ Model: TypeAlias = Annotated[
 
 
 class Template(WireModel):
-    """`<qid -> value, h>`: no group of these columns may tell the value with more confidence."""
+    """`<qid -> value, h>`: no group of these columns may reveal the value with more confidence."""
 
     qid: Names
     value: str
@@ -266,7 +264,7 @@ class Parameters(WireModel):
         targets = {*self.sensitive, *(t.column for t in self.templates if t.column is not None)}
         if any(targets & set(part) for part in parts):
             raise QidSensitiveOverlap(pointer="/params/qid")
-        # what is given and never looked at would read as checked
+        # a value that is given but never checked would look checked
         bounded = any(isinstance(model, ConfidenceBounding) for model in self.models)
         require(
             bounded == bool(self.templates), self, "confidence-bounding and templates go together"

@@ -7,18 +7,12 @@ explored further and how much of the budget each gets.
     parameters   what a job is given             settings      a run's public choices, errors
     counts       the tree of noisy grams: questions, answers, one keeper's data
     publication  the run: consistent counts, longer grams, synthetic sequences
-    report       what is true of its privacy     pictures      plots of the release
+    report       what is true of its privacy
     evaluation   comparison with the true data, frequent runs
-    algorithm    as the catalogue knows it       federated     the same over curators
+    algorithm    a run, its pictures, the same over curators, and the catalogue's entry
 """
 
-from dataclasses import replace
-
-from algorithms.sequential_ngram import algorithm
-from algorithms.sequential_ngram.algorithm import check, preview, run
-from algorithms.sequential_ngram.federated import ROUNDS
+from algorithms.sequential_ngram.algorithm import ALGORITHM, check, preview, run
 from algorithms.sequential_ngram.parameters import Parameters
-
-ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

@@ -6,30 +6,48 @@ Spec: sequential-ngram, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
+from hashlib import sha256
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import (
+    Algorithm,
+    Context,
+    Outcome,
+    Plot,
+    ResultFile,
+    SequentialContext,
+    Stance,
+)
 from algorithms.counts.keeper import adder
 from algorithms.counts.released_files import ErrorOfCounts, Named, errors_of_counts, multiset_files
-from algorithms.sequential_ngram.counts import grow
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
+from algorithms.drawing import BLUE, COLOURS, can_draw, picture
+from algorithms.sequential_ngram.counts import COUNTING, State, grow, truncated
 from algorithms.sequential_ngram.evaluation import Text, evaluate, released_patterns
 from algorithms.sequential_ngram.parameters import (
     Parameters,
     first_state,
     resolved_universe,
+    settings_of,
 )
-from algorithms.sequential_ngram.pictures import pictures
 from algorithms.sequential_ngram.publication import Grams, Release, released
 from algorithms.sequential_ngram.report import NAME, ngram_report
+from algorithms.sequential_ngram.settings import least_budget
+from tacit.encoders.sequential_ngram_counts import COUNTER
 from tacit.records.items import Sequences
 from tacit.records.text_files import line_of, listed
 from tacit.report.model import PrivacyReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 _BEAT_ROWS: Final = 16_384
 _MEASURED: Final = "released"
@@ -125,7 +143,7 @@ def _evaluated(
     release: Release,
     context: Context,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -163,13 +181,11 @@ def _grams_file(grams: Grams, universe: tuple[str, ...], context: Context) -> Re
         for (items, count), passed in zip(rows, measured, strict=True):
             kind = _EXTENDED if longer else _MEASURED if passed else _ESTIMATED
             text.write(line_of((count, len(items), kind, listed(items))))
-    return ResultFile(
-        "grams.csv", "text/csv", text.getvalue().encode(), "grams and their noisy counts"
-    )
+    return ResultFile.csv("grams.csv", text.getvalue(), "grams and their noisy counts")
 
 
 def _spans(bounds: tuple[int, ...], context: Context) -> Iterable[tuple[int, int]]:
-    """Runs of grams of one length."""
+    """Runs of grams of one length, in batches."""
     for begin, end in pairwise(bounds):
         for first in range(begin, end, _BEAT_ROWS):
             context.progress(0.9, "writing")
@@ -191,9 +207,127 @@ def _patterns_file(patterns: list[Named]) -> ResultFile:
     text.write(line_of(("rank", "count", "length", "items")))
     for rank, (items, count) in enumerate(patterns, start=1):
         text.write(line_of((rank, count, len(items), listed(items))))
-    return ResultFile(
-        "patterns.csv", "text/csv", text.getvalue().encode(), "the most frequent patterns"
+    return ResultFile.csv("patterns.csv", text.getvalue(), "the most frequent patterns")
+
+
+# --- pictures of the release; they need matplotlib -----------------------------------------------
+
+
+_INCHES: Final = (5.4, 4.0)
+_LINES: Final = len(COLOURS)
+_POINTS: Final = 500
+
+
+def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
+    """Both plots; none without matplotlib or without sequences."""
+    beat()
+    if not can_draw() or not release.copies.any():
+        return ()
+    grams = picture("sequential-ngram", "grams", lambda axes: _grams(axes, release), _INCHES)
+    beat()
+    return grams, picture(
+        "sequential-ngram", "lengths", lambda axes: _lengths(axes, release), _INCHES
     )
+
+
+def _grams(axes: Axes, release: Release) -> None:
+    axes.set_title("Released counts of grams by rank")
+    grams = release.grams
+    for length in range(1, min(grams.longest, _LINES) + 1):
+        counts = np.sort(grams.counts[grams.bounds[length - 1] : grams.bounds[length]])[::-1]
+        shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
+        label = f"{length} item{'s' if length > 1 else ''}"
+        axes.loglog(
+            shown,
+            counts[shown - 1],
+            ".-",
+            color=COLOURS[length - 1],
+            markersize=3,
+            linewidth=0.8,
+            label=label,
+        )
+    axes.set_xlabel("rank of the gram")
+    axes.set_ylabel("noisy count (occurrences)")
+    axes.legend(frameon=False)
+
+
+def _lengths(axes: Axes, release: Release) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Synthetic sequences by length")
+    lengths = release.grams.lengths
+    sequences = np.bincount(lengths, release.copies)[1:]
+    axes.bar(np.arange(1, sequences.size + 1), sequences, 0.7, color=BLUE)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("items in the sequence")
+    axes.set_ylabel("synthetic sequences")
+
+
+# --- over curators --------------------------------------------------------------------------------
+
+
+MOST_CELLS: Final = 4_096
+
+
+def first(params: Parameters, draws: Fraction) -> State:
+    """Before any question; draws: whole noises that a sum holds."""
+    params = with_cell_limit(params, MOST_CELLS)
+    universe = resolved_universe(params, "sound")
+    return first_state(params, "sound", len(universe), draws)
+
+
+def planned(params: Parameters) -> int:
+    """The largest number of rounds."""
+    return params.n_max + params.auto
+
+
+def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
+    """The lengths where they are requested, then level by level, with the least part of epsilon
+    that a gram's successors may get and the longest sequences."""
+    params = with_cell_limit(params, MOST_CELLS)
+    items, l_max = len(resolved_universe(params, "sound")), params.longest
+    settings = settings_of(params, "sound", items, l_max, draws)
+    least = least_budget(settings.epsilon, settings.n_max, params.budget)
+    questions = []
+    if params.auto:
+        cap = params.length_cap
+        questions.append(PlannedQuestion("lengths", params.length_budget, 1, None, None, cap, cap))
+    for level in range(1, settings.n_max + 1):
+        rate, group = (settings.root_budget, items) if level == 1 else (least, settings.symbols)
+        most = group * items ** (level - 1)
+        if level > 1 and params.max_cells is not None:
+            most = min(most, params.max_cells)
+        passed, chance = round(settings.threshold(rate)), 1 / max(settings.symbols, 4)
+        questions.append(
+            PlannedQuestion(f"level {level}", rate, l_max, passed, chance, group, most)
+        )
+    return tuple(questions)
+
+
+def release(params: Parameters, state: State) -> Outcome:
+    """What is published. The coins that round single items below the threshold are a function of
+    the opened counts, so that a restart gives the same."""
+    assert state.tree is not None
+    public = SequentialContext(sha256(state.tree.noisy.tobytes()).digest())
+    found = released(state.tree, public)
+    return published(found, params, "sound", resolved_universe(params, "sound"), public)
+
+
+ROUNDS: Final = counting_rounds(
+    Counting(
+        counter=COUNTER,
+        questions=lambda _params, _draws: COUNTING,
+        first=first,
+        truncated=truncated,
+        planned=planned,
+        release=release,
+        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
+        universe=lambda params: resolved_universe(params, "sound"),
+        forecast=planned_questions,
+    ),
+    when="stance sound",
+)
 
 
 ALGORITHM: Final = Algorithm(
@@ -212,4 +346,5 @@ ALGORITHM: Final = Algorithm(
     "O(sum over released grams of length squared) for the synthetic file; memory about 30 bytes "
     "for each item kept",
     check=check,
+    rounds=ROUNDS,
 )

@@ -1,4 +1,4 @@
-"""N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
+"""N-grams as adaptive counting: the lengths where they are requested, then a tree level by level.
 
 The exploration tree has pure steps: what to count next, and the tree after noisy counts. It is the
 same for one keeper's sequences and for curators.
@@ -43,7 +43,7 @@ class Tree:
     bounds: where each level begins, and N; parents, items, links (N,): prefix, last item and
     failure link, -1, -1 and 0 of the empty gram; groups (N,): the entry of `spends` of the counts
     of a node's successors; noisy (N, A): these counts; children (N, A): the node of a successor, -1
-    for none. The end is not asked of the empty gram: its count is 0 and never passes.
+    for none. The empty gram has no end sign: its count is 0 and never passes.
     """
 
     settings: Settings
@@ -85,11 +85,11 @@ class Tree:
     def passed(self) -> NDArray[np.bool_]:
         """Which counts reached their threshold (N, A); of the root all items unless its setting is
         `threshold`, never the end."""
-        found: NDArray[np.bool_] = self.noisy >= self.thresholds()
+        result: NDArray[np.bool_] = self.noisy >= self.thresholds()
         if self.settings.root == "all":
-            found[0] = True
-        found[0, -1] = False
-        return found
+            result[0] = True
+        result[0, -1] = False
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class Expansion:
 
     @property
     def rows(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.parents.size
 
     def level(self, tree: Tree) -> tuple[Places, Places]:
@@ -189,15 +189,15 @@ def grown(tree: Tree, expansion: Expansion, noisy: Values) -> Tree:
 
 def _links(tree: Tree, parents: Places, items: Places) -> Places:
     """Longest proper suffixes that are nodes: down the parent's chain until one has this child."""
-    found = np.zeros(parents.size, np.int32)
+    result = np.zeros(parents.size, np.int32)
     waiting = np.flatnonzero(parents)
     suffix = tree.links[parents[waiting]]
     while waiting.size:
         longer = tree.children[suffix, items[waiting]]
-        found[waiting] = np.maximum(longer, 0)
+        result[waiting] = np.maximum(longer, 0)
         more = (longer < 0) & (suffix > 0)
         waiting, suffix = waiting[more], tree.links[suffix[more]]
-    return found
+    return result
 
 
 def _spends(
@@ -246,8 +246,6 @@ def largest_shares(noisy: Values) -> NDArray[np.float64]:
     return shares
 
 
-# N-grams as adaptive counting: the lengths where they are asked, then a tree level by level.
-#
 # Spec: federated-counting, section 2; sequential-ngram, section 3, steps 1 to 4, and 4.7.
 
 COVERED: Final = 0.95
@@ -342,8 +340,6 @@ def covering(noisy: Numbers) -> int:
 COUNTING: Final = AdaptiveCounting(ask, absorb)
 
 
-# The tree of one keeper's sequences.
-#
 # Spec: sequential-ngram, section 3, steps 1 to 4; federated-counting, section 2.
 
 BLOCK_SYMBOLS: Final = 1 << 20

@@ -127,7 +127,7 @@ def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -
 
     A trie of the queries is followed level by level; what does not occur is omitted.
     """
-    found = np.zeros(len(queries), np.int64)
+    result = np.zeros(len(queries), np.int64)
     level = _first(text)
     rows = np.zeros(len(queries), np.int64)
     live = np.arange(len(queries))
@@ -142,12 +142,12 @@ def answers(text: Text, queries: NDArray[np.int32], beat: Beat = lambda: None) -
         hit = present[place] == cells
         live, place = live[hit], place[hit]
         ends = np.ones(live.size, bool) if length == queries.shape[1] else queries[live, length] < 0
-        found[live[ends]] = np.rint(weights[place[ends]]).astype(np.int64)
+        result[live[ends]] = np.rint(weights[place[ends]]).astype(np.int64)
         live, place = live[~ends], place[~ends]
         wanted, own = np.unique(place, return_inverse=True)
         rows[live] = own
         level = _longer(text, level, present[wanted])
-    return found
+    return result
 
 
 def frequent(
@@ -200,8 +200,6 @@ def released_patterns(
     ]
 
 
-# Comparison with the true data: visible only to the operator, never published.
-#
 # Spec: sequential-ngram, section 5.
 
 GROUPS: Final = 5
@@ -252,7 +250,7 @@ def pattern_figures(
 
 def supports_of(grams: Grams, patterns: Ranked) -> dict[Pattern, int]:
     """Released counts of these patterns, where there are some."""
-    found = {}
+    result = {}
     for pattern, _ in patterns:
         place = -1
         for item in pattern:
@@ -263,8 +261,8 @@ def supports_of(grams: Grams, patterns: Ranked) -> dict[Pattern, int]:
                 break
             place = next_
         else:
-            found[pattern] = int(grams.counts[place])
-    return found
+            result[pattern] = int(grams.counts[place])
+    return result
 
 
 def evaluate(

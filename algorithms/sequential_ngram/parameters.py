@@ -57,8 +57,6 @@ def expected_pairs(items: int, scale: Fraction) -> float:
     return (items / 2) ** 2 * root * float(k1(root))
 
 
-# The parameters of `sequential-ngram`, their ranges, and what the stance asks of them.
-#
 # Spec: sequential-ngram, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
@@ -179,18 +177,20 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if stance == "paper" and params.root == "threshold":
         raise MethodNeedsSound("the source has all", pointer="/params/root")
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     if params.auto and not 0 < params.length_budget < params.epsilon:
-        raise BadEpsilon("must lie between 0 and epsilon", pointer="/params/epsilon_length")
+        raise BadEpsilon("must be between 0 and epsilon", pointer="/params/epsilon_length")
     for field, value in (("l_max", params.l_max), ("length_cap", params.length_cap)):
         if value != "auto" and not 1 <= value <= MOST_LENGTH:
-            raise BadLength(f"must lie between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
+            raise BadLength(f"must be between 1 and {MOST_LENGTH}", pointer=f"/params/{field}")
     if not 1 <= params.n_max <= min(MOST_GRAM, params.longest):
         raise BadLength(
-            f"must lie between 1 and {MOST_GRAM} and be at most l_max", pointer="/params/n_max"
+            f"must be between 1 and {MOST_GRAM} and be at most l_max", pointer="/params/n_max"
         )
     if max(noise_scales(params)) > SCALE_LIMIT:
-        raise BadEpsilon("too small for the noise of so long sequences", pointer="/params/epsilon")
+        raise BadEpsilon(
+            "too small for the noise of sequences this long", pointer="/params/epsilon"
+        )
     check_universe(params.universe)
     size = universe_size(params.universe)
     if size is None:
@@ -206,7 +206,7 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
 
 
 def noise_scales(params: Parameters) -> tuple[Fraction, ...]:
-    """The largest scale of counts of grams, and that of the lengths where they are asked."""
+    """The largest scale of counts of grams, and that of the lengths where they are requested."""
     rest = params.epsilon - params.length_budget
     scale = params.longest / least_budget(rest, params.n_max, params.budget)
     return (scale, 1 / params.length_budget) if params.auto else (scale,)

@@ -34,26 +34,26 @@ def adjusted(tree: Tree) -> Floats:
     Markov parent's row (`Settings.fill`); then the row is scaled to the gram's count. A row in
     which nothing passed is 0.
     """
-    found = np.zeros(tree.noisy.shape)
+    result = np.zeros(tree.noisy.shape)
     passed = tree.passed
-    found[0, :-1] = np.maximum(tree.noisy[0, :-1], 0)
+    result[0, :-1] = np.maximum(tree.noisy[0, :-1], 0)
     for level in range(1, tree.depth):
         rows = slice(tree.bounds[level], tree.bounds[level + 1])
         links = tree.links[rows]
-        counts = found[tree.parents[rows], tree.items[rows]]
+        counts = result[tree.parents[rows], tree.items[rows]]
         values = _filled(
             np.where(passed[rows], tree.noisy[rows], 0.0),
             passed[rows],
             counts[:, None],
-            found[links],
+            result[links],
             (links == 0)[:, None],
             tree.settings.fill,
         )
         values[~passed[rows].any(axis=1)] = 0
         total = values.sum(axis=1)
         scale = np.divide(counts, total, out=np.zeros(total.size), where=total > 0)
-        found[rows] = values * scale[:, None]
-    return found
+        result[rows] = values * scale[:, None]
+    return result
 
 
 def _filled(
@@ -90,7 +90,6 @@ def _share(weights: Floats) -> Floats:
 
 
 # Single items that noise alone would show are not released one by one: their mass is spread.
-#
 # Without it half of all items come out above 0 whatever the data, each about b = l_max / e_root
 # often. Items at the root's own threshold theta stay. Of the u others, x their noisy counts,
 #
@@ -98,7 +97,6 @@ def _share(weights: Floats) -> Floats:
 #
 # is what they hold together, without the bias of having cut off the upper tail of their noise. If
 # it is more than noise, r > 3 b sqrt(2 u), each gets r / u, rounded without bias; else nothing.
-#
 # Post-processing of noisy counts: no budget. Spec: sequential-ngram, section 3, step 4.
 
 _CLEAR: Final = 3
@@ -131,9 +129,8 @@ def _scale(tree: Tree) -> float:
     return tree.settings.l_max / float(tree.spends[int(tree.groups[0])].budget)
 
 
-# The released grams with whole counts, and longer ones by a Markov assumption.
-#
-# Spec: sequential-ngram, section 3, steps 6 and 7. Grams of all lengths are in one table, sorted by
+# The released grams with whole counts, and longer ones by a Markov assumption. Spec:
+# sequential-ngram, section 3, steps 6 and 7. Grams of all lengths are in one table, sorted by
 # length and then by their items, so that the continuations of a gram are adjacent.
 
 Ints = NDArray[np.int64]
@@ -163,26 +160,26 @@ class Grams:
 
     @property
     def size(self) -> int:
-        """How many grams."""
+        """The number of grams."""
         return self.items.size
 
     @property
     def longest(self) -> int:
-        """The greatest length."""
+        """The length of the longest gram."""
         return len(self.bounds) - 1
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Of each gram (G,)."""
+        """The length of each gram (G,)."""
         return np.repeat(np.arange(1, len(self.bounds)), np.diff(self.bounds))
 
     def listed(self, grams: NDArray[np.integer], length: int) -> Places:
         """Items of these grams of one length (grams, length)."""
-        found = np.empty((grams.size, length), np.int32)
+        result = np.empty((grams.size, length), np.int32)
         for place in range(length - 1, -1, -1):
-            found[:, place] = self.items[grams]
+            result[:, place] = self.items[grams]
             grams = self.parents[grams]
-        return found
+        return result
 
     @classmethod
     def of(cls, counts: Mapping[tuple[int, ...], int]) -> Grams:
@@ -251,22 +248,22 @@ def extended(
     Single items join only where they were measured. Beyond `max_rows` grams those that occur most
     are made and the others left short; without it TreeTooLarge is raised beyond `max_nodes`.
     """
-    found = grams
-    while 0 < found.longest < l_max:
+    result = grams
+    while 0 < result.longest < l_max:
         beat()
-        ones, twos, counts = _joined(found, max_nodes, max_rows)
+        ones, twos, counts = _joined(result, max_nodes, max_rows)
         if not counts.size:
             break
-        found = Grams(
-            (*found.bounds, found.size + counts.size),
-            np.concatenate((found.parents, ones)),
-            np.concatenate((found.items, found.items[twos])),
-            np.concatenate((found.links, twos)),
-            np.concatenate((found.counts, counts)),
-            np.concatenate((found.measured, np.zeros(counts.size, bool))),
-            found.extended,
+        result = Grams(
+            (*result.bounds, result.size + counts.size),
+            np.concatenate((result.parents, ones)),
+            np.concatenate((result.items, result.items[twos])),
+            np.concatenate((result.links, twos)),
+            np.concatenate((result.counts, counts)),
+            np.concatenate((result.measured, np.zeros(counts.size, bool))),
+            result.extended,
         )
-    return found
+    return result
 
 
 def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places, Places, Ints]:
@@ -309,7 +306,7 @@ def _joined(grams: Grams, max_nodes: int, max_rows: int | None) -> tuple[Places,
     made = counts[ones] * counts[twos] // np.repeat(below, chosen)
     listed = np.lexsort((twos, ones))
     places = (first + each[listed] for each in (ones, twos))
-    left, right = (each.astype(np.int32) for each in places)
+    left, right = (place.astype(np.int32) for place in places)
     return left, right, made[listed]
 
 
@@ -325,10 +322,8 @@ def _least_count(number: Callable[[int], int], room: int) -> int:
 
 
 # Synthetic sequences from grams: longest first, each gram as often as the counts of all grams that
-# occur in it allow.
-#
-# Spec: sequential-ngram, section 3, step 8. A gram that is given out k times takes k from the count
-# of each gram in it, times its occurrences there, itself included.
+# occur in it allow. Spec: sequential-ngram, section 3, step 8. A gram that is given out k times
+# takes k from the count of each gram in it, times its occurrences there, itself included.
 
 Beat = Callable[[], None]
 PASSES: Final = 3
@@ -469,8 +464,6 @@ def _one_by_one(
                 given[gram] = amount
 
 
-# A run from sequences to what is published: tree, consistent counts, longer grams, copies.
-#
 # Spec: sequential-ngram, section 3.
 
 
@@ -490,7 +483,7 @@ class Transcript:
 
     @classmethod
     def of(cls, tree: Tree) -> Transcript:
-        """Of a tree."""
+        """The grams of a tree."""
         settings = tree.settings
         return cls(
             settings,

@@ -50,7 +50,7 @@ DEFECTS: Final = (
     "The proof treats each of l_max paths as changed by one. What holds is an argument by start "
     "position: the grams that start at one place lie on one path, and a path spends epsilon at "
     "most.",
-    "The stated sensitivity of a level, l_max - i + 1, leaves out the end sign. l_max is used "
+    "The stated sensitivity of a level, l_max - i + 1, omits the end sign. l_max is used "
     "throughout, and is needed.",
     "l_max and n_max chosen by trying them on the data are not covered by epsilon.",
     "Filling by ratio lets a poor Markov parent overrule good measurements: no loss of privacy, "
@@ -108,7 +108,7 @@ def ngram_report(
             "from grams; patterns read from the grams",
         ),
         not_protected=(
-            "The unit is one sequence. Somebody with m sequences is protected with m epsilon, not "
+            "The unit is one sequence. Someone with m sequences is protected with m epsilon, not "
             "as one.",
             "What many sequences have in common is what the release is there to show; it is not "
             "hidden.",
@@ -147,7 +147,7 @@ def _sensitivity(
 
 
 def _sampler_delta(params: Parameters) -> Fraction:
-    """By the most counts that a run can ask."""
+    """The delta of the sampler, by the most counts that a run can ask."""
     size = universe_size(params.universe) or params.max_nodes
     draws = params.max_nodes + size + (params.length_cap if params.auto else 0)
     return sampler_delta(draws, params.epsilon)
@@ -162,7 +162,7 @@ def _error(
         return None
     budget = (params.epsilon - params.length_budget) / params.n_max
     threshold = empty_threshold(params.longest, size, paper=stance == "paper")(budget)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "a gram that occurs less often than its threshold is not examined; noisy counts "
         "of single items have the most noise"
         + ("; with l_max auto, at most" if params.auto else "")
@@ -173,14 +173,14 @@ def _error(
         ),
     }
     if errors:
-        found["basis_of_items"] = (
+        result["basis_of_items"] = (
             "file less truth, of how often an item occurs in the synthetic sequences, by what the "
             "run made of its noisy counts: thresholds, consistent counts, sequences from grams. "
             "The truth is of the first l_max items of each sequence: later ones are not counted. "
             "Orders of items are not in these figures"
         )
-        found["items"] = [each.json() for each in errors]
-    return found
+        result["items"] = [error.json() for error in errors]
+    return result
 
 
 def _details(params: Parameters, stance: Stance, transcript: Transcript | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int) -> None:
         super().__init__(
             f"more than {limit} counts of grams would be asked, or more grams listed: raise "
-            "max_nodes, or ask for less with a smaller epsilon, n_max or universe",
+            "max_nodes, or request less with a smaller epsilon, n_max or universe",
             pointer="/params/max_nodes",
         )
 
@@ -51,8 +51,6 @@ class TooManyPairs(TooLarge):
         )
 
 
-# A run's public choices: lengths, budget of each expansion, threshold, rules of post-processing.
-#
 # Spec: sequential-ngram, section 3.
 
 Budget = Literal["adaptive", "uniform"]
@@ -160,5 +158,5 @@ class Settings:
 
     @property
     def root_budget(self) -> Fraction:
-        """Of the counts of single items."""
+        """The budget of the counts of single items."""
         return self.epsilon / self.n_max

@@ -2,23 +2,16 @@
 
 Source: Chen's thesis, sections 6.2 and 6.3 (published with Fung, Desai and Sossou, KDD 2012).
 Spec: sequential-prefix-tree. Sequences are counted by their first items, level by level; a node
-whose noisy count reaches a threshold is asked for longer prefixes.
+whose noisy count reaches a threshold is extended to longer prefixes.
 
     parameters   what a job is given, public choices, noise and thresholds, errors
-    counts       the noisy tree: questions, answers, one keeper's data
-    publication  the run: consistent counts, synthetic sequences
-    report       what is true of its privacy     pictures     plots of the release
+    counts       the noisy tree: questions, answers, one keeper's data; consistent counts, copies
+    report       what is true of its privacy
     evaluation   comparison with the true data, frequent patterns with gaps
-    algorithm    as the catalogue knows it       federated    the same over curators
+    algorithm    a run, its pictures, the same over curators, and the catalogue's entry
 """
 
-from dataclasses import replace
-
-from algorithms.sequential_prefix_tree import algorithm
-from algorithms.sequential_prefix_tree.algorithm import check, preview, run
-from algorithms.sequential_prefix_tree.federated import ROUNDS
+from algorithms.sequential_prefix_tree.algorithm import ALGORITHM, check, preview, run
 from algorithms.sequential_prefix_tree.parameters import Parameters
-
-ALGORITHM = replace(algorithm.ALGORITHM, rounds=ROUNDS)
 
 __all__ = ["ALGORITHM", "Parameters", "check", "preview", "run"]

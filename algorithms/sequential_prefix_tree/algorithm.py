@@ -6,14 +6,23 @@ Spec: sequential-prefix-tree, section 2; jobs, "Catalogue" and "Result".
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import (
+    Algorithm,
+    Context,
+    Outcome,
+    Plot,
+    ResultFile,
+    SequentialContext,
+    Stance,
+)
 from algorithms.counts.released_files import (
     Cut,
     ErrorOfCounts,
@@ -21,19 +30,33 @@ from algorithms.counts.released_files import (
     errors_of_counts,
     multiset_files,
 )
-from algorithms.sequential_prefix_tree.counts import Indices
+from algorithms.counts.rounds import Counting, PlannedQuestion, counting_rounds, with_cell_limit
+from algorithms.drawing import BLUE, COLOURS, can_draw, picture
+from algorithms.sequential_prefix_tree import counts
+from algorithms.sequential_prefix_tree.counts import (
+    COUNTING,
+    Indices,
+    Release,
+    State,
+    publish,
+    released,
+    truncated,
+)
 from algorithms.sequential_prefix_tree.evaluation import evaluate
 from algorithms.sequential_prefix_tree.parameters import (
     Parameters,
     Settings,
     resolved,
 )
-from algorithms.sequential_prefix_tree.pictures import pictures
-from algorithms.sequential_prefix_tree.publication import Release, publish
 from algorithms.sequential_prefix_tree.report import NAME, prefix_tree_report
+from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.records.items import Sequences
 from tacit.records.text_files import MalformedRow, line_of, listed
 from tacit.report.model import PrivacyReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 _BEAT_ROWS: Final = 16_384
 
@@ -177,14 +200,149 @@ def _tree_file(release: Release, universe: tuple[str, ...], context: Context) ->
             for noisy, fitted, count, items in rows:
                 names = listed(universe[item] for item in items)
                 text.write(line_of((noisy, f"{fitted:.10g}", f"{count:.10g}", depth, names)))
-    return ResultFile("tree.csv", "text/csv", text.getvalue().encode(), "prefixes and their counts")
+    return ResultFile.csv("tree.csv", text.getvalue(), "prefixes and their counts")
 
 
 def _spans(places: Indices, context: Context) -> Iterator[Indices]:
-    """Some at a time."""
+    """The places in batches."""
     for first in range(0, places.size, _BEAT_ROWS):
         context.progress(0.85, "writing")
         yield places[first : first + _BEAT_ROWS]
+
+
+# --- pictures of the release; they need matplotlib -----------------------------------------------
+
+
+_INCHES: Final = (5.4, 4.0)
+_POINTS: Final = 400
+
+
+def pictures(release: Release, beat: Callable[[], None] = lambda: None) -> tuple[Plot, ...]:
+    """Both plots; none without matplotlib or without nodes."""
+    beat()
+    if not can_draw() or not release.tree.nodes:
+        return ()
+    levels = picture(
+        "sequential-prefix-tree", "levels", lambda axes: _levels(axes, release), _INCHES
+    )
+    beat()
+    return levels, picture(
+        "sequential-prefix-tree", "consistency", lambda axes: _consistency(axes, release), _INCHES
+    )
+
+
+def _levels(axes: Axes, release: Release) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Nodes and synthetic sequences by level")
+    places = np.arange(1, len(release.tree.levels) + 1)
+    sizes = [level.size for level in release.tree.levels]
+    copies = [int(copy.sum()) for copy in release.copies]
+    axes.bar(places - 0.2, sizes, 0.4, color=BLUE, label="nodes of the tree")
+    axes.bar(places + 0.2, copies, 0.4, color=COLOURS[1], label="sequences of this length")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("level (items of a prefix)")
+    axes.set_ylabel("number")
+    axes.legend(frameon=False)
+
+
+def _consistency(axes: Axes, release: Release) -> None:
+    axes.set_title("Counts before and after consistency")
+    highest = 1.0
+    for depth in range(min(len(COLOURS), len(release.tree.levels))):
+        noisy = release.tree.levels[depth].counts
+        order = np.argsort(noisy, kind="stable")
+        shown = order[np.unique(np.linspace(0, order.size - 1, _POINTS).astype(int))]
+        highest = max(highest, float(noisy.max()))
+        axes.plot(
+            noisy[shown],
+            release.consistent[depth][shown],
+            ".",
+            color=COLOURS[depth],
+            markersize=3,
+            label=f"level {depth + 1}",
+        )
+    axes.plot([0, highest], [0, highest], color="#bbbbbb", linewidth=0.8)
+    axes.set_xscale("symlog", linthresh=10)
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_xlabel("noisy count (sequences)")
+    axes.set_ylabel("consistent count")
+    axes.legend(frameon=False)
+
+
+# --- over curators --------------------------------------------------------------------------------
+
+
+MOST_CELLS: Final = 16_384
+
+
+def first(params: Parameters, draws: Fraction) -> State:
+    """Before any question; draws: whole noises that a sum holds."""
+    return counts.first(resolved(with_cell_limit(params, MOST_CELLS), "sound", draws)[1])
+
+
+def planned(params: Parameters) -> int:
+    """The largest number of rounds."""
+    return params.height * (2 if params.hybrid else 1)
+
+
+def planned_questions(params: Parameters, draws: Fraction) -> tuple[PlannedQuestion, ...]:
+    """Groups where they are requested, and items, level by level."""
+    params = with_cell_limit(params, MOST_CELLS)
+    settings = resolved(params, "sound", draws)[1]
+    layout, questions = settings.layout, []
+    tests = [
+        (
+            "items",
+            settings.item_test,
+            layout.items if settings.group_test is None else int(layout.sizes.max()),
+        )
+    ]
+    if settings.group_test is not None:
+        tests.insert(0, ("groups", settings.group_test, layout.count))
+    for level in range(1, params.height + 1):
+        for what, test, group in tests:
+            most = (layout.items if what == "items" else group) * layout.items ** (level - 1)
+            if level > 1 and params.max_cells is not None:
+                most = min(most, params.max_cells)
+            questions.append(
+                PlannedQuestion(
+                    f"{what} of level {level}",
+                    test.rate,
+                    1,
+                    round(test.threshold),
+                    float(test.chance),
+                    group,
+                    most,
+                )
+            )
+    return tuple(questions)
+
+
+def release(params: Parameters, state: State) -> Outcome:
+    """The result; nothing in it is drawn."""
+    public = SequentialContext()
+    found = released(state.tree, "sound", public)
+    universe, _ = resolved(params, "sound")
+    return published(found, params, state.settings, universe, public)
+
+
+ROUNDS: Final = counting_rounds(
+    Counting(
+        counter=COUNTER,
+        questions=lambda _params, _draws: COUNTING,
+        first=first,
+        truncated=truncated,
+        planned=planned,
+        release=release,
+        preview=lambda params: preview(with_cell_limit(params, MOST_CELLS), "sound"),
+        universe=lambda params: resolved(params, "sound")[0],
+        forecast=planned_questions,
+    ),
+    when="stance sound",
+)
 
 
 ALGORITHM: Final = Algorithm(
@@ -203,4 +361,5 @@ ALGORITHM: Final = Algorithm(
     complexity="time O(height x (sequences + nodes)) for the tree, whatever the size of the "
     "universe, O(height^2 x leaves) for consistency; memory O(items of the data + nodes)",
     check=check,
+    rounds=ROUNDS,
 )

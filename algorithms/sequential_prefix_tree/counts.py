@@ -6,14 +6,16 @@ the same for one keeper's sequences and for curators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.counts.contract import (
     AdaptiveCounting,
     Answer,
@@ -25,7 +27,7 @@ from algorithms.counts.contract import (
     within,
 )
 from algorithms.counts.keeper import KeeperSource, skipped
-from algorithms.sequential_prefix_tree.parameters import Settings, source_of
+from algorithms.sequential_prefix_tree.parameters import Settings
 from tacit.encoders import counts as encoder
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER, Below
 from tacit.randomness import NoiseSource
@@ -49,7 +51,7 @@ class Level:
 
     @property
     def size(self) -> int:
-        """How many nodes."""
+        """The number of nodes."""
         return self.items.size
 
 
@@ -61,7 +63,7 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """How many there are."""
+        """The number of nodes."""
         return sum(level.size for level in self.levels)
 
     def leaves(self) -> list[Indices]:
@@ -86,8 +88,6 @@ class Tree:
         return np.stack(columns, axis=1)
 
 
-# The prefix tree as adaptive counting: groups and items of the kept prefixes, level by level.
-#
 # Spec: federated-counting, section 2; sequential-prefix-tree, section 3 (build). What is kept, and
 # when a run is too large, follow from noisy counts and public numbers alone.
 
@@ -110,13 +110,13 @@ class State:
 
     @property
     def document(self) -> Below:
-        """What is asked next."""
+        """The next question."""
         levels = tuple(encoder.Level(level.parents, level.items) for level in self.levels)
         return Below(self.settings.layout, levels, self.open, self.pairs)
 
     @property
     def test(self) -> CountTest:
-        """What counts of the next question must reach."""
+        """The test that counts of the next question must pass."""
         if self.pairs is not None:
             return self.settings.item_test
         assert self.settings.group_test is not None
@@ -124,7 +124,7 @@ class State:
 
 
 def first(settings: Settings) -> State:
-    """Before any question."""
+    """The state before any question."""
     return _with_open(settings, (), np.zeros(1, np.int64))
 
 
@@ -184,8 +184,6 @@ def truncated(state: State) -> State | None:
 COUNTING: Final = AdaptiveCounting(ask, absorb)
 
 
-# The tree of one keeper's sequences.
-#
 # Spec: sequential-prefix-tree, section 3 (build); federated-counting, section 2.
 
 BLOCK_SEQUENCES: Final = 1 << 18
@@ -204,7 +202,9 @@ def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
 
     def streams(question: Question) -> tuple[NoiseSource, NoiseSource]:
         counted, empty = context.noise(question.stage), context.noise(f"empty {question.stage}")
-        return source_of(counted, settings.stance), source_of(empty, settings.stance)
+        if settings.stance == "sound":
+            return counted, empty
+        return floating_source(counted), floating_source(empty)
 
     blocks = dataset.lists.blocks(BLOCK_SEQUENCES)
     steps = planned(settings)
@@ -213,3 +213,147 @@ def grow(dataset: Sequences, settings: Settings, context: Context) -> Grown:
     of_items = [seen for seen in source.seen if seen.question.document.pairs is not None]
     occupied = [int(np.count_nonzero(seen.counts.of(seen.passed[0].cells))) for seen in of_items]
     return Grown(tree, tuple(occupied[: len(tree.levels)]))
+
+
+Beat = Callable[[], None]
+_PATHS: Final = 1 << 15
+
+
+def isotonic(values: Floats) -> Floats:
+    """The non-decreasing rows nearest in L2 to rows (n, p): min over j >= m of max over i <= j of
+    the mean of values i to j (Hay et al., VLDB 2010, Theorem 1)."""
+    paths, length = values.shape
+    sums = np.zeros((paths, length + 1))
+    np.cumsum(values, axis=1, out=sums[:, 1:])
+    highest = np.empty_like(values)
+    for last in range(1, length + 1):
+        means = (sums[:, last, None] - sums[:, :last]) / np.arange(last, 0, -1)
+        highest[:, last - 1] = means.max(axis=1)
+    return np.minimum.accumulate(highest[:, ::-1], axis=1)[:, ::-1]
+
+
+def consolidated(tree: Tree, beat: Beat = lambda: None) -> list[Floats]:
+    """Of each node the mean of its fitted values over all paths from a leaf through it."""
+    sums = [np.zeros(level.size) for level in tree.levels]
+    paths = [np.zeros(level.size) for level in tree.levels]
+    for depth, leaves in enumerate(tree.leaves(), start=1):
+        for first in range(0, leaves.size, _PATHS):
+            beat()
+            chain = tree.chain(depth, leaves[first : first + _PATHS])
+            places = list(zip(range(depth - 1, -1, -1), chain, strict=True))
+            held = np.stack([tree.levels[at].counts[place] for at, place in places], axis=1)
+            fitted = isotonic(held.astype(float))
+            for column, (at, place) in enumerate(places):
+                sums[at] += np.bincount(place, fitted[:, column], sums[at].size)
+                paths[at] += np.bincount(place, minlength=sums[at].size)
+    return [total / number for total, number in zip(sums, paths, strict=True)]
+
+
+def consistent(tree: Tree, values: list[Floats], stance: Stance) -> list[Floats]:
+    """Top down, from consolidated counts. `paper`: as printed, which can leave a child above its
+    parent and counts below 0."""
+    if not values:
+        return []
+    result = [values[0]]
+    for level, below in zip(tree.levels[1:], values[1:], strict=True):
+        adjust = projected if stance == "sound" else shifted
+        result.append(adjust(below, level.parents, result[-1]))
+    return result
+
+
+def shifted(values: Floats, parents: Indices, above: Floats) -> Floats:
+    """What the children of a parent have together beyond its count, taken from each alike."""
+    sums = np.bincount(parents, values, above.size)
+    children = np.maximum(np.bincount(parents, minlength=above.size), 1)
+    result: Floats = values + np.minimum(0, (above - sums) / children)[parents]
+    return result
+
+
+def projected(values: Floats, parents: Indices, above: Floats) -> Floats:
+    """The children of each parent (rising) projected on {x >= 0, sum x <= the parent's count}."""
+    positive = np.maximum(values, 0)
+    sums = np.bincount(parents, positive, above.size)
+    order = np.lexsort((-positive, parents))
+    sizes = np.bincount(parents, minlength=above.size)
+    begins = np.cumsum(sizes) - sizes
+    ahead = np.concatenate(([0.0], np.cumsum(positive[order])))
+    rank = np.arange(1, order.size + 1) - begins[parents]
+    surplus = ahead[1:] - ahead[begins[parents]] - above[parents]
+    # The largest ones stay above what is taken from each of them; with a count of 0 above, none.
+    staying = positive[order] * rank > surplus
+    number = np.bincount(parents[staying], minlength=above.size)
+    last = np.maximum(begins + number - 1, 0)
+    taken = np.full(above.size, np.inf)
+    some = number > 0
+    taken[some] = surplus[last[some]] / number[some]
+    cut = np.maximum(positive - taken[parents], 0)
+    found: Floats = np.where((sums > above)[parents], cut, positive)
+    return np.minimum(found, above[parents])
+
+
+def surplus(tree: Tree, values: list[Floats]) -> list[Floats]:
+    """Of each node its count less its children's: sequences that end there."""
+    result = [level.copy() for level in values]
+    for at, (_, below) in enumerate(pairwise(tree.levels)):
+        result[at] -= np.bincount(below.parents, values[at + 1], result[at].size)
+    return result
+
+
+# Spec: sequential-prefix-tree, section 3.
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """By level: consolidated and consistent counts, and how often a prefix is a synthetic sequence.
+
+    occupied: nodes of each level with sequences behind them; visible only to the operator.
+    """
+
+    tree: Tree
+    consolidated: list[Floats]
+    consistent: list[Floats]
+    copies: list[Indices]
+    occupied: tuple[int, ...]
+
+    @property
+    def sequences(self) -> int:
+        """How many synthetic sequences there are."""
+        return int(sum(int(copy.sum()) for copy in self.copies))
+
+    @property
+    def rows(self) -> int:
+        """The number of distinct synthetic sequences."""
+        return int(sum(np.count_nonzero(copy) for copy in self.copies))
+
+    def synthetic(self, universe: tuple[str, ...]) -> tuple[Sequences, Indices]:
+        """The distinct sequences by length and prefix, and how often each is there."""
+        values, lengths, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
+        for depth, copies in enumerate(self.copies, start=1):
+            chosen = np.flatnonzero(copies)
+            values.append(self.tree.prefixes(depth, chosen).ravel())
+            lengths.append(np.full(chosen.size, depth))
+            counts.append(copies[chosen])
+        starts = np.concatenate(([0], np.cumsum(np.concatenate(lengths))))
+        items = np.concatenate(values).astype(np.int32)
+        return Sequences(universe, items, starts), np.concatenate([*counts, lengths[0]])
+
+
+def publish(dataset: Sequences, settings: Settings, context: Context) -> Release:
+    """A release of a dataset over the layout's items. Raises TreeTooLarge, Cancelled."""
+    context.progress(0.0, "counting")
+    grown = grow(dataset, settings, context)
+    return released(grown.tree, settings.stance, context, grown.occupied)
+
+
+def released(
+    tree: Tree, stance: Stance, context: Context, occupied: tuple[int, ...] = ()
+) -> Release:
+    """What a noisy tree releases. Raises Cancelled."""
+    beat = partial(context.progress, 0.65, "making counts consistent")
+    fitted = consolidated(tree, beat)
+    beat()
+    counts = consistent(tree, fitted, stance)
+    copies = [
+        np.floor(np.maximum(rest, 0) + 0.5).astype(np.int64) for rest in surplus(tree, counts)
+    ]
+    return Release(tree, fitted, counts, copies, occupied)

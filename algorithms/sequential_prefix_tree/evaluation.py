@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Context
+from algorithms.sequential_prefix_tree.counts import Release
 from algorithms.sequential_prefix_tree.parameters import Metrics
-from algorithms.sequential_prefix_tree.publication import Release
 from algorithms.set_valued.records import Supports, Weighted, deduplicated, itemsets
 from tacit.randomness import PublicRandom
 from tacit.records.items import Sequences, Transactions
@@ -88,7 +88,7 @@ def frequent(
     """The top patterns of two or more items, by falling support, then length and items.
 
     weights (n,): how often each sequence counts, None for once. Best first: a pattern comes after
-    its prefixes in this order. What lies below `count` supports already seen is in none of it.
+    its prefixes in this order. What is below `count` supports already seen is in none of it.
     """
     text = _Text.of(sequences, weights)
     queue: list[tuple[int, int, Pattern, NDArray[np.int32]]] = [
@@ -96,26 +96,24 @@ def frequent(
     ]
     heapq.heapify(queue)
     best: list[int] = []
-    found: list[tuple[Pattern, int]] = []
-    while queue and len(found) < count:
+    result: list[tuple[Pattern, int]] = []
+    while queue and len(result) < count:
         beat()
         negative, length, pattern, projection = heapq.heappop(queue)
         least = best[0] if len(best) == count else 1
         if -negative < least:
             break
         if length > 1:
-            found.append((pattern, -negative))
+            result.append((pattern, -negative))
         for item, (support, part) in text.longer(projection, least).items():
             heapq.heappush(queue, (-support, length + 1, (*pattern, item), part))
             if len(best) < count:
                 heapq.heappush(best, support)
             else:
                 heapq.heappushpop(best, support)
-    return found
+    return result
 
 
-# Comparison with the true data: visible only to the operator, never published.
-#
 # Spec: sequential-prefix-tree, section 5. Answers to count queries use the exact supports of
 # `set_valued`: a sequence counts by the set of its items.
 
@@ -161,12 +159,12 @@ class Answers:
 
     def of(self, queries: Sequence[Query]) -> Ints:
         """The answers (queries,)."""
-        found = np.zeros(len(queries), np.int64)
+        result = np.zeros(len(queries), np.int64)
         for place, query in enumerate(queries):
             if place % 512 == 0:
                 self._beat()
-            found[place] = self._supports.support(query)
-        return found
+            result[place] = self._supports.support(query)
+        return result
 
 
 def relative_error(true: Ints, found: Ints, sequences: int) -> float:

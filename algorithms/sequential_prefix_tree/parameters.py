@@ -14,8 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
-from algorithms.counts.contract import COIN_BITS, CountTest, FloatingTest, IntegerTest
-from algorithms.counts.contract import threshold as threshold_of
+from algorithms.counts.contract import CountTest, FloatingTest, IntegerTest
 from algorithms.datasets.declaration import INLINE_UNIVERSE, DatasetReference, Item
 from algorithms.parameters import (
     ABOUT,
@@ -32,8 +31,6 @@ from algorithms.parameters import (
 from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT
-from tacit.noise.alias import PRECISE, decimal
-from tacit.randomness import NoiseSource, SeededRandom
 from tacit.wire import Exact, WireModel
 
 
@@ -59,7 +56,7 @@ class BadSplit(Invalid):
 
 
 class BadThreshold(Invalid):
-    """Negative, or one with which empty nodes multiply without end."""
+    """The threshold is negative, or so low that empty nodes multiply without end."""
 
     name = "bad_threshold"
     title = "The threshold is not valid"
@@ -81,15 +78,12 @@ class TreeTooLarge(TooLarge):
     def __init__(self, limit: int, factor: float) -> None:
         super().__init__(
             f"more than {limit} nodes are expected; an empty node has {factor:.3g} empty children "
-            "in expectation, each level anew: raise the thresholds or max_nodes, or give a taxonomy"
+            "in expectation, at each level: raise the thresholds or max_nodes, or give a taxonomy"
         )
 
 
-# The noise of both stances: thresholds, and the chance that an empty candidate passes.
-#
-# Spec: sequential-prefix-tree, section 3. A threshold is given as a multiple of 1 / budget.
-# `sound`: discrete Laplace, the threshold rounded up to an integer. `paper`: Laplace in floating
-# point.
+# A threshold is given as a multiple of 1 / budget. `sound`: discrete Laplace, the threshold rounded
+# up to an integer. `paper`: Laplace in floating point.
 
 ONE_DRAW: Final = Fraction(1)
 _DEVIATION: Final = Fraction(math.sqrt(2))
@@ -122,30 +116,13 @@ def count_test(
     threshold is higher (spec: federated-counting, section 3).
     """
     if stance == "paper":
-        exact = float(multiple)
-        return FloatingTest(rate, exact / float(rate), Fraction(math.exp(-exact) / 2))
-    threshold = max(1, math.ceil(multiple / rate))
-    a = PRECISE.exp(decimal(-rate))
-    tail = PRECISE.exp(decimal(-rate * threshold))
-    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
-    if draws != ONE_DRAW:
-        threshold = threshold_of(draws, 1 / rate, float(chance))
-    return IntegerTest(rate, threshold, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
-
-
-def source_of(secret: NoiseSource, stance: Stance) -> NoiseSource:
-    """What the draws are taken from; floating noise needs a generator that can be repeated."""
-    if stance == "sound":
-        return secret
-    return SeededRandom(int.from_bytes(secret.bytes(16)))
-
-
-# A run's public choices. Spec: sequential-prefix-tree, section 3.
+        return FloatingTest.of_multiple(rate, float(multiple))
+    return IntegerTest.of_threshold(rate, max(1, math.ceil(multiple / rate)), draws)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """group_test: None where no groups are asked for. The stance decides where draws are taken from
+    """group_test: None where no groups are requested. The stance decides where draws are taken from
     and how counts are made consistent; max_cells: counts that one question asks at most, after the
     first level (None: all); draws: whole noises that a count holds."""
 
@@ -165,13 +142,11 @@ class Settings:
         return float(self.layout.items * passing * self.item_test.chance)
 
     def check_nodes(self, number: float) -> None:
-        """Raises TreeTooLarge."""
+        """Check the number of nodes. Raises TreeTooLarge."""
         if number > self.max_nodes:
             raise TreeTooLarge(self.max_nodes, self.factor)
 
 
-# The parameters of `sequential-prefix-tree`, their ranges, and what the stance asks of them.
-#
 # Spec: sequential-prefix-tree, section 2; jobs, "Parameters".
 
 MOST_EPSILON: Final = Fraction(100)
@@ -216,7 +191,7 @@ class Parameters(WireModel):
         json_schema_extra=schema_range(minimum=1),
     )
     form: Form | None = Field(
-        None, description="hybrid: groups are asked for first (default where there are some)"
+        None, description="hybrid: groups are requested first (default where there are some)"
     )
     epsilon: Exact = Field(description="budget of the job, above 0, at most 100")
     height: int = Field(
@@ -261,14 +236,14 @@ class Parameters(WireModel):
 
     @property
     def hybrid(self) -> bool:
-        """Whether groups are asked for."""
+        """Whether groups are requested."""
         if self.form is None:
             return self.taxonomy is not None or self.fan_out is not None
         return self.form == "hybrid"
 
     @property
     def level_budget(self) -> Fraction:
-        """Of one level."""
+        """The budget of one level."""
         return self.epsilon / self.height
 
 
@@ -279,17 +254,15 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     DegenerateFanOut; each names the field.
     """
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 100", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 100", pointer="/params/epsilon")
     if params.height not in HEIGHTS:
-        raise BadHeight("must lie between 1 and 64", pointer="/params/height")
+        raise BadHeight("must be between 1 and 64", pointer="/params/height")
     if params.split is not None and not 0 < params.split < 1:
-        raise BadSplit("must lie between 0 and 1", pointer="/params/split")
+        raise BadSplit("must be between 0 and 1", pointer="/params/split")
     for field in ("theta_group", "theta_item"):
         multiple = getattr(params, field)
         if multiple is not None and not 0 <= multiple <= MOST_MULTIPLE:
-            raise BadThreshold(
-                f"must lie between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}"
-            )
+            raise BadThreshold(f"must be between 0 and {MOST_MULTIPLE}", pointer=f"/params/{field}")
     if params.time_bins < 1:
         raise BadUniverse("there is one time bin at least", pointer="/params/time_bins")
     _check_taxonomy(params)
@@ -426,7 +399,7 @@ def settings_of(
     if not params.hybrid and params.theta_item is None and settings.factor > 1:
         raise BadThreshold(
             f"with the source's threshold an empty node has {settings.factor:.4g} empty children "
-            "in expectation, each level anew: give a taxonomy, or theta_item",
+            "in expectation, at each level: give a taxonomy, or theta_item",
             pointer="/params/theta_item",
         )
     return settings

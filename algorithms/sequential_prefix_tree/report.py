@@ -107,7 +107,7 @@ def prefix_tree_report(
             "how many sequences end at a node: rounded half up, at least 0",
         ),
         not_protected=(
-            "The unit is one sequence. Somebody with m sequences is protected with m epsilon, not "
+            "The unit is one sequence. Someone with m sequences is protected with m epsilon, not "
             "as one.",
             "What many sequences have in common is what the release is there to show; it is not "
             "hidden. Families and groups that travel together count as many.",
@@ -166,8 +166,8 @@ def _error(
     params: Parameters, settings: Settings, errors: Sequence[ErrorOfCounts]
 ) -> dict[str, Any]:
     """From public values only."""
-    found: dict[str, Any] = {
-        "basis": "a prefix that fewer sequences share than a threshold is not looked into; its "
+    result: dict[str, Any] = {
+        "basis": "a prefix that fewer sequences share than a threshold is not explored; its "
         "sequences end where it is cut",
         "threshold_of_items": amount(Fraction(settings.item_test.threshold)),
         "noise_standard_deviation_of_items": amount(
@@ -175,17 +175,17 @@ def _error(
         ),
     }
     if settings.group_test is not None:
-        found["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
+        result["threshold_of_groups"] = amount(Fraction(settings.group_test.threshold))
     if params.height == 1:
-        found["basis"] += "; only first items are counted"
+        result["basis"] += "; only first items are counted"
     if errors:
-        found["basis_of_first_items"] = (
+        result["basis_of_first_items"] = (
             "file less truth, of how many sequences begin with an item, by what the run made of "
             "its noisy counts: thresholds, consistent counts, whole copies. Later items are lost "
             "where a prefix is cut, which the noisy counts do not show"
         )
-        found["first_items"] = [each.json() for each in errors]
-    return found
+        result["first_items"] = [error.json() for error in errors]
+    return result
 
 
 def _details(params: Parameters, settings: Settings | None) -> dict[str, Any]:

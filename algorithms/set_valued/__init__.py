@@ -7,10 +7,10 @@ decide which partitions live, and what ends as an itemset is released with its n
     parameters   what a job is given             settings    public choices, thresholds, errors
     records      private records, supports, the baseline `basic`
     counts       DiffPart: partitions, questions, the run on one keeper's records
-    remainder    what DiffPart leaves out, put back; error of the released file
-    report       what is true of its privacy     pictures    plots of the release
+    remainder    what DiffPart omits, put back; error of the released file
+    report       what is true of its privacy
     evaluation   comparison with the true data
-    algorithm    as the catalogue knows it       federated   the same over curators
+    algorithm    a run, its pictures             federated   the same over curators
 """
 
 from dataclasses import replace

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
 from algorithms.counts.released_files import ErrorOfCounts, Named, multiset_files
 from algorithms.datasets.declaration import DatasetReference
+from algorithms.drawing import BLUE, RED, can_draw, picture
 from algorithms.set_valued.counts import publish
 from algorithms.set_valued.evaluation import evaluate
 from algorithms.set_valued.parameters import (
@@ -27,7 +28,6 @@ from algorithms.set_valued.parameters import (
     resolved_universe,
     settings_of,
 )
-from algorithms.set_valued.pictures import pictures
 from algorithms.set_valued.records import (
     check_items,
     clipped,
@@ -53,6 +53,10 @@ from tacit.records.items import Transactions
 from tacit.records.text_files import line_of, listed
 from tacit.report.model import PrivacyReport
 from tacit.wire import format_exact
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 _BEAT_ROWS: Final = 65_536
 
@@ -233,9 +237,8 @@ def histogram_outcome(
         report=set_valued_report(params, stance, len(universe), derived=params.universe is None),
         files=(
             *_release_files(rows, universe, context),
-            ResultFile(
+            ResultFile.binary(
                 "histogram.npy",
-                "application/octet-stream",
                 held.getvalue(),
                 "noisy count of each itemset by bit mask (bit i: item i of the universe)",
             ),
@@ -265,7 +268,7 @@ def _evaluated(
     context: Context,
     histogram: NDArray[Any] | None = None,
 ) -> Outcome:
-    """With the comparison that was asked for; nothing of it where none was."""
+    """With the requested comparison, if any."""
     context.progress(0.97, "releasing")
     if params.metrics is None:
         return outcome
@@ -304,7 +307,7 @@ def _files_by_kind(
             lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     about = "synthetic records; items are independent inside the kind rest"
     return (
-        ResultFile("release.csv", "text/csv", table.getvalue().encode(), about),
+        ResultFile.csv("release.csv", table.getvalue(), about),
         ResultFile("release.ndjson", "application/x-ndjson", lines.getvalue().encode(), about),
     )
 
@@ -325,9 +328,51 @@ def _splits_file(transcript: Transcript) -> ResultFile:
         kinds[test.rate, cells, test.threshold, test.chance] += splits
     for (rate, cells, threshold, chance), splits in sorted(kinds.items()):
         text.write(line_of((format_exact(rate), cells, threshold, f"{float(chance):.12g}", splits)))
-    return ResultFile(
-        "splits.csv", "text/csv", text.getvalue().encode(), "the tests of the run, by kind"
+    return ResultFile.csv("splits.csv", text.getvalue(), "the tests of the run, by kind")
+
+
+# --- pictures of the release; they need matplotlib -----------------------------------------------
+
+
+_INCHES: Final = (5.4, 4.0)
+_POINTS: Final = 2_000
+
+
+def pictures(rows: Sequence[Row]) -> tuple[Plot, ...]:
+    """Both plots; none without matplotlib or without rows."""
+    if not can_draw() or not rows:
+        return ()
+    return (
+        picture("set-valued", "counts", lambda axes: _counts(axes, rows), _INCHES),
+        picture("set-valued", "lengths", lambda axes: _lengths(axes, rows), _INCHES),
     )
+
+
+def _counts(axes: Axes, rows: Sequence[Row]) -> None:
+    axes.set_title("Released counts by rank")
+    counts = np.sort([count for _, count in rows])[::-1]
+    shown = np.unique(np.geomspace(1, counts.size, _POINTS).astype(int))
+    axes.loglog(shown, counts[shown - 1], ".-", color=BLUE, markersize=3, linewidth=0.8)
+    axes.set_xlabel("rank of the itemset")
+    axes.set_ylabel("noisy count (records)")
+
+
+def _lengths(axes: Axes, rows: Sequence[Row]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_title("Released itemsets and records by length")
+    lengths = np.array([len(items) for items, _ in rows])
+    counts = np.array([count for _, count in rows])
+    places = np.arange(1, lengths.max() + 1)
+    records = np.bincount(lengths, counts, minlength=places.size + 1)[1:]
+    sets = np.bincount(lengths, minlength=places.size + 1)[1:]
+    axes.bar(places - 0.2, records, 0.4, color=BLUE, label="records")
+    axes.bar(places + 0.2, sets, 0.4, color=RED, label="distinct itemsets")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("items in the set")
+    axes.set_ylabel("released")
+    axes.legend(frameon=False)
 
 
 ALGORITHM: Final = Algorithm(

@@ -48,7 +48,7 @@ class Cut:
 
     @property
     def alpha(self) -> Fraction:
-        """What the next split costs."""
+        """The cost of the next split."""
         return self.rest / self.internal
 
     @property
@@ -71,11 +71,6 @@ class Split:
     alpha: Fraction
     cells: int
     leaf_mask: int
-
-    @property
-    def leaf_cells(self) -> int:
-        """Sub-partitions that are itemsets."""
-        return int((1 << self.leaf_mask.bit_count()) - 1)
 
 
 def root_cut(taxonomy: Taxonomy, epsilon: Fraction) -> Cut:
@@ -138,8 +133,6 @@ def selected(
     )
 
 
-# DiffPart as adaptive counting: the sub-partitions of all partitions of one depth at a time.
-#
 # Spec: federated-counting, section 2; set-valued, section 3.3, steps 1 to 9. Everything here
 # follows from the public taxonomy and from which sub-partitions survived.
 
@@ -298,7 +291,7 @@ class DiffPart:
         return rows, leaves.cells[shown]
 
     def _split(self, state: State, cuts: list[Cut], parents: Ints, masks: Ints) -> State:
-        """With the splits of the next depth, and the generation that asks for them."""
+        """With the splits of the next depth, and the generation that requests them."""
         depth = len(state.generations)
         splits = tuple(
             split_of(self.taxonomy, cut, self.pick(depth, len(cut.wave)))
@@ -315,7 +308,7 @@ class DiffPart:
         return replace(state, splits=splits, generations=(*state.generations, generation))
 
     def _watched(self, things: Sequence[Thing], depth: int) -> Iterator[Thing]:
-        """Each of them, reporting progress."""
+        """Yield each item, reporting progress."""
         for start in range(0, len(things), BEAT_THINGS):
             self.beat(depth)
             yield from things[start : start + BEAT_THINGS]
@@ -326,8 +319,6 @@ def _whole(counts: Numbers) -> Ints:
     return rounded.astype(np.int64)
 
 
-# DiffPart on one keeper's records: partitions split from the root down, noisy tests deciding.
-#
 # Spec: set-valued, section 3.3 (Algorithms 4.1 and 4.2 of the source); federated-counting, section
 # 2. The queue is first in, first out, so all partitions of one depth are adjacent and are processed
 # together.

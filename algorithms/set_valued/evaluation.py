@@ -43,12 +43,9 @@ def workload(items: int, longest: int, each: int, seed: int) -> tuple[Queries, .
     for group in range(1, GROUPS + 1):
         top = max(1, min(group * longest // GROUPS, items))
         lengths = generator.integers(1, top + 1, each)
-        groups.append(tuple(_itemset(items, length, generator) for length in lengths.tolist()))
+        drawn = (generator.choice(items, length, replace=False) for length in lengths.tolist())
+        groups.append(tuple(tuple(sorted(itemset.tolist())) for itemset in drawn))
     return tuple(groups)
-
-
-def _itemset(items: int, length: int, generator: np.random.Generator) -> tuple[int, ...]:
-    return tuple(sorted(generator.choice(items, length, replace=False).tolist()))
 
 
 def query_counts(

@@ -115,7 +115,7 @@ def method_of(params: Parameters) -> Method:
 
 
 def first(params: Parameters, draws: Fraction) -> Held:
-    """Before any question."""
+    """The state before any question."""
     method = method_of(params)
     if method == "basic":
         return Histogram()
@@ -124,7 +124,7 @@ def first(params: Parameters, draws: Fraction) -> Held:
 
 
 def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
-    """Its functions."""
+    """The functions of the method."""
     method = method_of(params)
     if method == "basic":
         return AdaptiveCounting(partial(_ask_all, params), _absorb_all)
@@ -138,7 +138,7 @@ def questions(params: Parameters, draws: Fraction) -> AdaptiveCounting[Any]:
 
 
 def _ask_with_rest(params: Parameters, tree: DiffPart, state: WithRest) -> Question | None:
-    """Lengths, items, then what DiffPart asks."""
+    """Lengths, items, then the questions of DiffPart."""
     items = tree.taxonomy.size
     if state.lengths is None:
         return _one_group("lengths", Lengths(items), 1, params.epsilon * LENGTHS_SHARE)
@@ -273,7 +273,6 @@ ROUNDS: Final = counting_rounds(
         preview=lambda params: preview(over_curators(params), "sound"),
         universe=universe,
         forecast=planned_questions,
-        budget=lambda params: params.epsilon,
     ),
     when="stance sound, method diffpart, diffpart+rest, or basic with at most 16 items",
 )

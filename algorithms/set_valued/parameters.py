@@ -1,4 +1,4 @@
-"""The parameters of `set-valued`, their ranges, and what the stance asks of them.
+"""The parameters of `set-valued`, their ranges, and what the stance requires of them.
 
 Spec: set-valued, section 2; jobs, "Parameters".
 """
@@ -77,7 +77,7 @@ class Parameters(WireModel):
     method: Method | Literal["auto"] | None = Field(
         None,
         description="diffpart: the source's (default of paper); diffpart+rest: the same, and what "
-        "it leaves out by lengths and single items (sound); basic: a noisy histogram over all "
+        "it omits by lengths and single items (sound); basic: a noisy histogram over all "
         "itemsets, at most 22 items; auto: diffpart+rest above 22 items, else diffpart (default of "
         "sound)",
     )
@@ -121,12 +121,12 @@ def check_parameters(params: Parameters, stance: Stance) -> None:
     if stance == "paper" and params.method in ("diffpart+rest", "auto"):
         raise MethodNeedsSound("the source has diffpart and basic", pointer="/params/method")
     if not 0 < params.epsilon <= MOST_EPSILON:
-        raise BadEpsilon("must lie above 0 and be at most 20", pointer="/params/epsilon")
+        raise BadEpsilon("must be above 0 and at most 20", pointer="/params/epsilon")
     if params.fanout not in FANOUTS:
-        raise BadFanout("must lie between 2 and 16", pointer="/params/fanout")
+        raise BadFanout("must be between 2 and 16", pointer="/params/fanout")
     for field in ("eta", "eta_leaf"):
         if not 0 < getattr(params, field) < 1:
-            raise BadEta("must lie between 0 and 1", pointer=f"/params/{field}")
+            raise BadEta("must be between 0 and 1", pointer=f"/params/{field}")
     if params.universe is None:
         if stance == "sound":
             raise BadUniverse("declare the public list of items", pointer="/params/universe")
@@ -162,13 +162,13 @@ def resolved_universe(params: Parameters, stance: Stance, dataset: Transactions)
         raise BadUniverse("the list of this dataset is missing", pointer="/params/universe")
     if params.universe is not None:
         return params.universe
-    found = tuple(sorted(dataset.items))
-    check_universe(params, found, stance)
-    return found
+    result = tuple(sorted(dataset.items))
+    check_universe(params, result, stance)
+    return result
 
 
 def diffpart_epsilon(params: Parameters, method: Method) -> Fraction:
-    """What DiffPart spends."""
+    """The part of epsilon that DiffPart spends."""
     return params.epsilon * (DIFFPART_SHARE if method == "diffpart+rest" else 1)
 
 

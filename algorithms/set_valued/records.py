@@ -16,12 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Context, Stance
+from algorithms.contract import Context, Stance, floating_source
 from algorithms.set_valued.settings import Row
 from tacit.encoders.counts import Lists, sorted_sets
 from tacit.encoders.set_valued_counts import Masks, Taxonomy, block_masks, joined_masks
 from tacit.noise import DiscreteLaplace, floating_laplace
-from tacit.randomness import SeededRandom
 from tacit.records.items import Ints, Places, Transactions
 from tacit.records.text_files import UnknownItem
 
@@ -37,7 +36,7 @@ class Itemsets:
 
     @property
     def count(self) -> int:
-        """How many sets."""
+        """The number of sets."""
         return self.offsets.size - 1
 
 
@@ -65,7 +64,7 @@ def itemsets(dataset: Transactions, universe: tuple[str, ...], context: Context)
     table = universe_places(dataset, universe)
     parts = [sorted_sets(block, len(universe)) for block in _blocks(dataset, table, context)]
     lengths = [np.bincount(records) for records, _ in parts]
-    sizes = np.concatenate([each[each > 0] for each in lengths] or [np.zeros(0, np.int64)])
+    sizes = np.concatenate([length[length > 0] for length in lengths] or [np.zeros(0, np.int64)])
     places = np.concatenate([place for _, place in parts] or [np.zeros(0, np.int32)])
     return Itemsets(places.astype(np.int32), np.concatenate(([0], np.cumsum(sizes))))
 
@@ -86,8 +85,6 @@ def _blocks(dataset: Transactions, table: Places, context: Context) -> Iterator[
         yield Lists(table[dataset.values[offsets[0] : offsets[-1]]], offsets - offsets[0])
 
 
-# How many records contain an itemset: exact, over bit matrices, and the most frequent itemsets.
-#
 # Spec: set-valued, sections 5 to 7. Equal sets are one column with a weight; weights are kept in
 # bit planes, so that a count is a few ANDs and population counts.
 
@@ -105,7 +102,7 @@ class Weighted:
 
     @classmethod
     def of_rows(cls, rows: Sequence[Row]) -> Weighted:
-        """A release."""
+        """The rows of a release."""
         lengths = np.array([len(items) for items, _ in rows], np.int64)
         places = np.array([item for items, _ in rows for item in items], np.int32)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
@@ -191,7 +188,7 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     """The top itemsets by (support falling, length, items); fewer where fewer have any support.
 
     Best first: an itemset comes after its prefixes in this order, hence it is in the queue before
-    its turn. What lies below the supports of `count` itemsets already seen is in none of the top.
+    its turn. What is below the supports of `count` itemsets already seen is in none of the top.
     """
     items = np.flatnonzero(supports.single > 0).tolist()
     queue: list[tuple[int, int, tuple[int, ...]]] = [
@@ -200,11 +197,11 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
     best = sorted(-negative for negative, _, _ in queue)[-count:]
     heapq.heapify(queue)
     heapq.heapify(best)
-    found: list[Row] = []
-    while queue and len(found) < count:
+    result: list[Row] = []
+    while queue and len(result) < count:
         beat()
         negative, length, chosen = heapq.heappop(queue)
-        found.append((chosen, -negative))
+        result.append((chosen, -negative))
         columns = np.bitwise_and.reduce(supports.rows[list(chosen)], axis=0)
         for item in items:
             least = best[0] if len(best) == count else 1
@@ -217,11 +214,9 @@ def most_frequent(supports: Supports, count: int, beat: Beat = lambda: None) -> 
                     heapq.heappush(best, weight)
                 else:
                     heapq.heappushpop(best, weight)
-    return found
+    return result
 
 
-# The baseline `basic`: a noisy histogram over all itemsets, and sums over supersets.
-#
 # Spec: set-valued, section 3.6. Itemset m is the cell of its bit mask (bit i: item i of the
 # universe); a record is in one cell, so the sensitivity is 1. Cell 0 is no itemset and stays 0.
 
@@ -250,7 +245,7 @@ def noisy_histogram(
         if stance == "sound":
             part += DiscreteLaplace(1 / epsilon).draw(secret, part.size)
         else:
-            seeded = SeededRandom(int.from_bytes(secret.bytes(16)))
+            seeded = floating_source(secret)
             part += floating_laplace(seeded, float(1 / epsilon), part.size)
     return noisy
 

@@ -1,4 +1,4 @@
-"""What DiffPart leaves out, put back: lengths and items of all records, with their own noise.
+"""What DiffPart omits, put back: lengths and items of all records, with their own noise.
 
 Sets of different items are drawn so that each item is in as many records as it should be. Also how
 far the released file's counts of items are from the true ones, by simulation.
@@ -49,7 +49,7 @@ class Levelled:
 
 
 def levelled(counts: Floats, total: float, records: float) -> Levelled:
-    """Noisy counts (items,) of so many records, moved to this sum.
+    """Noisy counts (items,) of this many records, moved to this sum.
 
     Where they are too large together, as they are after noise below 0 was cut off, all are lowered
     alike: the projection on that set, which leaves no part of the noise in the rare items
@@ -59,19 +59,19 @@ def levelled(counts: Floats, total: float, records: float) -> Levelled:
     most = _FULL * records
     positive = np.clip(counts, 0.0, most)
     if positive.sum() >= total:
-        found = _bisected(
+        result = _bisected(
             lambda lowered: Levelled(lowered, 1.0, most),
             lambda each: each.of(counts).sum() > total,
             float(positive.max(initial=0.0)),
         )
     else:
         reach = most / float(positive[positive > 0].min(initial=most))  # where all are at `most`
-        found = _bisected(
+        result = _bisected(
             lambda factor: Levelled(0.0, factor, most),
             lambda each: each.of(counts).sum() < total,
             max(reach, 1.0),
         )
-    return found
+    return result
 
 
 def _bisected(
@@ -100,8 +100,8 @@ class Fit:
 
     def expected(self, records: Floats) -> Floats:
         """How many of the records (lengths,) hold an item of each count (distinct,)."""
-        found: Floats = _held(self.weights, self.times) @ records
-        return found
+        result: Floats = _held(self.weights, self.times) @ records
+        return result
 
 
 def fitted(counts: Floats, records: Floats, counted: Floats, lengths: Floats) -> Fit:
@@ -128,8 +128,8 @@ def fitted(counts: Floats, records: Floats, counted: Floats, lengths: Floats) ->
 
 
 def _held(weights: Floats, times: Floats) -> Floats:
-    found: Floats = -np.expm1(-np.multiply.outer(weights, times))
-    return found
+    result: Floats = -np.expm1(-np.multiply.outer(weights, times))
+    return result
 
 
 def _times(weights: Floats, alike: NDArray[np.int64], wanted: Floats) -> Floats:
@@ -158,8 +158,6 @@ def _weights(values: Floats, weighted: Floats, times: Floats) -> Floats:
     return weights
 
 
-# What DiffPart leaves out, put back: lengths and items of all records, with noise of their own.
-#
 # What DiffPart prunes is gone with its mass, and every count is too low by that. Method
 # `diffpart+rest` spends 2/3 of epsilon on DiffPart, 1/30 on a histogram of the records' lengths and
 # 3/10 on counts of items, of which each record keeps at most l, drawn by words of its own. What is
@@ -169,9 +167,8 @@ def _weights(values: Floats, weighted: Floats, times: Floats) -> Floats:
 #     lengths  histogram of lengths 1 to 64 (the last: 64 and more)     sensitivity 1
 #     items    records that keep each item, at most l of each record    l
 #
-# l is a function of the noisy lengths. A record's choice depends on itself alone.
-#
-# Spec: set-valued, section 10.
+# l is a function of the noisy lengths. A record's choice depends on itself alone. Spec: set-valued,
+# section 10.
 
 DIFFPART_SHARE: Final = Fraction(2, 3)
 LENGTHS_SHARE: Final = Fraction(1, 30)
@@ -275,7 +272,7 @@ class Measured:
         return cls(universe, lengths, places, np.repeat(counts, sizes), np.repeat(sizes, sizes))
 
     def items(self, kept: float = math.inf) -> Floats:
-        """Records with each item (universe,), of whose items so many are kept at most."""
+        """Records with each item (universe,), each with at most this many items kept."""
         weights = self.counts * np.minimum(1.0, kept / self.sizes)
         return np.bincount(self.places, weights, minlength=self.universe).astype(np.float64)
 
@@ -291,7 +288,7 @@ class Remainder:
 
     @property
     def weights(self) -> Floats:
-        """Of each item (universe,)."""
+        """The weight of each item (universe,)."""
         return self.fit.weights[self.fit.place]
 
     @property
@@ -367,15 +364,11 @@ def _places(sums: Floats, count: int, source: NoiseSource) -> Ints:
     return places
 
 
-# How far the released file's counts of items are from the true ones, by simulation.
-#
 # Between the noisy counts and the file lie steps with errors that no formula of the noise states:
 # lengths that noise hides, items that records did not keep, the levelling of counts that are too
 # large together, the drawing of records. All of them are done again, with other noise, on a truth
 # that looks like the release; what differs is the error. A function of noisy counts and of public
-# parameters, so that it costs no privacy.
-#
-# Spec: set-valued, section 10.
+# parameters, so that it costs no privacy. Spec: set-valued, section 10.
 
 
 def errors_of_items(
@@ -394,7 +387,7 @@ def errors_of_items(
         beat()
         runs.append(_released_again(truth, epsilon, draws, generator))
     items = measured.universe
-    known = Seen.together([each.part(slice(None, items)) for each in runs])
+    known = Seen.together([run.part(slice(None, items)) for run in runs])
     return by_class(known, Seen.together([each.part(slice(items, None)) for each in runs]))
 
 
@@ -487,11 +480,11 @@ def _noise(generator: np.random.Generator, draws: Fraction, scale: Fraction, cou
     """Differences of two negative binomials; of weight 1 they are discrete Laplace."""
     chance = -math.expm1(-1 / float(scale))
     both = generator.negative_binomial(float(draws), chance, (2, count)).astype(np.int64)
-    found: Ints = both[0] - both[1]
-    return found
+    result: Ints = both[0] - both[1]
+    return result
 
 
 def _along(values: Floats, known: Floats, there: Floats) -> Floats:
     """A rising function that is known at `known`, and 0 at 0."""
-    found: Floats = np.interp(values, np.append(0.0, known), np.append(0.0, there))
-    return found
+    result: Floats = np.interp(values, np.append(0.0, known), np.append(0.0, there))
+    return result

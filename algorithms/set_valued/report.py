@@ -44,10 +44,10 @@ THEOREM: Final = "Chen's thesis, chapter 4, Theorem 4.2"
 MECHANISMS: Final[dict[Method, str]] = {
     "basic": "noisy histogram of all itemsets",
     "diffpart": "DiffPart",
-    "diffpart+rest": "DiffPart, and what it leaves out by lengths and items",
+    "diffpart+rest": "DiffPart, and what it omits by lengths and items",
 }
 EXAMPLES: Final = (1, 4, 8, 16)
-"""Items kept that a preview speaks of."""
+"""Numbers of kept items that a preview mentions."""
 
 _FROM_DATA: Final = (
     "the universe was taken from the records: an item of one person alone appears or disappears "
@@ -85,9 +85,9 @@ def set_valued_report(
     """The report of a run; without `splits` (published by the run), of one that is planned.
 
     items: size of the universe, None while only a reference to it is known; derived: it was taken
-    from the records, which only the paper stance does; margins: what `diffpart+rest` measured
-    beside DiffPart; errors: of its file, simulated from that. Where the size decides the method and
-    is not known, the report is that of `diffpart+rest`, whose first part DiffPart is. Raises what
+    from the records, which only the paper stance does; margins: what `diffpart+rest` measured next
+    to DiffPart; errors: of its file, simulated from that. Where the size decides the method and is
+    not known, the report is that of `diffpart+rest`, whose first part DiffPart is. Raises what
     `check_parameters` raises.
     """
     check_parameters(params, stance)
@@ -242,7 +242,7 @@ def _error(
     deepest = (1 << min(params.fanout, items)) - 1
     rate = epsilon / 2
     leaf = law.leaf(deepest, rate)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "basis": "a group of records is lost when its noisy count stays below the threshold of one "
         "of its splits; thresholds are highest at the root. Released counts have little noise: the "
         "error is what was lost",
@@ -251,10 +251,10 @@ def _error(
         "count_standard_deviation_at_most": amount(Fraction(math.sqrt(2) / float(rate))),
     }
     if method == "diffpart+rest":
-        found |= _error_of_items(params, margins, errors)
+        result |= _error_of_items(params, margins, errors)
     if stance == "sound" and params.method in (None, "auto"):
-        found["of_the_other_method"] = _error_of_the_other(params, method, items)
-    return found
+        result["of_the_other_method"] = _error_of_the_other(params, method, items)
+    return result
 
 
 def _error_of_the_other(params: Parameters, method: Method, items: int) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _error_of_items(
         "longest records alone is off by more. "
         "Which items occur together is not in these figures: outside DiffPart's rows it is lost",
         "item_noise_standard_deviation": {str(margins.kept): amount(Fraction(unit * margins.kept))},
-        "items": [each.json() for each in errors],
+        "items": [error.json() for error in errors],
     }
 
 

@@ -18,7 +18,8 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.counts.contract import COIN_BITS, CountTest, FloatingTest, IntegerTest, threshold
+from algorithms.contract import floating_source
+from algorithms.counts.contract import CountTest, FloatingTest, IntegerTest
 from tacit.errors import Invalid, TooLarge
 from tacit.noise.alias import PRECISE, decimal
 from tacit.randomness import NoiseSource, SeededRandom
@@ -58,12 +59,10 @@ class RowCap(TooLarge):
         super().__init__(f"more than {limit} released rows. {expected}".strip())
 
 
-# The noise of both stances: thresholds, chances of an empty sub-partition, draws.
-#
 # Spec: set-valued, section 3.3 (table). `sound`: discrete Laplace on integers, a threshold that
 # lets at most `eta` empty sub-partitions of a split pass in expectation, everything exact. `paper`:
 # Laplace in floating point and the source's thresholds, which let through ever more false
-# partitions (4.4). A `CountTest` is what one split asks of a count; splits with the same figures
+# partitions (4.4). A `CountTest` is the test of one split; splits with the same figures
 # share one, with its tables.
 
 Numbers = NDArray[np.int64] | NDArray[np.float64]
@@ -81,7 +80,7 @@ class Law(Protocol):
         ...
 
     def source(self, secret: NoiseSource) -> NoiseSource:
-        """What the draws are taken from."""
+        """The source of the draws."""
         ...
 
 
@@ -105,11 +104,7 @@ def _integer_test(cells: int, rate: Fraction, eta: Fraction, draws: Fraction) ->
     odds = PRECISE.divide(Decimal(cells), PRECISE.multiply(decimal(eta), PRECISE.add(1, a)))
     needed = PRECISE.divide(PRECISE.ln(odds), decimal(rate))
     tau = max(1, int(needed.to_integral_value(ROUND_CEILING)))
-    tail = PRECISE.exp(decimal(-rate * tau))
-    chance = Fraction(PRECISE.divide(tail, PRECISE.add(1, a)))
-    if draws != 1:
-        tau = threshold(draws, 1 / rate, float(chance))
-    return IntegerTest(rate, tau, Fraction(round(chance * 2**COIN_BITS), 2**COIN_BITS))
+    return IntegerTest.of_threshold(rate, tau, draws)
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ class SoundLaw:
         return integer_test(cells, rate, self.eta_leaf, self.draws)
 
     def source(self, secret: NoiseSource) -> NoiseSource:
-        """The secret stream itself."""
+        """The source of the draws."""
         return secret
 
 
@@ -140,7 +135,7 @@ class SoundLaw:
 @lru_cache(maxsize=65_536)
 def floating_test(rate: Fraction, multiple: float) -> FloatingTest:
     """threshold = multiple / rate; an empty one passes with e^-multiple / 2, whatever the rate."""
-    return FloatingTest(rate, multiple / float(rate), Fraction(math.exp(-multiple) / 2))
+    return FloatingTest.of_multiple(rate, multiple)
 
 
 @dataclass(frozen=True)
@@ -160,11 +155,9 @@ class PaperLaw:
 
     def source(self, secret: NoiseSource) -> NoiseSource:
         """A generator that anyone who knows its seed can repeat."""
-        return SeededRandom(int.from_bytes(secret.bytes(16)))
+        return floating_source(secret)
 
 
-# A run's public choices, what it may disclose, and what only its operator may see.
-#
 # Spec: set-valued, sections 2 and 3.
 
 LeafMode = Literal["example", "pseudocode"]
@@ -197,12 +190,12 @@ class Settings:
     expected: str = ""
 
     def check_partitions(self, number: int) -> None:
-        """Raises PartitionCap."""
+        """Check the number of partitions. Raises PartitionCap."""
         if number > self.max_partitions:
             raise PartitionCap(self.max_partitions, self.expected)
 
     def check_rows(self, number: int) -> None:
-        """Raises RowCap."""
+        """Check the number of rows. Raises RowCap."""
         if number > self.max_rows:
             raise RowCap(self.max_rows, self.expected)
 

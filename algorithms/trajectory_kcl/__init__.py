@@ -10,8 +10,8 @@ A syntactic property of one published table, and no differential privacy.
     compiled     the kernel of suppression by numba
     paper        the source's algorithms as printed
     checker      the independent check of what is published
-    algorithm    the run, and what leaves a job
-    report, evaluation, pictures
+    algorithm    a run, its pictures and evaluation, and the catalogue's entry
+    report       what is true of the published table
 """
 
 from algorithms.trajectory_kcl.algorithm import ALGORITHM

@@ -9,24 +9,27 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
+from algorithms.contract import Algorithm, Context, Outcome, Plot, ResultFile, Stance
 from algorithms.datasets.trajectories import ABSENT, Attribute, Ints, Trajectories
+from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.checker import Verdict, check
-from algorithms.trajectory_kcl.evaluation import evaluate, instance_loss
 from algorithms.trajectory_kcl.incidence import alive, build
 from algorithms.trajectory_kcl.mining import Frequent, check_size, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Model, Parameters, Utility
-from algorithms.trajectory_kcl.pictures import plots
+from algorithms.trajectory_kcl.parameters import Method, Metrics, Model, Parameters, Utility
 from algorithms.trajectory_kcl.report import NAME, privacy_report, verification
 from algorithms.trajectory_kcl.suppression import Greedy, Operation
 from algorithms.trajectory_kcl.table import PairTable, check_values, code
 from tacit.randomness import NoiseSource
 from tacit.report.model import PrivacyReport
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 _BATCH: Final = 8192
 
@@ -55,7 +58,7 @@ def trajectories_file(
         }
         for each in attributes
     ]
-    codes = [each.codes for each in attributes]
+    codes = [attribute.codes for attribute in attributes]
     items, offsets = table.items.tolist(), table.offsets.tolist()
     parts: list[bytes] = []
     for start in range(0, len(order), _BATCH):
@@ -84,8 +87,6 @@ def _plain(time: float) -> int | float:
     return int(time) if time.is_integer() else time
 
 
-# From a dataset to what is published: code, mine, suppress, check.
-#
 # Spec: trajectory-kcl, sections 2 and 3.5.
 
 MINED: Final = 0.35
@@ -197,10 +198,10 @@ def run(dataset: Trajectories, params: Parameters, stance: Stance, context: Cont
         "verification": verification(found.verdict, params),
         "violations": [
             {
-                "sequence": [[after.locations[pair], after.times[pair]] for pair in each.pairs],
-                "records": each.records,
+                "sequence": [[after.locations[pair], after.times[pair]] for pair in example.pairs],
+                "records": example.records,
             }
-            for each in found.verdict.examples
+            for example in found.verdict.examples
         ],
     }
     compared = None
@@ -222,7 +223,7 @@ def suppressed_counts(operations: tuple[Operation, ...], empty: int) -> dict[str
     instances: Counter[str] = Counter()
     for each in operations:
         instances[each.kind] += each.instances
-    kinds = Counter(each.kind for each in operations)
+    kinds = Counter(operation.kind for operation in operations)
     return {
         "instances": instances["local"] + instances["global"],
         "instances_local": instances["local"],
@@ -247,6 +248,129 @@ def check_dataset(dataset: Trajectories, params: Parameters, stance: Stance) -> 
     table = code(dataset, params.sensitive_values, params.grid).table
     check_values(table)
     check_size(table, params.model)
+
+
+# --- pictures of the published table; they need matplotlib ---------------------------------------
+
+
+MOST_PLACES: Final = 25
+MOST_TIMES: Final = 48
+"""of distinct times; of more, equal spans are drawn."""
+_INCHES: Final = (5.4, 3.6)
+
+
+def plots(table: PairTable, rows: Ints) -> tuple[Plot, ...]:
+    """Pairs by place and time, and lengths of the paths. None without matplotlib.
+
+    rows: of the published records. The others have no pairs.
+    """
+    if not can_draw():
+        return ()
+    lengths = _lengths(table, rows)
+    return (_pairs(table), lengths) if len(table.items) else (lengths,)
+
+
+def pairs_by_place_and_time(table: PairTable) -> tuple[list[str], list[str], Ints]:
+    """The places with the most pairs (at most 25, the first on top), labels of the times or of
+    their spans (at most 48), and how many pairs are published of each (places, times)."""
+    count = np.bincount(table.items, minlength=len(table.times))
+    here = np.flatnonzero(count)
+    names, place = np.unique(np.array(table.locations)[here], return_inverse=True)
+    times = np.array(table.times)[here]
+    distinct, column = np.unique(times, return_inverse=True)
+    labels = [f"{time:g}" for time in distinct]
+    if len(distinct) > MOST_TIMES:
+        edges = np.linspace(distinct[0], distinct[-1], MOST_TIMES + 1)
+        column = np.clip(np.searchsorted(edges, times, side="right") - 1, 0, MOST_TIMES - 1)
+        labels = [f"{edge:g}" for edge in edges[:-1]]
+    counts = np.zeros((len(names), len(labels)), np.int64)
+    np.add.at(counts, (place, column), count[here])
+    most = np.argsort(-counts.sum(axis=1), kind="stable")[:MOST_PLACES]
+    return [str(name) for name in names[most]], labels, counts[most]
+
+
+def _pairs(table: PairTable) -> Plot:
+    places, labels, counts = pairs_by_place_and_time(table)
+    total = len({table.locations[item] for item in np.unique(table.items).tolist()})
+
+    def fill(axes: Axes) -> None:
+        shown = axes.imshow(counts, cmap="Blues", aspect="auto", vmin=0, interpolation="nearest")
+        axes.figure.colorbar(shown, ax=axes, label="published pairs")
+        axes.set_yticks(range(len(places)), places, fontsize=7 if len(places) > 12 else 9)
+        for label in axes.get_yticklabels():
+            label.set_parse_math(False)  # a place may have a dollar sign
+        step = -(-len(labels) // 12)
+        axes.set_xticks(range(0, len(labels), step), labels[::step])
+        first = "" if total == len(places) else f": the {len(places)} fullest of {total} places"
+        axes.set(title=f"What is published{first}", xlabel="time", ylabel="place")
+
+    return picture(NAME, "pairs", fill, _INCHES)
+
+
+def _lengths(table: PairTable, rows: Ints) -> Plot:
+    from matplotlib.ticker import MaxNLocator
+
+    counts = np.bincount(table.lengths[rows])
+
+    def fill(axes: Axes) -> None:
+        axes.bar(np.arange(len(counts)), counts, color=BLUE)
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(title="Published paths", xlabel="pairs in a path", ylabel="records")
+
+    return picture(NAME, "lengths", fill, _INCHES)
+
+
+# --- evaluation: visible only to the operator ----------------------------------------------------
+
+
+def instance_loss(before: PairTable, after: PairTable) -> float:
+    """Share of instances that were suppressed; 0 of an empty table."""
+    total = len(before.items)
+    return (total - len(after.items)) / total if total else 0.0
+
+
+def frequent_losses(before: Frequent, after: Frequent) -> dict[str, Any]:
+    """How many maximal frequent sequences there are, and were lost.
+
+    `mfs_loss`: 1 - share of U(T) that is in U(T'); `mfs_loss_count`: the printed ratio, which
+    mixes in sequences that became maximal and may be negative. Null where U(T) is empty.
+    """
+    had, has = before.sequences, after.sequences
+    return {
+        "mfs_before": len(had),
+        "mfs_after": len(has),
+        "mfs_loss": 1 - len(had & has) / len(had) if had else None,
+        "mfs_loss_count": (len(had) - len(has)) / len(had) if had else None,
+    }
+
+
+def evaluate(
+    before: PairTable,
+    after: PairTable,
+    metrics: Metrics,
+    least: int | None,
+    merged: int,
+    beat: Callable[[], None],
+) -> dict[str, Any]:
+    """The metrics; `least` is K', without which there are no frequent sequences; `merged`: points
+    that fell into a slot that was taken."""
+    result: dict[str, Any] = {"merged_points": merged}
+    if metrics.mfs and least is not None:
+        had = maximal_frequent(before, least, beat)
+        result |= frequent_losses(had, maximal_frequent(after, least, beat))
+    if metrics.suppressed_pairs:
+        had_each = np.bincount(before.items, minlength=before.pairs)
+        lost = had_each - np.bincount(after.items, minlength=before.pairs)
+        result["suppressed_pairs"] = [
+            {
+                "location": before.locations[pair],
+                "time": before.times[pair],
+                "instances": int(had_each[pair]),
+                "suppressed": int(lost[pair]),
+            }
+            for pair in np.flatnonzero(lost).tolist()
+        ]
+    return result
 
 
 ALGORITHM: Final = Algorithm(

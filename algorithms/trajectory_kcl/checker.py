@@ -91,12 +91,6 @@ def check(table: PairTable, model: Model, beat: Callable[[], None] = lambda: Non
     return Verdict(depth, sequences, violating, tuple(examples), smallest, highest)
 
 
-def matching(table: PairTable, pairs: tuple[int, ...]) -> list[int]:
-    """T(q): the records that have all of these pairs, counted from 0."""
-    wanted = set(pairs)
-    return [row for row in range(table.records) if wanted <= set(table.path(row))]
-
-
 def _breaks(counts: Ints, model: Model) -> Flags:
     """Which groups (m, 1 + s) break the model: records, then records with each value."""
     own: Ints | np.ndarray[tuple[int, int], np.dtype[np.object_]] = counts
@@ -145,7 +139,7 @@ def _groups(
 
 
 def _choices(length: int, size: int) -> Iterator[Ints]:
-    """All choices of places, some at a time."""
+    """All choices of places, in batches."""
     every = combinations(range(length), size)
     while some := list(islice(every, _CHUNK)):
         yield np.array(some, np.int64)

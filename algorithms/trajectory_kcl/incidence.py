@@ -70,8 +70,8 @@ class Incidence:
 
     def pairs_of(self, sequence: int) -> list[int]:
         """The pairs of a sequence, ascending."""
-        found: list[int] = self.members[self.starts[sequence] : self.starts[sequence + 1]].tolist()
-        return found
+        result: list[int] = self.members[self.starts[sequence] : self.starts[sequence + 1]].tolist()
+        return result
 
     def rows_with(self, pair: int) -> Codes:
         """The records that still have a pair."""
@@ -83,8 +83,8 @@ class Incidence:
 
     def of_kind(self, kind: int) -> list[int]:
         """The numbers of all sequences of a kind."""
-        found: list[int] = np.flatnonzero(self.state.kinds == kind).tolist()
-        return found
+        result: list[int] = np.flatnonzero(self.state.kinds == kind).tolist()
+        return result
 
 
 def build(
@@ -168,8 +168,8 @@ def alive(table: PairTable, state: State) -> Flags:
     """Which instances are not suppressed."""
     place = np.arange(len(table.items)) - table.offsets[:-1][table.rows]
     words = state.dead[table.rows, place // WORD]
-    found: Flags = (words >> (place % WORD).astype(np.uint64)) & np.uint64(1) == 0
-    return found
+    result: Flags = (words >> (place % WORD).astype(np.uint64)) & np.uint64(1) == 0
+    return result
 
 
 def _masks(table: PairTable, items: Sequence[int], rows: Codes, words: int) -> Words:
@@ -203,9 +203,8 @@ def _joined(parts: Sequence[NDArray[np.generic]], kind: type) -> NDArray:  # typ
     return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
-# What the plain and the compiled kernel of suppression take and give.
-#
-# Spec: trajectory-kcl, sections 3.3 and 7.
+# What the plain and the compiled kernel of suppression take and give. Spec: trajectory-kcl,
+# sections 3.3 and 7.
 
 
 class Scores(NamedTuple):

@@ -117,8 +117,6 @@ class _Search:
             self.having.setdefault(item, []).append(each)
 
 
-# Minimal violating sequences, level by level: Algorithm 5.1 with its pruning repaired (B1).
-#
 # Spec: trajectory-kcl, sections 3.1, 3.2 and 7. A sequence of i + 1 pairs is a candidate in a
 # record if all its parts of i pairs are there and do not violate. The record's sequences of level i
 # are in lexicographic order, so candidates are two of them with one prefix; a candidate's key is
@@ -155,7 +153,7 @@ class Occurrences:
     classes: Codes
 
     def of(self, chosen: Flags) -> Occurrences:
-        """Some of the entries."""
+        """The chosen entries."""
         return Occurrences(
             self.rows[chosen], self.sequences[chosen], self.masks[chosen], self.classes[chosen]
         )
@@ -194,8 +192,8 @@ class Mined:
 
 def violates(counts: Ints, mark_counts: Ints, least: int, most: Ints) -> Flags:
     """Which groups of counts (m,) and mark_counts (m, s) break the model; `most` by group size."""
-    found: Flags = (counts < least) | (mark_counts > most[counts][:, None]).any(axis=1)
-    return found
+    result: Flags = (counts < least) | (mark_counts > most[counts][:, None]).any(axis=1)
+    return result
 
 
 def mine(table: PairTable, model: Model, context: Context, until: float = 1.0) -> Mined:
@@ -289,7 +287,7 @@ def _instances(table: PairTable, model: Model) -> list[Occurrences]:
     blocks = (work - 1) // BLOCK_SEQUENCES
     cuts = [*np.unique(blocks, return_index=True)[1].tolist(), table.records]
     words = _words(table)
-    found = []
+    result = []
     for start, stop in pairwise(cuts):
         low, high = int(table.offsets[start]), int(table.offsets[stop])
         rows = table.rows[low:high]
@@ -297,8 +295,8 @@ def _instances(table: PairTable, model: Model) -> list[Occurrences]:
         masks = np.zeros((high - low, words), np.uint64)
         bits = np.uint64(1) << (place % WORD).astype(np.uint64)
         masks[np.arange(high - low), place // WORD] = bits
-        found.append(Occurrences(rows, table.items[low:high], masks, table.classes[rows]))
-    return found
+        result.append(Occurrences(rows, table.items[low:high], masks, table.classes[rows]))
+    return result
 
 
 # -------------------------------------------------------------------------------------- one block

@@ -73,10 +73,10 @@ class LiteralRun:
 
     def records(self, sequence: Sequence) -> int:
         """T(q) in the current table."""
-        found = self.everyone
+        result = self.everyone
         for pair in sequence:
-            found &= self.having[pair]
-        return found
+            result &= self.having[pair]
+        return result
 
     def violates(self, records: int) -> bool:
         """Whether a group that is not empty breaks the model."""
@@ -88,7 +88,7 @@ class LiteralRun:
 
     def mine(self) -> list[Sequence]:
         """V(T), pruned against the level before alone (B1)."""
-        found: list[Sequence] = []
+        result: list[Sequence] = []
         candidates: list[Sequence] = [(pair,) for pair in range(len(self.having))]
         for length in range(1, self.longest + 1):
             good: list[Sequence] = []
@@ -102,7 +102,7 @@ class LiteralRun:
                 else:
                     good.append(sequence)
             self.beat()
-            found += sorted(bad)
+            result += sorted(bad)
             minimal = (
                 joined
                 for joined in self._joined(good)
@@ -111,7 +111,7 @@ class LiteralRun:
             candidates = list(islice(minimal, MOST_CANDIDATES + 1))
             if len(candidates) > MOST_CANDIDATES:
                 raise TooManySequences(f"more than {MOST_CANDIDATES} of {length + 1} pairs")
-        return found
+        return result
 
     def _joined(self, good: list[Sequence]) -> Iterator[Sequence]:
         by_prefix: dict[Sequence, list[int]] = defaultdict(list)
@@ -159,10 +159,10 @@ class LiteralRun:
         )
 
     def _pairs(self, records: int) -> set[int]:
-        found: set[int] = set()
+        result: set[int] = set()
         for row in _rows(records):
-            found |= self.paths[row]
-        return found
+            result |= self.paths[row]
+        return result
 
     # -------------------------------------------------------------------------------- Algorithm 5.3
 

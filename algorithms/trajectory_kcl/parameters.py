@@ -58,8 +58,6 @@ class TooManySequences(Invalid):
         super().__init__(detail, pointer="/params/L")
 
 
-# The parameters of `trajectory-kcl` and their ranges. Spec: trajectory-kcl, section 2.
-
 Method = Literal["local", "global"]
 Utility = Literal["instances", "mfs"]
 
@@ -71,7 +69,8 @@ _PLAIN: Final = 1 << 32
 
 @dataclass(frozen=True)
 class Model:
-    """What (K,C)_L asks of a group: at least `least` records, no listed value above `confidence`.
+    """What (K,C)_L requires of a group: at least `least` records, no listed value above
+    `confidence`.
 
     `length`: the longest sequence that an attacker knows; None: no limit.
     """
@@ -205,7 +204,7 @@ class Parameters(WireModel):
 
     @property
     def model(self) -> Model:
-        """The model of privacy that is asked for."""
+        """The requested model of privacy."""
         return Model(self.K, self.C, self.L if isinstance(self.L, int) else None)
 
     @property

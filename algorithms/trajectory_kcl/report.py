@@ -25,7 +25,7 @@ NAME: Final = "trajectory-kcl"
 SYNTACTIC: Final[Figures] = {"model": "syntactic", "epsilon": None, "delta": None}
 
 NOT_PROTECTED: Final = (
-    "More than L pairs: whoever knows more may find one record alone.",
+    "More than L pairs: anyone who knows more may find one record alone.",
     "Absence and whole paths: 'was here and there, never at that place' may fit one record alone.",
     "Values that sensitive_values does not list: their confidence is unbounded.",
     "Other locations: what the records of a known sequence share besides is told with certainty.",
@@ -34,7 +34,7 @@ NOT_PROTECTED: Final = (
     "Minimality: a suppressed pair tells that a support was below K or a confidence above C.",
     "Composition: two tables that both satisfy the model may tell everything together.",
     "Skew: C bounds what is believed afterwards, not the step from what was believed before.",
-    "Membership: that somebody is in the table.",
+    "Membership: that someone is in the table.",
     "Relational quasi-identifiers, and inference from maps, timetables and other outside sources.",
 )
 DEFECTS: Final = (
@@ -56,7 +56,7 @@ CAVEATS: Final = (
     "NOT DIFFERENTIALLY PRIVATE: (K,C)_L is a syntactic property of this one table. No parameter "
     "makes it more. Where synthetic or aggregate data would do, prefer sequential-prefix-tree or "
     "sequential-ngram, or noisy counts over (cell, slot).",
-    "This release lies outside the budget of its data set; later accounting says nothing about "
+    "This release is outside the budget of its data set; later accounting says nothing about "
     "what is released here.",
 )
 ASSUMPTIONS: Final = (
@@ -127,7 +127,7 @@ def privacy_report(
 
 
 def verification(verdict: Verdict, params: Parameters) -> dict[str, Any]:
-    """What the independent check found."""
+    """The result of the independent check."""
     return {
         "checker": "independent enumeration",
         "max_len_checked": params.L,
@@ -145,7 +145,7 @@ def _claimed(params: Parameters) -> dict[str, Any]:
         "K": params.K,
         "C": format_exact(params.C),
         "L": params.L,
-        "sensitive_values": [list(each) for each in params.sensitive_values],
+        "sensitive_values": [list(sensitive_value) for sensitive_value in params.sensitive_values],
         "linkage_bounds": {"identity": f"1/{params.K}", "attribute": format_exact(params.C)},
     }
 
@@ -159,7 +159,7 @@ def _verified(
             RECIPIENT,
             NOTHING_HOLDS,
             reason=f"violated ({verdict.violating} sequences): the published table does not "
-            "satisfy the model that was asked for",
+            "satisfy the model that was requested",
         )
     if verdict is not None:
         reason = "the independent check found no violating sequence in the published table"

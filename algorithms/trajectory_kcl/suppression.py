@@ -54,8 +54,8 @@ class PlainKernel:
         part = slice(state.where_offsets[minimal], state.where_offsets[minimal + 1])
         rows = state.where_rows[part]
         blocked = state.entry_masks[state.where_entries[part]] & state.dead[rows]
-        found: Codes = rows[~blocked.any(axis=1)]
-        return found
+        result: Codes = rows[~blocked.any(axis=1)]
+        return result
 
     def score(self, pairs: Codes, minimals: Codes) -> Scores:
         scores = Scores(
@@ -136,21 +136,18 @@ def _ranges(starts: Ints, stops: Ints) -> Ints:
     widths = stops - starts
     ends = np.cumsum(widths)
     total = int(ends[-1]) if len(ends) else 0
-    found: Ints = np.arange(total) + np.repeat(starts - (ends - widths), widths)
-    return found
+    result: Ints = np.arange(total) + np.repeat(starts - (ends - widths), widths)
+    return result
 
 
-# The greedy anonymiser: Algorithm 5.3, corrected (B2, B3, B4), and global suppression alone.
-#
 # Spec: trajectory-kcl, sections 3.3, 3.5, 3.6 and 7. Operations are in a heap by score, gain over
 # (loss + 1); ties: local before global, then the smaller pair, then the lexicographically smaller
 # sequence. Scores grow stale; an operation that is taken from the heap is scored again against the
 # current table, put back if its score fell, and dropped if it is no longer valid, until the records
-# of its sequence change.
-#
-# Why the result satisfies the model: every violating sequence of the current table contains a live
-# minimal violating one. It holds at the start; a local operation is valid, so it makes no new one;
-# a global one deletes every sequence with the pair. When none lives, none violates.
+# of its sequence change. Why the result satisfies the model: every violating sequence of the
+# current table contains a live minimal violating one. It holds at the start; a local operation is
+# valid, so it makes no new one; a global one deletes every sequence with the pair. When none lives,
+# none violates.
 
 Entry: TypeAlias = tuple[float, int, int, int, int]
 """(-score, 0 local or 1 global, pair, rank of the sequence, sequence); no sequence: -1."""

@@ -46,7 +46,7 @@ class PairTable:
 
     @property
     def pairs(self) -> int:
-        """How many different pairs, d."""
+        """d, the number of different pairs."""
         return len(self.locations)
 
     @property
@@ -62,8 +62,8 @@ class PairTable:
     @cached_property
     def marks(self) -> Flags:
         """Which sensitive values each record has, (n, s)."""
-        found: Flags = self.class_marks[self.classes]
-        return found
+        result: Flags = self.class_marks[self.classes]
+        return result
 
     def path(self, record: int) -> tuple[int, ...]:
         """The ids of one record."""
@@ -77,8 +77,8 @@ class PairTable:
     def places(self, rows: Codes, item: int) -> Ints:
         """The place of a pair in these records, all of which have it; counted from 0."""
         wanted = rows.astype(np.int64) * self.pairs + item
-        found: Ints = np.searchsorted(self._instances, wanted) - self.offsets[rows]
-        return found
+        result: Ints = np.searchsorted(self._instances, wanted) - self.offsets[rows]
+        return result
 
     def kept(self, alive: Flags) -> PairTable:
         """The same records without the instances that are not alive."""

@@ -17,16 +17,16 @@ import numpy as np
 from algorithms import sequential_ngram, sequential_prefix_tree, set_valued
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import drive
+from algorithms.sequential_ngram import algorithm as ngrams
 from algorithms.sequential_ngram import evaluation as compared
-from algorithms.sequential_ngram import federated as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAMS
 from algorithms.sequential_ngram.evaluation import Text, answers, frequent, released_patterns
 from algorithms.sequential_ngram.publication import released as released_grams
+from algorithms.sequential_prefix_tree import algorithm as tree_rounds
 from algorithms.sequential_prefix_tree import counts as trees
-from algorithms.sequential_prefix_tree import federated as tree_rounds
 from algorithms.sequential_prefix_tree.counts import Tree, grow
+from algorithms.sequential_prefix_tree.counts import released as released_tree
 from algorithms.sequential_prefix_tree.parameters import resolved
-from algorithms.sequential_prefix_tree.publication import released as released_tree
 from algorithms.set_valued import evaluation as set_evaluation
 from algorithms.set_valued import federated as sets
 from algorithms.set_valued.counts import publish, released_rows

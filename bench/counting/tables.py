@@ -16,7 +16,7 @@ import numpy as np
 from bench.counting.curators import ALWAYS_HERE, Curators, chosen, split
 from bench.counting.quality import UNLIMITED, Baskets, Clicks, Quality
 from bench.counting.shown import Row, Table
-from simulation.stand_in_data import stm_like_concentrated
+from reproduction.stand_in_data import stm_like_concentrated
 from tacit.encoders import sequential_ngram_counts, sequential_prefix_tree_counts, set_valued_counts
 from tacit.encoders.counts import Counter, Lists
 from tacit.randomness import SeededRandom

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost, eugkm, su
+from algorithms.kmeans.evaluation import best_cost, cost
 from algorithms.kmeans.paper import drawn_start
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.sound_run import Rows, release, run_central
@@ -21,6 +21,7 @@ from bench.utility.compare import Figures, compare
 from bench.utility.peers import (
     privtree_means,
 )
+from reproduction.kmeans_baselines import eugkm, su
 from reproduction.kmeans_data import datasets
 from simulation.populations import shared_data
 from tacit.encoders.kmeans.encoder import Floats, Grid

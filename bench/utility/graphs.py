@@ -29,8 +29,8 @@ from bench.utility.peers import (
     top_m_filter,
     uniform_grid,
 )
+from reproduction.stand_in_data import power_law
 from simulation.populations import shared_data
-from simulation.stand_in_data import power_law
 
 GRAPHS: Final = ("ca-GrQc", "ca-HepTh", "wiki-Vote", "facebook_combined")
 CUT_QUERIES: Final = 150

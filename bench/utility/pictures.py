@@ -23,8 +23,8 @@ from bench.utility.reports import bounded_reports, laplace_reports
 from bench.utility.sequences import long_tail, released_sequences
 from bench.utility.sets import released_sets
 from bench.utility.spectra import spectral
+from reproduction.stand_in_data import stm_like_diffuse
 from simulation.stand_in_data import blocks as communities
-from simulation.stand_in_data import stm_like_diffuse
 from tacit.encoders.kmeans.encoder import Floats
 
 EPSILONS: Final = ("0.5", "1", "2", "4", "8")

@@ -16,7 +16,7 @@ from algorithms.set_valued.records import Supports, Weighted, deduplicated, item
 from algorithms.set_valued.remainder import MOST_LENGTH, SIZES, items_kept, kept_places
 from algorithms.set_valued.settings import Row
 from bench.utility.compare import Contender, Figures, compare
-from simulation.stand_in_data import stm_like_concentrated, stm_like_diffuse
+from reproduction.stand_in_data import stm_like_concentrated, stm_like_diffuse
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 from tacit.records.items import Transactions

@@ -1,15 +1,15 @@
-"""What is in a backup and where it goes: the archive's members, a service's places on its disk,
+"""The content of a backup and where it is restored: members of the archive, the files of a service,
 consistent copies of a database in use.
 
-The content of a backup: a tar of the manifest, the database, files, and everybody's digest.
+A backup is a tar of the manifest, the database, files, and their digests:
 
-    manifest.json   what it is of: read and judged before anything else
-    database        a SQLite file, or what pg_dump wrote
-    files/...       files of the data directory, by their place in it
+    manifest.json   which service it is of: checked before anything else
+    database        a SQLite file, or the output of pg_dump
+    files/...       files of the data directory, by their relative path
     digests.json    SHA-256 of every member before it
 
-The seal around it shows every change from outside; the digests show what went wrong before the
-seal: a file that changed or was cut while it was read.
+The seal around it reveals any later change; the digests reveal errors before sealing: a file that
+changed or was truncated while it was read.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ class Manifest(BaseModel):
     schema_revision: str
     database: Literal["sqlite", "postgresql"]
     created: datetime
-    """When the copy of the database was begun: nothing of later is surely in it."""
+    """When the copy of the database began: later changes may be missing."""
 
 
 Place = Callable[[str], Path | None]
-"""Where a member's content is put; None: it is looked at only."""
+"""The path to which a member is written; None: it is only checked."""
 
 
 def write(
     file: BinaryIO, holder: Holder, manifest: Manifest, members: Iterable[tuple[str, Path]]
 ) -> int:
-    """Seal an archive of these members into `file`; how many there are.
+    """Seal an archive of these members into `file`; returns how many it has.
 
-    A member that is gone by now is left out. Raises OSError.
+    A member that was deleted meanwhile is omitted. Raises OSError.
     """
     sealer = Sealer(file, holder)
     digests: dict[str, str] = {}
@@ -94,8 +94,8 @@ def write(
 
 @contextmanager
 def opened(file: BinaryIO, holder: Holder) -> Iterator[tuple[Manifest, Callable[[Place], int]]]:
-    """The manifest, and a function that reads the rest: it puts members where it is told, raises
-    BackupRefused unless every digest is right, and gives their number."""
+    """The manifest, and a function that reads the rest: it writes members to the given places,
+    raises BackupRefused for a wrong digest, and returns their number."""
     opener = Opener(file, holder)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], opener), mode="r|") as tar:
@@ -109,22 +109,22 @@ def opened(file: BinaryIO, holder: Holder) -> Iterator[tuple[Manifest, Callable[
                 said = _members(tar, place, digests)
                 opener.drain()
                 if said != digests:
-                    raise BackupRefused("a digest is wrong: the backup is no good")
+                    raise BackupRefused("a digest is wrong: the backup is damaged")
                 return len(digests) - 1
 
             yield manifest, rest
     except tarfile.TarError:
-        raise BackupRefused("the backup is no archive that this command made") from None
+        raise BackupRefused("the backup is not an archive of this command") from None
 
 
 def _members(tar: tarfile.TarFile, place: Place, digests: dict[str, str]) -> dict[str, str]:
     while (member := tar.next()) is not None:
         if member.name == _DIGESTS:
-            found: dict[str, str] = json.loads(_kept(tar, member, {}))
-            return found
+            result: dict[str, str] = json.loads(_kept(tar, member, {}))
+            return result
         inside = PurePosixPath(member.name)
         if not member.isreg() or inside.is_absolute() or ".." in inside.parts:
-            raise BackupRefused("the backup holds a member that does not belong there")
+            raise BackupRefused("the backup has an unexpected member")
         path = place(member.name)
         source = tar.extractfile(member)
         assert source is not None
@@ -153,7 +153,7 @@ def _add(
 
 
 class _Digesting(io.RawIOBase):
-    """The same bytes, digested as they pass."""
+    """Passes bytes on and computes their digest."""
 
     def __init__(self, source: BinaryIO | io.BytesIO) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ def _copied(source: IO[bytes], target: BinaryIO | io.BufferedWriter | None) -> s
 
 def _kept(tar: tarfile.TarFile, member: tarfile.TarInfo, digests: dict[str, str]) -> bytes:
     if member.size > _MOST_JSON:
-        raise BackupRefused("the backup holds a member that does not belong there")
+        raise BackupRefused("the backup has an unexpected member")
     source = tar.extractfile(member)
     content = b"" if source is None else source.read()
     digests[member.name] = sha256(content).hexdigest()
@@ -190,14 +190,12 @@ def _manifest(content: bytes) -> Manifest:
     try:
         return Manifest.model_validate_json(content)
     except ValidationError:
-        raise BackupRefused("the backup is of a version that this one does not know") from None
+        raise BackupRefused("the backup is of a version that this one cannot read") from None
 
 
-# What a service keeps on its disk, and how a restored state takes the place of another.
-#
-# Everything is written beside its place first, under a name that no service reads, and moved there
-# when all of it is good: the database last. What stood there is kept under another name. Whatever
-# fails on the way is undone.
+# A restore first writes every file next to its target, under a name that no service reads, and
+# moves them when all are good: the database last. The old files are kept under another name. After
+# a failure everything is undone.
 
 MARKER: Final = "restored"
 _PASSING: Final = ("incoming-", "draft-", "archive-")
@@ -206,7 +204,7 @@ _LOGS: Final = ("-wal", "-shm", "-journal")
 
 @dataclass(frozen=True)
 class Places:
-    """Where a service's files lie: by their names in an archive; the database if it is a file."""
+    """Paths of a service's files by their names in an archive; the database if it is a file."""
 
     data_dir: Path
     files: dict[str, Path]
@@ -214,8 +212,8 @@ class Places:
 
     @classmethod
     def of(cls, settings: ServiceSettings, database: Path | None) -> Places:
-        """What these settings say. A secret that the settings give is not among the files: whoever
-        gives it keeps it."""
+        """By these settings. A secret that comes from the settings is not among the files: it is
+        stored where it comes from."""
         home, files = settings.data_dir, {}
         if settings.operator_token is None:
             files["operator.token"] = home / "operator.token"
@@ -238,9 +236,11 @@ class Places:
                     yield f"{FILES}/{name}/{inside.as_posix()}", found
 
     def taken(self) -> list[Path]:
-        """What is there already, so that nothing can be restored beside it."""
+        """Paths that exist already, so that nothing can be restored there."""
         targets = [*self.files.values(), *([] if self.database is None else [self.database])]
-        return [path for path in targets if _holds_something(path)]
+        return [
+            path for path in targets if (any(path.iterdir()) if path.is_dir() else path.exists())
+        ]
 
 
 def rotated(home: Path) -> list[Path]:
@@ -249,7 +249,7 @@ def rotated(home: Path) -> list[Path]:
 
 
 class Drafts:
-    """A restored state beside its places: `place` while it is read, then `move`, else `remove`."""
+    """A restored state next to its targets: `place` while it is read, then `move`, or `remove`."""
 
     def __init__(self, places: Places, dump: Path) -> None:
         self._places, self._dump = places, dump
@@ -257,24 +257,24 @@ class Drafts:
         self.database = dump if places.database is None else _draft(places.database)
         if places.database is not None:
             self._targets.append(places.database)
-        self.remove()  # of one that was killed
+        self.remove()  # left by a restore that was killed
         make_private_directory(places.data_dir)
         _draft(places.data_dir / MARKER).touch(0o600)
 
     def place(self, member: str) -> Path:
-        """Where a member of the archive is written. Raises BackupRefused for one that has none."""
+        """The path for a member of the archive. Raises BackupRefused for one that has none."""
         if member == DATABASE:
             return self.database
         top, name, *inside = PurePosixPath(member).parts
         target = self._places.files.get(name)
         if top != FILES or target is None:
             raise BackupRefused(
-                f"the backup holds {name}, which these settings give: unset the variable"
+                f"the backup has {name}, which these settings give: unset the variable"
             )
         return _draft(target).joinpath(*inside)
 
     def move(self, stack: ExitStack, stamp: str) -> list[Path]:
-        """Put everything in its place; `stack` undoes it. Where that is kept what stood there."""
+        """Move everything to its target; `stack` undoes it. Returns where the old files are."""
         kept = []
         for target in self._targets:
             draft = _draft(target)
@@ -293,7 +293,7 @@ class Drafts:
         return kept
 
     def remove(self) -> None:
-        """Nothing is left of what was not moved."""
+        """Delete what was not moved."""
         for draft in map(_draft, self._targets):
             if draft.is_dir():
                 shutil.rmtree(draft)
@@ -311,10 +311,6 @@ def _renamed(stack: ExitStack, source: Path, target: Path) -> None:
     stack.callback(target.rename, source)
 
 
-def _holds_something(path: Path) -> bool:
-    return any(path.iterdir()) if path.is_dir() else path.exists()
-
-
 def _to_disk(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY)
     try:
@@ -323,9 +319,7 @@ def _to_disk(directory: Path) -> None:
         os.close(handle)
 
 
-# A consistent copy of a database in use, and its return: SQLite here, PostgreSQL by its own tools.
-#
-# What opens an aggregator's seal keys lies in `TACIT_KEY_DIR` and does not travel.
+# The key that opens an aggregator's seal keys is in `TACIT_KEY_DIR`, which is not in a backup.
 
 _ASIDE: Final = "replaced_"
 _IN_USE: Final = "the service still uses its database: stop all its processes first"
@@ -337,7 +331,7 @@ def sqlite_path(url: str) -> Path | None:
     if parsed.get_backend_name() != "sqlite":
         return None
     if not parsed.database or parsed.database == ":memory:":
-        raise BackupRefused("the database is no file")
+        raise BackupRefused("the database is not a file")
     return Path(parsed.database)
 
 
@@ -349,14 +343,14 @@ def known_revisions(migrations: Path) -> frozenset[str]:
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
-    return frozenset(each.revision for each in scripts.walk_revisions())
+    return frozenset(script.revision for script in scripts.walk_revisions())
 
 
 # --- SQLite --------------------------------------------------------------------------------------
 
 
 def copy_sqlite(service: str, source: Path, target: Path) -> str:
-    """Copy a database that may be in use, in one consistent view; its schema's revision."""
+    """Copy a database that may be in use, consistently; returns the revision of its schema."""
     if not source.exists():
         raise BackupRefused(f"there is no database at {source}")
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -369,7 +363,7 @@ def copy_sqlite(service: str, source: Path, target: Path) -> str:
             copy.execute("PRAGMA journal_mode=DELETE")
             (revision,) = copy.execute("SELECT version_num FROM alembic_version").fetchone()
         except (sqlite3.DatabaseError, TypeError):
-            raise BackupRefused(f"{source} is no database of a {service}") from None
+            raise BackupRefused(f"{source} is not a database of a {service}") from None
     return str(revision)
 
 
@@ -385,20 +379,20 @@ def idle_sqlite(path: Path) -> None:
         except sqlite3.OperationalError:
             raise BackupRefused(_IN_USE) from None
         except sqlite3.DatabaseError:
-            return  # what stands there is no database, and --replace keeps it all the same
+            return  # not a database; --replace keeps it anyway
 
 
 # --- PostgreSQL ----------------------------------------------------------------------------------
 
 
 async def copy_postgres(service: str, url: str, target: Path) -> str:
-    """pg_dump of a database that may be in use; its schema's revision."""
+    """pg_dump of a database that may be in use; returns the revision of its schema."""
     async with _connection(url) as connection:
         try:
             found = await connection.execute(text("SELECT version_num FROM alembic_version"))
             revision = str(found.scalar_one())
         except DBAPIError:
-            raise BackupRefused(f"the database is not one of a {service}") from None
+            raise BackupRefused(f"the database is not of a {service}") from None
     target.touch(0o600)
     options = [f"--exclude-schema={_ASIDE}*", f"--file={target}"]
     _run("pg_dump", url, "--format=custom", "--no-owner", "--no-privileges", *options)

@@ -1,4 +1,4 @@
-"""`tacit backup` and `tacit restore`: one service's state in one sealed file, and back.
+"""`tacit backup` and `tacit restore`: the state of one service in one sealed file, and back.
 
 Both run beside the service, with its environment. A backup is taken while the service runs; a
 restore needs it stopped, and leaves a marker: the next start does what an older state needs.
@@ -49,7 +49,7 @@ from tacit.wire import format_instant, parse_binary
 
 Service = Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")]
 PassphraseFile = Annotated[
-    Path | None, typer.Option(help="File whose text opens the backup, at least 12 characters.")
+    Path | None, typer.Option(help="File with the passphrase, at least 12 characters.")
 ]
 _LEAST_PASSPHRASE: Final = 12
 _BY_HAND: Final = {
@@ -78,7 +78,7 @@ _EVERY: Final = "Tokens and policies are those of {since}: revoke again what was
 @printed
 def backup(
     service: Service,
-    out: Annotated[Path, typer.Option(help="The file to make, mode 0600; not replaced.")],
+    out: Annotated[Path, typer.Option(help="The file to write, mode 0600; not replaced.")],
     recipient: Annotated[
         str | None, typer.Option(help="Public key as `tacit recipient-key` printed it.")
     ] = None,
@@ -98,28 +98,28 @@ def backup(
 @printed
 def restore(
     service: Service,
-    file: Annotated[Path, typer.Argument(help="What `tacit backup` made.")],
+    file: Annotated[Path, typer.Argument(help="File from `tacit backup`.")],
     key: Annotated[Path | None, typer.Option(help="File with the recipient's private key.")] = None,
     passphrase_file: PassphraseFile = None,
     replace: Annotated[
-        bool, typer.Option(help="Also where the service has a state: that one is set aside.")
+        bool, typer.Option(help="Also if the service has a state, which is then set aside.")
     ] = False,
     check: Annotated[bool, typer.Option(help="Only verify the file; restore nothing.")] = False,
     identity: Annotated[
         Path | None,
         typer.Option(
-            help="A backup of before `keys rotate identity`: the sealed pair that replaced it."
+            help="For a backup from before `keys rotate identity`: the sealed pair of the new one."
         ),
     ] = None,
     identity_key: Annotated[
         Path | None, typer.Option(help="The private key that opens --identity, for a recipient's.")
     ] = None,
     identity_passphrase_file: Annotated[
-        Path | None, typer.Option(help="File whose text opens --identity.")
+        Path | None, typer.Option(help="File with the passphrase of --identity.")
     ] = None,
     chain_from: Annotated[
         str | None,
-        typer.Option(help="Who followed it: an aggregator's coordinator, or an aggregator."),
+        typer.Option(help="A follower of it: an aggregator's coordinator, or an aggregator."),
     ] = None,
 ) -> Answer:
     """Put a backup in the place of a stopped service's state, whole or not at all.
@@ -131,7 +131,7 @@ def restore(
     if check:
         manifest, count = _verified(settings, file, holder)
         said: dict[str, Any] = {"members": count, **manifest.model_dump(mode="json")}
-        return Answer(said, lambda: typer.echo(f"{file} is good: {_summary(manifest, count)}"))
+        return Answer(said, lambda: typer.echo(f"{file} is valid: {_summary(manifest, count)}"))
     newer = None
     if identity is not None:
         pair = opened_pair(identity, opening_holder(identity_key, identity_passphrase_file))
@@ -158,7 +158,7 @@ async def _back_up(settings: ServiceSettings, out: Path, holder: Holder) -> tupl
     service, url = settings.service, settings.database()
     places = Places.of(settings, archive.sqlite_path(url))
     if out.exists():
-        raise BackupRefused(f"{out} is there already")
+        raise BackupRefused(f"{out} exists already")
     if not settings.data_dir.is_dir():
         raise BackupRefused(f"there is no directory {settings.data_dir}")
     if rotated(settings.data_dir):
@@ -209,8 +209,8 @@ class Newer:
 
 
 def _chain(settings: ServiceSettings, url: str | None) -> IdentityChain:
-    """The chain of a service's identities, as one that followed it keeps it. Raises BackupRefused
-    for a kind of service that has none, or without an address."""
+    """The chain of a service's identities, from a service that followed it. Raises BackupRefused
+    for a kind of service without a chain, or without an address."""
     paths = {
         "aggregator": f"/v1/aggregators/{quote(_name(settings), safe='')}/identity",
         "coordinator": "/v1/coordinator/identity",
@@ -222,8 +222,8 @@ def _chain(settings: ServiceSettings, url: str | None) -> IdentityChain:
 
 
 async def _continue(settings: ServiceSettings, newer: Newer) -> None:
-    """Put the newer identity into a restored database. Raises BackupRefused where it does not
-    follow."""
+    """Write the newer identity into a restored database. Raises BackupRefused if it does not
+    follow from the old one."""
     tables = import_module(f"{settings.service}.store.tables")
     database = open_store(settings)
     try:
@@ -279,7 +279,7 @@ _TABLES: Final = "tables in the database"
 
 
 async def _idle(places: Places, url: str) -> list[str]:
-    """What is there already. Raises BackupRefused where the service runs."""
+    """Files that exist already. Raises BackupRefused if the service runs."""
     taken = [str(path) for path in places.taken()]
     if places.database is not None:
         archive.idle_sqlite(places.database)
@@ -293,7 +293,9 @@ def _judge(settings: ServiceSettings, manifest: Manifest) -> None:
     if manifest.service != service:
         raise BackupRefused(f"the backup is of a service of kind {manifest.service}")
     if manifest.name != _name(settings):
-        raise BackupRefused(f"the backup is of {manifest.name}, the settings are another one's")
+        raise BackupRefused(
+            f"the backup is of {manifest.name}, the settings are of another service"
+        )
     package = import_module(service).__file__
     assert package is not None
     if manifest.schema_revision not in archive.known_revisions(Path(package).parent / "migrations"):
@@ -319,14 +321,14 @@ def _name(settings: ServiceSettings) -> str:
 
 
 def sealing_holder(recipient: str | None, passphrase_file: Path | None) -> Holder:
-    """Who may open what is sealed now. Raises BackupRefused unless one of both is given."""
+    """The holder to seal for. Raises BackupRefused unless exactly one of both is given."""
     if recipient is not None and passphrase_file is None:
         return _recipient(recipient)
     return _one(recipient, passphrase_file)
 
 
 def opening_holder(key: Path | None, passphrase_file: Path | None) -> Holder:
-    """Who opens what was sealed. Raises BackupRefused unless one of both is given."""
+    """The holder that opens a file. Raises BackupRefused unless exactly one of both is given."""
     if key is not None and passphrase_file is None:
         found = private_key(key)
         return Recipient(found.public, found)
@@ -346,7 +348,7 @@ def _recipient(text: str) -> Holder:
     try:
         return Recipient(SealPublicKey(parse_binary(text.strip())))
     except ValueError:
-        raise BackupRefused("the recipient is no public key in base64url") from None
+        raise BackupRefused("the recipient is not a public key in base64url") from None
 
 
 def _since(manifest: Manifest) -> str:

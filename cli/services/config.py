@@ -1,10 +1,8 @@
 """`tacit config`: whether a service would start with these settings; files for docker-compose.yml,
 and a certificate authority for trials.
 
-A certificate authority for trials: one key, and a certificate for each service.
-
-Nobody but the trial's own services should trust it. A deployment takes certificates of an authority
-that its operators run or buy.
+Only the services of a trial should trust that authority. A real deployment needs certificates of an
+authority that its operators run or buy.
 """
 
 from __future__ import annotations
@@ -186,11 +184,9 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     part.replace(path)
 
 
-# The files that docker-compose.yml reads and no repository may hold: `.env` and secrets.
-#
-# What is there is kept: a second run changes nothing, a removed file is made anew. The files can be
-# read by everybody inside `deploy/secrets`, which only its owner can enter: an engine mounts each
-# into a container whose user is another one.
+# The files that docker-compose.yml reads and no repository may have: `.env` and secrets. Existing
+# files are kept, deleted ones are made again. The files are readable by all, but only the owner can
+# enter `deploy/secrets`: each is mounted into a container of another user.
 
 SERVICES: Final = ("coordinator", "aggregator_a", "aggregator_b", "aggregator_c", "curator")
 BROKER_NAMES: Final = ("mosquitto", "localhost", "127.0.0.1")
@@ -255,8 +251,6 @@ def _word() -> str:
     return secrets.token_urlsafe(32)
 
 
-# `tacit config check`: whether a service would start with the settings of this environment.
-
 app = typer.Typer(no_args_is_help=True, help="Settings of a service.")
 
 SOON = timedelta(days=21)
@@ -266,7 +260,7 @@ ELSEWHERE = frozenset({"TACIT_HOME", "TACIT_URL", "TACIT_TOKEN"})
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, and what was found."""
+    """The result of one check."""
 
     subject: str
     verdict: Literal["ok", "warning", "error"]
@@ -278,15 +272,15 @@ class Finding:
 def check(
     service: Annotated[str, typer.Argument(help="coordinator, aggregator or curator.")],
 ) -> Answer:
-    """Whether a service would start with TACIT_... as it stands here; exit code 2 if it would not.
+    """Whether a service would start with the TACIT_... of this environment; exit code 2 if not.
 
-    Nothing is changed: migrations that are due are named, not applied.
+    Nothing is changed: pending migrations are counted, not applied.
     """
-    found = list(findings(service))
-    rows = [[each.subject, each.verdict, each.detail] for each in found]
+    results = list(findings(service))
+    rows = [[result.subject, result.verdict, result.detail] for result in results]
     shown = table(f"Settings of {service}", ["", "", ""], rows)
-    broken = any(each.verdict == "error" for each in found)
-    document = [asdict(each) for each in found]
+    broken = any(result.verdict == "error" for result in results)
+    document = [asdict(result) for result in results]
     return Answer(document, lambda: console.print(shown), 2 if broken else 0)
 
 
@@ -296,7 +290,7 @@ def compose(
         Path, typer.Argument(help="Where docker-compose.yml is.", show_default=True)
     ] = Path(),
 ) -> None:
-    """Write `.env` and `deploy/secrets/` for docker-compose.yml; what is there is kept."""
+    """Write `.env` and `deploy/secrets/` for docker-compose.yml; existing files are kept."""
     with plain_errors():
         made = write(directory)
     for path in made:
@@ -306,7 +300,7 @@ def compose(
 
 
 def findings(service: str) -> Iterator[Finding]:
-    """Everything that can be known before the service starts."""
+    """All checks that are possible before the service starts."""
     kind = settings_type(service)
     yield from _unknown(kind)
     try:
@@ -355,7 +349,7 @@ def _tls(settings: TlsSettings) -> Iterator[Finding]:
             ssl.create_default_context(cafile=str(client_authority))
         ends = None if settings.tls_certificate is None else expiry(settings.tls_certificate)
     except (OSError, ValueError, ssl.SSLError) as error:
-        yield Finding("tls", "error", f"the files are no good: {error}")
+        yield Finding("tls", "error", f"the files are not usable: {error}")
         return
     if ends is None:
         return
@@ -365,7 +359,7 @@ def _tls(settings: TlsSettings) -> Iterator[Finding]:
     elif ends - now < SOON:
         yield Finding("tls", "warning", f"the certificate ends on {ends:%Y-%m-%d}")
     else:
-        yield Finding("tls", "ok", f"good until {ends:%Y-%m-%d}")
+        yield Finding("tls", "ok", f"valid until {ends:%Y-%m-%d}")
 
 
 def _address(settings: ServiceSettings) -> Iterator[Finding]:
@@ -375,20 +369,20 @@ def _address(settings: ServiceSettings) -> Iterator[Finding]:
             "public_url",
             "warning",
             "it listens beyond this machine without TLS: set tls_certificate, or put a proxy "
-            "before it and its https address into TACIT_PUBLIC_URL",
+            "in front of it and the proxy's https address into TACIT_PUBLIC_URL",
         )
     if not loopback and settings.public_url is None:
-        yield Finding("public_url", "warning", "others cannot be told where this service is")
+        yield Finding("public_url", "warning", "others cannot learn the address of this service")
 
 
 def _warnings(settings: ServiceSettings) -> Iterator[Finding]:
     for name in type(settings).model_fields:
         if name.startswith("insecure_") and getattr(settings, name):
-            yield Finding(name, "warning", "protects nobody: for rehearsals on synthetic data only")
+            yield Finding(name, "warning", "protects nobody: for tests on synthetic data only")
 
 
 async def _database(settings: ServiceSettings, service: str) -> Finding:
-    # SQLAlchemy comes with it, for which no other command should wait.
+    # These import SQLAlchemy, for which no other command should wait.
     from common.store.database import check as database_answers
     from common.store.database import open_database, pending_migrations
     from common.store.transactions import Home, StoreLost

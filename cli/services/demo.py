@@ -1,6 +1,6 @@
-"""`tacit demo`: private rounds on meter readings, from nothing to results, and then gone.
+"""`tacit demo`: starts a deployment, runs private rounds on meter readings, and removes everything.
 
-One round of an hour of readings through the running services, and what it hid, in a page of words.
+One round of an hour of readings through real services; prints the result and what stayed private.
 With --full four rounds over the same hour: `two-layer` (sound), `distributed`, `local`, and
 `two-layer` in the paper stance with the thesis's probabilities (last, since a round without a
 verified figure makes every lifetime total infinite). For each: the released total, the error that
@@ -34,8 +34,9 @@ from cli.curator_data import MeterFile
 from cli.formatting import amount, guarantee
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import alone_in, plan, service_settings
-from simulation.load_model import household_load
+from simulation.populations import household_load
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import base as api
 from tacit.protocol.enrolment import PartyKind
 from tacit.randomness import SeededRandom
 from tacit.report import text as briefs
@@ -199,11 +200,11 @@ def _run(directory: Path, data: Path | None, show: Show) -> None:
     finally:
         with errors.status("stopping the services"):
             running.stop()
-    say(f"{time.monotonic() - started:.0f} s in all")
+    say(f"{time.monotonic() - started:.0f} s in total")
 
 
 def _file(data: Path | None, scratch: Path) -> MeterFile:
-    """The meters of the demonstration. Raises ValueError for a file that has too few."""
+    """The meters of the demonstration. Raises ValueError for a file with too few."""
     path = data or _generate(scratch)
     file = MeterFile(path, format_instant(START), STEP_S, "kWh", "energy_import")
     needed, meters = HOUR * 4 + 4, file.meters()
@@ -224,7 +225,7 @@ def _file(data: Path | None, scratch: Path) -> MeterFile:
 
 
 def _show_first(deployment: Deployment, file: MeterFile, data: Path | None) -> None:
-    """Feed the meters to a deployment that runs, and show one round in words."""
+    """Import the meters into a running deployment, and show one round in words."""
     truth = _truth(file)
     _feed(deployment, file)
     source = data.name if data else "generated"
@@ -236,7 +237,7 @@ def _show_first(deployment: Deployment, file: MeterFile, data: Path | None) -> N
 
 
 def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> list[str]:
-    """One round in words: what was asked, what came out, what it hid, what was checked."""
+    """One round in words: the query, the result, what stayed private, what was checked."""
     found = performed.found
     released, count = float(found["result"]["sum"]), found["participants"]
     error = float(Fraction(found["report"]["error"]["parts"][0]["mean_absolute"]))
@@ -244,7 +245,7 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
     statement = _with_all_but_one(found["report"])
     epsilon = Fraction(statement.epsilon or "0")
     matches = "they add up to" if performed.checked["matches"] else "THEY DO NOT ADD UP TO"
-    begin, end = (each[:16].replace("T", " ") for each in (_window()["start"], _window()["end"]))
+    begin, end = (_window()[key][:16].replace("T", " ") for key in ("start", "end"))
     rest = f"{aggregators - 1} of the {aggregators}"
     return [
         f"Asked     what {count:,} meters ({source}) drew together, {begin} to {end[11:]} UTC",
@@ -273,13 +274,13 @@ def brief(performed: Performed, truth: Truth, aggregators: int, source: str) -> 
 
 
 def _with_all_but_one(report: dict[str, Any]) -> VerifiedStatement:
-    """What holds against the reader, all other curators, and all aggregators but one."""
-    (found,) = [each for each in report["verified"] if each["key"] == Scenario.BLIND_AGGREGATORS]
-    return VerifiedStatement.model_validate_json(json.dumps(found))
+    """The guarantee against the reader, all other curators, and all aggregators but one."""
+    (line,) = [line for line in report["verified"] if line["key"] == Scenario.BLIND_AGGREGATORS]
+    return VerifiedStatement.model_validate_json(json.dumps(line))
 
 
 def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> None:
-    """Feed the meters to a deployment that runs, and show each act."""
+    """Import the meters into a running deployment, and show each act."""
     truth = _truth(file)
     source = data.name if data else "generated from the load model of simulation/load_model.py"
     answer = _feed(deployment, file)
@@ -298,7 +299,7 @@ def _show_rounds(deployment: Deployment, file: MeterFile, data: Path | None) -> 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the demonstration knows because it holds the readings: totals of the window, in kWh."""
+    """True totals of the window, in kWh, which the demonstration knows from the readings."""
 
     raw_kwh: float
     clamped_kwh: float
@@ -324,7 +325,7 @@ def _generate(directory: Path) -> Path:
 
 
 def _feed(deployment: Deployment, file: MeterFile) -> dict[str, Any]:
-    """Enrol the meters and import their readings; what the import answered."""
+    """Enrol the meters and import their readings; returns the answer of the import."""
     with errors.status("enrolling the meters and importing their readings"):
         _enrol(deployment, file.meters())
         with deployment.curator.client() as client:
@@ -332,7 +333,7 @@ def _feed(deployment: Deployment, file: MeterFile) -> dict[str, Any]:
 
 
 def _enrol(deployment: Deployment, meters: list[str]) -> None:
-    # Another file's meters are another gateway, in a directory that is used again.
+    # The name depends on the meters: a directory may be used again with another file.
     party_id = "gateway-" + hashlib.sha256("\n".join(meters).encode()).hexdigest()[:8]
     with deployment.curator.client() as client:
         if any(party["party"] == party_id for party in client.get("/v1/parties")["parties"]):
@@ -355,17 +356,17 @@ def _show_window(truth: Truth) -> None:
 
 def _show_budget(deployment: Deployment, queries: list[str]) -> None:
     """The coordinator's ledger after the sound rounds; the last of them was local."""
-    console.rule("[bold]what these rounds cost together", align="left")
+    console.rule("[bold]the total cost of these rounds", align="left")
     with deployment.coordinator.client() as client:
         print_budget(client.budget(query_id=queries[-1]))
 
 
 @dataclass(frozen=True)
 class Performed:
-    """A round that was run: its query, its result, and what a check of its transcript found."""
+    """A finished round: its query, its result, and the check of its transcript."""
 
     query_id: str
-    found: dict[str, Any]
+    found: api.Answer
     checked: dict[str, Any]
 
 
@@ -380,12 +381,12 @@ def _perform(deployment: Deployment, act: Act) -> Performed:
     with deployment.coordinator.client() as client:
         created = client.create_query(query)
         opened = client.open_round(created["id"], window=_window())
-        found = client.wait_for(opened["id"], 60)
-        return Performed(created["id"], found, client.verify(opened["id"]))
+        response = client.wait_for(opened["id"], 60)
+        return Performed(created["id"], response, client.verify(opened["id"]))
 
 
 def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
-    """Run a round and show it; the query's id."""
+    """Run a round and show it; returns the id of its query."""
     console.rule(f"[bold]{act.title}", align="left")
     with errors.status("a round"):
         performed = _perform(deployment, act)
@@ -399,13 +400,13 @@ def _show_act(deployment: Deployment, act: Act, truth: Truth) -> str:
     return performed.query_id
 
 
-def _show(found: dict[str, Any], truth: Truth) -> None:
-    report = found["report"]
-    released = float(found["result"]["sum"])
+def _show(response: api.Answer, truth: Truth) -> None:
+    report = response["report"]
+    released = float(response["result"]["sum"])
     forecast = report["error"]["parts"][0]["mean_absolute"]
     claimed = report.get("claimed")
     rows = [
-        ["released total", f"{released:,.1f} kWh from {found['participants']} curators"],
+        ["released total", f"{released:,.1f} kWh from {response['participants']} curators"],
         ["forecast error", f"{amount(forecast)} kWh expected (mean absolute)"],
         ["true total", f"{truth.raw_kwh:,.1f} kWh, {truth.clamped_kwh:,.1f} kWh clamped"],
         ["actual error", f"{abs(released - truth.raw_kwh):,.1f} kWh"],

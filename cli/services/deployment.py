@@ -1,8 +1,8 @@
 """An embedded deployment: coordinator, aggregators and a curator host as processes on loopback.
 
 One data directory holds everything: a directory per service (database, operator's token, log) and
-`deployment.json` with the addresses. Each service is the same process that a real deployment runs,
-so one operator runs them all here: fit for trials, and the reports say so.
+`deployment.json` with the addresses. Each service is the same process as in a real deployment, but
+one operator runs them all: for trials only, and the reports say so.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Deployment:
         directory = directory.absolute()
         count = aggregators + 2
         ports = free_ports(count) if port is None else list(range(port, port + count))
-        for each in ports:
-            if not _is_free(each):
-                raise ValueError(f"port {each} is in use: ports {port} to {ports[-1]} are needed")
+        for wanted in ports:
+            if not _is_free(wanted):
+                raise ValueError(f"port {wanted} is in use: ports {port} to {ports[-1]} are needed")
 
         def address(kind: str, name: str, port: int) -> ServiceAddress:
             return ServiceAddress(kind, name, f"http://127.0.0.1:{port}", str(directory / name))
@@ -122,19 +122,18 @@ _KINDS = ("coordinator", "aggregator", "curator")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody listens on at this moment.
+    """Ports on loopback without a listener.
 
-    They lie below the range from which outgoing connections take theirs, so that a service that is
-    down for a moment finds its port free, and are chosen at random, so that two deployments that
-    start at once hardly meet.
+    They are below the range of outgoing connections, so that a restarted service finds its port
+    free, and random, so that two deployments that start at the same time rarely collide.
     """
-    found: list[int] = []
+    result: list[int] = []
     for port in secrets.SystemRandom().sample(PORTS, len(PORTS)):
-        if len(found) == count:
+        if len(result) == count:
             break
         if _is_free(port):
-            found.append(port)
-    return found
+            result.append(port)
+    return result
 
 
 def _is_free(port: int) -> bool:
@@ -148,7 +147,7 @@ def _is_free(port: int) -> bool:
 
 
 class Running:
-    """The processes of a deployment. They end with this process, however it ends."""
+    """The processes of a deployment. They end with this process, even if it is killed."""
 
     def __init__(self, deployment: Deployment, extra: Mapping[str, Mapping[str, str]]) -> None:
         self.deployment = deployment
@@ -161,8 +160,8 @@ class Running:
         """Its end of file tells the services that this process has ended (`cli.services.child`)."""
 
     def start(self) -> None:
-        """Start all services and wait until each is ready; raises RuntimeError if one is not, and
-        starts none if something answers at the address of one."""
+        """Start all services and wait until each is ready. Raises RuntimeError if one is not, and
+        starts none if the port of one is in use."""
         for service in self.deployment.services:
             self._refuse_another(service)
         for service in self.deployment.services:
@@ -174,13 +173,13 @@ class Running:
         port = int(service.url.rpartition(":")[2])
         if _is_free(port):
             return
-        who = _pid_at(service)
+        pid = _pid_at(service)
         raise RuntimeError(
             f"{service.id}: port {port} is in use"
             + (
                 ""
-                if who is None
-                else f" by a service that still runs (process {who}): end it first"
+                if pid is None
+                else f" by a service that still runs (process {pid}): end it first"
             )
         )
 
@@ -216,8 +215,8 @@ class Running:
             )
 
     def wait_for(self, service: ServiceAddress) -> None:
-        """Block until one service is ready, by its own process and no other at its address. Raises
-        RuntimeError where that does not come."""
+        """Block until the process of one service is ready at its address. Raises RuntimeError if it
+        ends or takes too long."""
         process = self.processes[service.id]
         end = time.monotonic() + READY_S
         while process.poll() is None and time.monotonic() < end:
@@ -229,8 +228,8 @@ class Running:
         raise RuntimeError(f"{service.id} did not start, {_ending(process)}{_log(service)}")
 
     def cpu_s(self, service: ServiceAddress) -> float:
-        """CPU seconds of one service's process so far, ended threads too; 0 where the system does
-        not tell."""
+        """CPU seconds of one service's process so far, with ended threads; 0 where the system does
+        not report them."""
         clock, libc = ctypes.c_int(), ctypes.CDLL(None)
         known = getattr(libc, "clock_getcpuclockid", None)  # Linux and the BSDs
         if known is None or known(self.processes[service.id].pid, ctypes.byref(clock)):
@@ -254,7 +253,7 @@ class Running:
             self._pipe = None
 
     def wait(self) -> str:
-        """Block until a service ends; which one, how, and where its log is."""
+        """Block until a service ends; returns which one, how, and where its log is."""
         while True:
             for service in self.deployment.services:
                 process = self.processes.get(service.id)
@@ -264,7 +263,7 @@ class Running:
 
 
 def _pid_at(service: ServiceAddress) -> int | None:
-    """The process that answers at an address, ready; None if none does."""
+    """The id of the ready process at an address; None without one."""
     try:
         with Client(
             service.url,
@@ -298,19 +297,22 @@ def _log(service: ServiceAddress) -> str:
 
 
 def trusted(url: str) -> ssl.SSLContext | bool:
-    """Whom a client of this address trusts; nothing is loaded where there is no TLS."""
+    """The TLS context of a client of this address; not loaded for plain HTTP."""
     return not url.lower().startswith("http:") and environment_trust()
 
 
 def pair(deployment: Deployment) -> None:
-    """Make coordinator and aggregators known to each other, also again where the coordinator's
-    token was ended; safe to repeat."""
+    """Pair the coordinator with its aggregators, again where its token was revoked; idempotent."""
     with deployment.coordinator.client() as coordinator:
         identity = coordinator.get("/.well-known/tacit-coordinator")
-        known = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}
+        approved = {item["id"] for item in coordinator.get("/v1/aggregators")["aggregators"]}
         for service in deployment.aggregators:
             with service.client() as aggregator:
-                if service.id in known and _knows_a_coordinator(aggregator):
+                paired = any(
+                    token["scopes"] == ["coordinator"] and token["revoked"] is None
+                    for token in aggregator.tokens()
+                )
+                if service.id in approved and paired:
                     continue
                 token = aggregator.request(
                     "PUT",
@@ -331,12 +333,6 @@ def pair(deployment: Deployment) -> None:
             )
 
 
-def _knows_a_coordinator(aggregator: Client) -> bool:
-    """Whether a coordinator has a token there that was not ended."""
-    tokens = aggregator.tokens()
-    return any(each["scopes"] == ["coordinator"] and each["revoked"] is None for each in tokens)
-
-
 def join_token(
     deployment: Deployment,
     party: str,
@@ -346,7 +342,7 @@ def join_token(
     *,
     replaces: bool = False,
 ) -> JoinToken:
-    """A join token: one grant from each service, each asked for by its own operator."""
+    """A join token: one grant from each service, each requested by its own operator."""
     request = GrantRequest(
         party=party, kind=kind, max_curators=max_curators, valid_s=valid_s, replaces=replaces
     )

@@ -38,32 +38,32 @@ _NEEDED: Final = {
     b"p": "a passphrase",
     b"x": "a private key (tctkey_...)",
 }
-"""By the header's byte."""
+"""By the byte of the header."""
 _SCRYPT_N: Final = 2**17
 """With r = 8: 128 MiB and some tenths of a second for each guess."""
 
 
 class BackupRefused(ValueError):
-    """The archive, the key or the place is not what it should be; said in one line."""
+    """The archive, the key or the target is not valid; the message is one line."""
 
 
 class Holder(Protocol):
-    """Who may open: wraps the key of a content, and unwraps it again."""
+    """The holder of a sealed file: wraps and unwraps the key of its content."""
 
     @property
     def kind(self) -> bytes:
-        """One byte that says in the header which key is needed."""
+        """The byte of the header for the kind of key."""
 
     def wrap(self, key: bytes, salt: bytes) -> bytes:
-        """The key as it lies in the header."""
+        """The wrapped key, as in the header."""
 
     def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
-        """The key. Raises InvalidTag or ValueError for everybody else."""
+        """The key. Raises InvalidTag or ValueError for another holder."""
 
 
 @dataclass(frozen=True, repr=False)
 class Passphrase:
-    """Whoever knows this text."""
+    """Anyone who knows this text."""
 
     text: str
     kind: bytes = b"p"
@@ -82,8 +82,8 @@ class Passphrase:
 
 @dataclass(frozen=True, repr=False)
 class Recipient:
-    """Whoever has the private key; the public one is enough to seal. It stays sealed while X25519
-    or ML-KEM-768 holds."""
+    """Anyone who has the private key; the public key is enough to seal. It is secure while X25519
+    or ML-KEM-768 is."""
 
     public: SealPublicKey
     private: SealKey | None = None
@@ -94,12 +94,12 @@ class Recipient:
 
     def unwrap(self, wrapped: bytes, salt: bytes) -> bytes:
         if self.private is None:
-            raise ValueError("a public key opens nothing")
+            raise ValueError("a public key cannot open a file")
         return self.private.open(wrapped, MAGIC + salt)
 
 
 class Sealer(StreamSealer):
-    """Writes plain bytes into `file` sealed; what is there is whole only after `finish`."""
+    """Seals plain bytes into `file`; the file is complete only after `finish`."""
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
         key, salt = os.urandom(_KEY_BYTES), os.urandom(_SALT_BYTES)
@@ -117,10 +117,10 @@ class Opener(StreamOpener):
 
     def __init__(self, file: BinaryIO, holder: Holder) -> None:
         key = _bound(*_unwrapped(file, holder))
-        super().__init__(file, key, lambda: BackupRefused("the backup was altered or cut off"))
+        super().__init__(file, key, lambda: BackupRefused("the backup was altered or truncated"))
 
     def drain(self) -> None:
-        """Read to the end, so that every chunk is checked."""
+        """Read to the end, which detects a truncated file."""
         while self.read(CHUNK_BYTES):
             pass
 
@@ -139,7 +139,9 @@ def _unwrapped(file: BinaryIO, holder: Holder) -> tuple[bytes, bytes]:
     try:
         return holder.unwrap(wrapped, salt), start + wrapped
     except (InvalidTag, SealBroken, ValueError):
-        raise BackupRefused("the key does not open this backup, or it was altered") from None
+        raise BackupRefused(
+            "the key does not open this backup, or the backup was altered"
+        ) from None
 
 
 def _bound(key: bytes, header: bytes) -> bytes:
@@ -147,7 +149,7 @@ def _bound(key: bytes, header: bytes) -> bytes:
     return HKDF(SHA256(), _KEY_BYTES, salt=sha256(header).digest(), info=MAGIC).derive(key)
 
 
-# The pair that will follow a service's identity, in a sealed file. Spec: keys, section 5.1.
+# The next key pair of a service's identity. Spec: keys, section 5.1.
 
 CONTENT: Final = b"tacit next identity\n"
 
@@ -161,21 +163,21 @@ def opened_pair(file: Path, holder: Holder) -> bytes:
             said = str(error).replace("the backup", "it").replace("a backup", "a sealed key")
             raise ValueError(f"{file}: {said}") from None
     if not content.startswith(CONTENT) or len(content) != len(CONTENT) + SECRET_BYTES:
-        raise ValueError(f"{file}: holds no next identity")
+        raise ValueError(f"{file}: has no next identity")
     return content.removeprefix(CONTENT)
 
 
-# Key pairs of recipients: whoever opens a backup, or a sealed path. `tacit recipient-key`.
-#
-# Spec: keys, section 2.7. A private key is a seed of 32 bytes, written `tctkey_...`; its
-# public key has 1,216 bytes.
+# Key pairs of recipients of backups and sealed paths. A private key is a seed of 32 bytes, written
+# `tctkey_...`; its public key has 1,216 bytes.
 
 PREFIX: Final = "tctkey_"
 _MOST_KEY_BYTES: Final = 4096
 
 
 def recipient_key(
-    file: Annotated[Path, typer.Argument(help="Where the private key is written; not replaced.")],
+    file: Annotated[
+        Path, typer.Argument(help="File for the private key; an existing one is not replaced.")
+    ],
 ) -> None:
     """Make a key pair for backups and sealed paths.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from algorithms.drawing import can_draw
 from cli.context import Answer, console, errors, fail, progress, say, table
 from cli.formatting import amount
 from cli.services.deployment import (
@@ -29,7 +30,7 @@ from cli.services.deployment import (
 from cli.services.up import service_settings
 from simulation import chaos
 from simulation.liars import Comparison, Lie, LiedRound, compare, comparison, plot
-from simulation.plots import can_draw, draw
+from simulation.plots import draw
 from simulation.populations import Population
 from tacit.protocol.enrolment import PartyKind
 from tacit.query.query import Query
@@ -234,16 +235,16 @@ def compared(
     return Answer(found.document(), lambda: _print(found))
 
 
-def _write(found: Comparison, out: Path) -> None:
+def _write(response: Comparison, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(found.document(), indent=2) + "\n"
+    text = json.dumps(response.document(), indent=2) + "\n"
     (out / "liars.json").write_text(text, encoding="utf-8")
     if can_draw():
-        draw(plot(found), out)
+        draw(plot(response), out)
 
 
-def _print(found: Comparison) -> None:
-    curators = found.population["curators"]
+def _print(response: Comparison) -> None:
+    curators = response.population["curators"]
     columns = ("round", "true", "declared", "proved", "lied", "named")
     rows = [
         (
@@ -254,25 +255,25 @@ def _print(found: Comparison) -> None:
             str(row.told),
             str(row.named),
         )
-        for row in found.rows
+        for row in response.rows
     ]
-    title = f"{found.liars} of {curators} curators lie, amounts in {found.unit}"
+    title = f"{response.liars} of {curators} curators lie, amounts in {response.unit}"
     console.print(table(title, columns, rows))
     for lie in Lie:
-        told = sum(each.told for row in found.rows for each in row.lies if each.lie is lie)
-        named = sum(each.named for row in found.rows for each in row.lies if each.lie is lie)
-        say(f"{lie.value}: says {found.claims[lie.value]}, {named} of {told} named")
-    figures = found.figures()
+        told = sum(each.told for row in response.rows for each in row.lies if each.lie is lie)
+        named = sum(each.named for row in response.rows for each in row.lies if each.lie is lie)
+        say(f"{lie.value}: says {response.claims[lie.value]}, {named} of {told} named")
+    figures = response.figures()
     declared = amount(figures["mean_absolute_declared_error"])
     proved = amount(figures["mean_absolute_proved_error"])
     say(f"mean absolute error: declared {declared}, proved {proved}")
     say(
         f"lies within the range that passed: {figures['passed']}; each moves the sum by at most "
-        f"{amount(found.reach)}"
+        f"{amount(response.reach)}"
     )
     if figures["honest_named"]:
         say(f"{figures['honest_named']} honest contributions were refused")
-    if any(row.proved is None for row in found.rows):
+    if any(row.proved is None for row in response.rows):
         say("a proved round of too few honest contributions releases nothing")
 
 

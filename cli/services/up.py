@@ -40,7 +40,7 @@ def up(
     home: Home = DEFAULT_HOME,
     aggregators: Annotated[int, typer.Option(min=1, max=16, help="How many aggregators.")] = 3,
     allow_exact: Annotated[
-        bool, typer.Option(help="Allow mechanism exact, which adds no noise. Rehearsals only.")
+        bool, typer.Option(help="Allow mechanism exact, which adds no noise. For tests only.")
     ] = False,
     port: Annotated[
         int | None,
@@ -73,8 +73,7 @@ def up(
 
 @contextlib.contextmanager
 def alone_in(home: Path) -> Iterator[None]:
-    """Hold the data directory, which is made if need be. Raises RuntimeError if a deployment runs
-    from it."""
+    """Lock the data directory, created if needed. Raises RuntimeError if a deployment uses it."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (home / "up.lock").open("w") as held:
         try:
@@ -88,7 +87,7 @@ def alone_in(home: Path) -> Iterator[None]:
 
 
 def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
-    """The deployment of a data directory; a new one if there is none yet.
+    """The deployment of a data directory; a new one if there is none.
 
     Raises ValueError for another port than it has, and for ports in use.
     """
@@ -108,7 +107,7 @@ def plan(home: Path, aggregators: int, port: int | None = None) -> Deployment:
 
 
 def service_settings(*, allow_exact: bool = False) -> dict[str, dict[str, str]]:
-    """Settings that an embedded deployment gives its services, by kind.
+    """Settings of the services of an embedded deployment, by kind.
 
     Its curators send at once: there is nobody on loopback from whom a random moment would hide
     anything, and a trial should not wait.
@@ -165,12 +164,12 @@ def serve(
 
 
 def settings_type(service: str) -> type[ServiceSettings]:
-    """The settings of a service. Ends the command for a name that no service has."""
+    """The settings of a service. Fails for an unknown name."""
     if service not in SERVICES:
         fail(f"unknown service {service!r}: one of {', '.join(SERVICES)}")
     module = import_module(f"{service}.settings")
-    found: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
-    return found
+    result: type[ServiceSettings] = getattr(module, f"{service.capitalize()}Settings")
+    return result
 
 
 @printed
@@ -186,14 +185,12 @@ def health(home: Home = DEFAULT_HOME) -> Answer:
     return Answer(found, lambda: console.print(shown), 0 if all(found.values()) else 1)
 
 
-# `tacit console`: open the pages of a service in a browser, signed in.
-
-
 @at_target
 def browse(
     target: Target,
     curator: Annotated[
-        bool, typer.Option("--curator", help="That of the curator service: what was given away.")
+        bool,
+        typer.Option("--curator", help="The console of the curator service: what it contributed."),
     ] = False,
     show: Annotated[
         bool, typer.Option("--open/--no-open", help="Open a browser, or only print the address.")
@@ -211,7 +208,7 @@ def browse(
     except Problem as problem:
         if problem.name != "not_found":
             raise
-        fail("this service shows no console: start it with TACIT_CONSOLE=true")
+        fail("this service has no console: start it with TACIT_CONSOLE=true")
     address = f"{service.rstrip('/')}{made['path']}"
     found = {"address": address, "valid_s": made["valid_s"]}
 

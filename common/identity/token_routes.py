@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi import Path as PathParameter
 from pydantic import Field
 from sqlalchemy import Table
@@ -22,7 +22,7 @@ from common.store import tokens
 from common.store.tokens import TokenRecord, mint
 from common.store.transactions import Database
 from common.web.auth import require
-from common.web.openapi import gives, takes
+from common.web.openapi import add_routes, api_router, gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.wire import read_body
 from tacit.answers.base import ListOfTokens, MadeToken
@@ -99,7 +99,7 @@ def add_tokens(app: FastAPI, issued: IssuedTokens, example: dict[str, Any]) -> N
         summary="A new API token, shown once",
         openapi_extra=takes(NewToken, example),
     )
-    app.include_router(router)
+    add_routes(app, router)
 
 
 async def issued_tokens(request: Request) -> IssuedTokens:
@@ -109,7 +109,7 @@ async def issued_tokens(request: Request) -> IssuedTokens:
 
 
 IssuedPart = Annotated[IssuedTokens, Depends(issued_tokens)]
-router = APIRouter(tags=["tokens"])
+router = api_router("tokens")
 
 
 async def create_token(request: Request, issued: IssuedPart, _: Operator) -> dict[str, Any]:

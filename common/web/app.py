@@ -68,13 +68,12 @@ def build_app(
     version: str,
     description: str = "",
     body_limits: Mapping[str, int] | None = None,
-    answers: Path | None = None,
 ) -> ServiceApp:
     """The app of service `name`, to which the service adds its routers.
 
-    `body_limits` gives path prefixes their own largest body; `answers` is a file of examples for
-    the API document. Afterwards `app.state` holds `settings`, `metrics` (a `ServiceMetrics`),
-    `tracer`, `connections` (a `Register`) and `readiness`; the lifespan adds the rest.
+    `body_limits` gives path prefixes their own largest body. Afterwards `app.state` holds
+    `settings`, `metrics` (a `ServiceMetrics`), `tracer`, `connections` (a `Register`) and
+    `readiness`; the lifespan adds the rest.
     """
     metrics = ServiceMetrics(name)
     metrics.gauge("build_info", "1; the version is the label.", ("version",)).labels(version).set(1)
@@ -99,7 +98,6 @@ def build_app(
             yield
 
     app = ServiceApp(
-        answers=answers,
         title=f"Tacit {name}",
         version=version,
         description=description,

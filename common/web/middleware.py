@@ -9,7 +9,7 @@ The log and the metrics know the route's template, never the path as sent, its q
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.runtime.compute_processes import ASKER, Asker
@@ -94,7 +94,7 @@ class Access:
         aborted = False
         asker = ASKER.set(Asker(partial(_left, receive)))
         try:
-            refuse_unstorable_address(scope, scope["app"].routes)
+            refuse_unstorable_address(scope, every_route(scope["app"].routes))
             await self._app(scope, receive, dressed)
         except Exception as error:
             aborted = status != 0
@@ -143,6 +143,16 @@ async def _left(receive: Receive) -> None:
         pass
 
 
+def every_route(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
+    """The routes of an app, also those of its routers, which are included without a prefix."""
+    for route in routes:
+        router = getattr(route, "original_router", None)
+        if router is None:
+            yield route
+        else:
+            yield from every_route(router.routes)
+
+
 def route_template(scope: Scope) -> str:
     """The template of the route that took the request (`/v1/rounds/{round_id}`)."""
     inner = scope.get("fastapi")
@@ -170,12 +180,12 @@ def route_template(scope: Scope) -> str:
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def add_direct(app: FastAPI, routes: dict[str, Answer]) -> None:
+def add_direct(app: FastAPI, routes: Mapping[str, Answer]) -> None:
     """Answer POSTs to these paths (templates) directly. The router knows the routes, too."""
     app.router.routes[:0] = answer_directly(app, routes)
 
 
-def answer_directly(app: FastAPI, routes: dict[str, Answer]) -> list[Route]:
+def answer_directly(app: FastAPI, routes: Mapping[str, Answer]) -> list[Route]:
     """The same for paths whose POSTs the router answers likewise, and describes."""
     made = [Route(path, answer, methods=["POST"]) for path, answer in routes.items()]
     app.user_middleware.append(Middleware(Direct, routes=made))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import Field
@@ -33,6 +33,7 @@ from tacit.accounting.amounts import MICRO, Amount, scaled
 from tacit.accounting.charges import abort_credit, job_costs, unit_costs
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import DebitDifferences, SomeCurators
 from tacit.crypto.signing import Signed
 from tacit.errors import Invalid
 from tacit.protocol.round.descriptor import AbortStatement, RoundDescriptor, RoundId
@@ -200,11 +201,8 @@ async def blocked(transaction: Transaction, found: Sequence[Shortage]) -> list[l
     return result
 
 
-# Compares the debits that parties report for a round with this ledger's charges.
-#
-# Spec: budget, section 5.
-#
-# The curators' own ledgers are the authority; a difference is shown, never settled here.
+# The curators' own ledgers are the authority: a difference is shown, never settled here. Spec:
+# budget, section 5.
 
 NAMED_DIFFERENCES = 100
 
@@ -251,7 +249,7 @@ async def acknowledge(
 
 async def differences(
     transaction: Transaction, state: LedgerState, round_id: str
-) -> dict[str, Any]:
+) -> DebitDifferences:
     """Curators reported as debited that are not charged here, and the reverse."""
     charge = state.spending.rounds.get(round_id)
     if charge is None:
@@ -270,24 +268,22 @@ async def differences(
         *np.flatnonzero(only_here)[:NAMED_DIFFERENCES],
     ]
     names = await store.curator_names(transaction, [int(number) for number in numbers])
-    return {
-        "round": round_id,
-        "state": charge.state,
-        "charged": 0 if charge.credited else int(charged.sum()),
-        "credited": int(charged.sum()) if charge.credited else 0,
-        "acknowledged_by": [party for party, *_ in parties],
-        "acknowledged": int(said.sum()),
-        "not_acknowledged_yet": int((charged & ~known).sum()),
-        "debited_but_not_charged": _part(only_there, names),
-        "charged_but_not_debited": _part(only_here, names),
-    }
+    return DebitDifferences(
+        round=round_id,
+        state=charge.state,
+        charged=0 if charge.credited else int(charged.sum()),
+        credited=int(charged.sum()) if charge.credited else 0,
+        acknowledged_by=[party for party, *_ in parties],
+        acknowledged=int(said.sum()),
+        not_acknowledged_yet=int((charged & ~known).sum()),
+        debited_but_not_charged=_part(only_there, names),
+        charged_but_not_debited=_part(only_here, names),
+    )
 
 
-def _part(members: sets.Bits, names: dict[int, str]) -> dict[str, Any]:
+def _part(members: sets.Bits, names: dict[int, str]) -> SomeCurators:
     numbers = np.flatnonzero(members)
-    return {
-        "curators": int(numbers.size),
-        "some": [
-            names[int(number)] for number in numbers[:NAMED_DIFFERENCES] if int(number) in names
-        ],
-    }
+    return SomeCurators(
+        curators=int(numbers.size),
+        some=[names[int(number)] for number in numbers[:NAMED_DIFFERENCES] if int(number) in names],
+    )

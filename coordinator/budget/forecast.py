@@ -114,12 +114,8 @@ def _larger(one: Figure, other: Figure) -> Figure:
     return Figure(epsilon, max(one.delta, other.delta))
 
 
-# How long a limit lasts: the rounds that schedules will open from now on, against what is spent.
-#
-# Each coming round is taken to charge the curator that has spent most, so that no limit is reached
-# earlier than said here unless more is asked, and a limit that looks exhausted may admit rounds of
-# groups that spent less. Basic composition, as limits count.
-# Spec: budget, sections 3 and 5; console, section 7 (6).
+# A limit that is forecast to be exhausted may still admit rounds of groups that spent less. Basic
+# composition, as limits count. Spec: budget, sections 3 and 5; console, section 7 (6).
 
 MOST_ROUNDS: Final = 200_000
 """Of all schedules together: five and a half years of a round every quarter of an hour."""
@@ -160,7 +156,7 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """One limit. `spent`: now; `exhausted`: when the first round is refused, None if none is;
-    `ends`: the last instant looked at, or of a limit with periods the first after this period."""
+    `ends`: the last instant examined, or of a limit with periods the first after this period."""
 
     limit: Limit
     spent: Figure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
@@ -23,6 +23,16 @@ from tacit.accounting.amounts import MICRO, Amount, Cost, format_amount, format_
 from tacit.accounting.composition import FIXED_SCHEDULE
 from tacit.accounting.forecast import Forecast, forecast_schedule
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import budget as answers
+from tacit.answers import jobs
+from tacit.answers.budget import (
+    BudgetForecast,
+    BudgetPreview,
+    Costs,
+    ForecastPoint,
+    ForecastRow,
+    ScenarioAmount,
+)
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import Identifier, PrivacyUnit
@@ -74,86 +84,86 @@ def planned(state: LedgerState, price: Price, window: Window, now: datetime) -> 
 
 def preview(
     plan: Planned, found: Sequence[Shortage], blocked: Sequence[Sequence[str]] | None
-) -> dict[str, Any]:
+) -> BudgetPreview:
     """What opening the round would cost each member, and which limits would refuse it.
 
     `found`: these limits' shortages; `blocked`: for an operator, whom each concerns.
     """
-    price, refusals = plan.price, [item.figures() for item in found]
-    for place, item in enumerate(refusals):
+    refusals = [item.figures() for item in found]
+    for place, figures in enumerate(refusals):
         if blocked is None:
-            item.pop("rounds")
+            figures.pop("rounds")
         else:
-            item["blocked"] = list(blocked[place])
-    return {
-        "curators": int(plan.members.sum()),
-        "costs": {
-            unit.value: [_cost(price, unit, scenario) for scenario in Scenario]
-            for unit in PrivacyUnit
-        },
-        "allowed": not refusals,
-        "refusals": refusals,
-    }
+            figures["blocked"] = list(blocked[place])
+    return BudgetPreview(
+        curators=int(plan.members.sum()),
+        costs=Costs(
+            **{
+                unit.value: [_cost(plan.price, unit, scenario) for scenario in Scenario]
+                for unit in PrivacyUnit
+            }
+        ),
+        allowed=not refusals,
+        refusals=[answers.Shortage(**figures) for figures in refusals],
+    )
 
 
-def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> dict[str, str]:
-    return {
-        "scenario": scenario.label,
-        "key": scenario.value,
+def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> ScenarioAmount:
+    return ScenarioAmount(
+        scenario=scenario.label,
+        key=scenario.value,
         **format_amount(price.cost(unit, scenario)),
-    }
+    )
 
 
 def forecast(
     query: Query, operators: tuple[str, ...] | None, request: ForecastRequest
-) -> dict[str, Any]:
+) -> BudgetForecast:
     """The composed guarantee per day, month and year. Raises ValueError for what is no schedule."""
     found = forecast_schedule(
         query, operators, request.days, request.period_s, request.first_start, request.delta
     )
-    return {
-        "period_s": found.period_s,
-        "days": request.days,
-        "delta": delta_amount(found.delta),
-        "sentence": f"The basic figures are what limits are checked against. The tight figure "
+    return BudgetForecast(
+        period_s=found.period_s,
+        days=request.days,
+        delta=delta_amount(found.delta),
+        sentence=f"The basic figures are what limits are checked against. The tight figure "
         f"{FIXED_SCHEDULE}.",
-        "rows": _rows(found),
-        "curve": [
-            {
-                "day": point.day,
-                "at": None if point.at is None else format_instant(point.at),
-                "rounds": point.rounds,
-                "unit": point.unit.value,
-                "basic": _shown(point.basic),
-                "tight": epsilon_amount(point.tight),
-            }
+        rows=_rows(found),
+        curve=[
+            ForecastPoint(
+                day=point.day,
+                at=None if point.at is None else format_instant(point.at),
+                rounds=point.rounds,
+                unit=point.unit.value,
+                basic=_shown(point.basic),
+                tight=epsilon_amount(point.tight),
+            )
             for point in found.curve
         ],
-    }
+    )
 
 
-def _rows(found: Forecast) -> list[dict[str, Any]]:
+def _rows(found: Forecast) -> list[ForecastRow]:
     return [
-        {
-            "horizon": row.horizon,
-            "days": row.days,
-            "rounds": row.rounds,
-            "unit": row.unit.value,
-            "scenario": row.scenario.label,
-            "key": row.scenario.value,
-            "touching": row.touching,
-            "basic": _shown(row.basic),
-            "tight": epsilon_amount(row.tight),
-        }
+        ForecastRow(
+            horizon=row.horizon,
+            days=row.days,
+            rounds=row.rounds,
+            unit=row.unit.value,
+            scenario=row.scenario.label,
+            key=row.scenario.value,
+            touching=row.touching,
+            basic=_shown(row.basic),
+            tight=epsilon_amount(row.tight),
+        )
         for row in found.rows
     ]
 
 
-def _shown(cost: Cost) -> dict[str, str]:
-    return {"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}
+def _shown(cost: Cost) -> jobs.Amount:
+    return jobs.Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
-
-# The course of a budget as the API shows it: the past, and what schedules will make of it.
 
 HISTORY_SENTENCE: Final = (
     "At each instant the largest sum of any one curator over the rounds opened by then, each "
@@ -243,7 +253,7 @@ class OutlookRequest(WireModel):
 
 
 class ScheduleOutlook(WireModel):
-    """A schedule that was looked at, and what each of its rounds costs a curator (scenario e)."""
+    """A schedule of the outlook, and what each of its rounds costs a curator (scenario e)."""
 
     query_id: str | None
     name: str

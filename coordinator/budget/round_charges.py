@@ -1,7 +1,7 @@
 """The rounds of a ledger as columns, what each costs a member, and sums over curators.
 
 What many rounds share (sets of curators, prices, queries) is kept once: a history of a million
-rounds takes a hundred bytes a round. A round charges a large set at once, so a deployment of
+rounds takes a hundred bytes a round. A round charges a large set in one step, so a deployment of
 millions has few different sums: a curator holds the place of its sum in a table.
 """
 
@@ -233,7 +233,7 @@ Places = NDArray[np.intp]
 
 
 def place_of(unit: PrivacyUnit, scenario: Scenario) -> tuple[int, int]:
-    """Where a cost stands in arrays of the shape (units, scenarios)."""
+    """The place of a cost in arrays of the shape (units, scenarios)."""
     return UNITS.index(unit), SCENARIOS.index(scenario)
 
 

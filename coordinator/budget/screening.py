@@ -10,23 +10,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Final
 
 import numpy as np
-from fastapi import Depends, FastAPI
-from fastapi import Query as Parameter
 from numpy.typing import NDArray
 
 from common.store.transactions import Database
-from common.web.dependencies import part
-from common.web.openapi import gives
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.round_charges import STATES, RoundCharge
 from coordinator.budget.state import LedgerState
-from coordinator.store import ledger as store
-from coordinator.web import DatabasePart, Operator
 from tacit.accounting.screening import Proposal, far_bounds, missed_rounds
-from tacit.answers.budget import BudgetProposals
+from tacit.answers import budget as answers
 
 Ints = NDArray[np.int64]
 Bits = NDArray[np.bool_]
@@ -110,76 +104,28 @@ def attendance(rounds: Sequence[RoundCharge], size: int) -> tuple[Ints, Ints]:
 
 def shown(
     found: Sequence[Found], names: Mapping[int, str], state: LedgerState
-) -> list[dict[str, Any]]:
+) -> list[answers.Proposal]:
     """The proposals of one screen as they are answered."""
     return [
-        {
-            "curator": names.get(item.number),
-            "number": item.number,
-            "status": state.roster.status(item.number).name.lower(),
-            "reason": item.proposal.reason.value,
-            "field": item.field,
-            "figures": item.proposal.figures,
-        }
+        answers.Proposal(
+            curator=names.get(item.number),
+            number=item.number,
+            status=state.roster.status(item.number).name.lower(),
+            reason=item.proposal.reason.value,
+            field=item.field,
+            figures=item.proposal.figures,
+        )
         for item in found[:NAMED]
     ]
-
-
-# The route of the screening, for operators alone.
-
-Alpha = Annotated[
-    float,
-    Parameter(
-        gt=0,
-        lt=1,
-        description="The chance, in (0, 1), that anybody is proposed for missed rounds in one "
-        "look, if rounds are missed at random.",
-    ),
-]
 
 
 async def screened(
     database: Database, ledger: Ledger, alpha: float
 ) -> tuple[LedgerState, Seen, Sequence[Found], Sequence[Found]]:
-    """The state, what of it is looked at, and the proposals: far bounds, missed rounds."""
+    """The state, the part of it that is screened, and the proposals: far bounds, missed rounds."""
     async with database.reading() as transaction:
         state = await ledger.current(transaction)
     seen = seen_in(state)
     far = await asyncio.to_thread(bounds_far_out, seen)
     absent = await asyncio.to_thread(absences, seen, alpha)
     return state, seen, far, absent
-
-
-def add_proposals(app: FastAPI) -> None:
-    """Add it to the app."""
-
-    @app.get(
-        "/v1/budget/proposals",
-        **gives(BudgetProposals),
-        tags=["budget"],
-        summary="Curators that an operator may want to look at, by what the ledger holds",
-    )
-    async def list_budget_proposals(
-        database: DatabasePart,
-        ledger: Annotated[Ledger, Depends(part(Ledger))],
-        _: Operator,
-        alpha: Alpha = 0.001,
-    ) -> dict[str, Any]:
-        state, seen, far, absent = await screened(database, ledger, alpha)
-        listed = (*far[:NAMED], *absent[:NAMED])
-        async with database.reading() as transaction:
-            names = await store.curator_names(transaction, sorted({item.number for item in listed}))
-        return {
-            "screened": {
-                "declaring": int(seen.declaring.size),
-                "rounds": len(seen.rounds),
-                "most_rounds": NEWEST,
-                "alpha": alpha,
-            },
-            "proposed": {"far_bounds": len(far), "missed_rounds": len(absent)},
-            "proposals": [
-                *shown(far, names, state),
-                *shown(absent, names, state),
-            ],
-            "sentence": SENTENCE,
-        }

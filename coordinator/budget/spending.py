@@ -141,7 +141,7 @@ class Instants:
 # Spec: budget, section 3. A round has a price per privacy unit and collusion scenario. For the unit
 # curator all rounds of a curator add up: running totals, one column per scenario. For the unit
 # record only rounds whose window covers an instant add up there: what the instants cost is kept,
-# and only those that a changed round covers are looked at again. Basic composition, which also
+# and only those that a changed round covers are recomputed. Basic composition, which also
 # holds when later rounds depend on earlier results.
 #
 # The lock is for readers in other threads than the one that changes it.

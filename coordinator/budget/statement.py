@@ -6,7 +6,7 @@ are for operators only; everyone else sees the guarantee that holds for any admi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -18,6 +18,8 @@ from coordinator.budget.limits import Limit
 from coordinator.budget.round_charges import CREDITED, Places
 from coordinator.budget.spending import Figure, Spending, worst_of_one
 from coordinator.budget.state import LedgerState
+from coordinator.models.budget_ledger import ScaledDisclosure
+from coordinator.store.ledger import CuratorRow
 from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
 from tacit.accounting.bounds import (
     NOT_A_GUARANTEE,
@@ -30,6 +32,24 @@ from tacit.accounting.bounds import (
 from tacit.accounting.charges import unit_cost
 from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
 from tacit.accounting.scenarios import Scenario
+from tacit.answers import jobs as answers
+from tacit.answers.budget import (
+    Claimed,
+    CuratorBudget,
+    Declared,
+    Disclosed,
+    LedgerPosition,
+    OneRelease,
+    Released,
+    ReleasedAmount,
+    ScenarioAmount,
+    SourceBound,
+    SpendingLimit,
+    Spent,
+    Standings,
+    Theorem,
+    Worst,
+)
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 from tacit.report.figures import amount, delta_amount, epsilon_amount
@@ -53,22 +73,17 @@ _BASIC: Final = (
 )
 
 
-def overview(state: LedgerState) -> dict[str, Any]:
-    """The state of the ledger, and the number of curators by standing."""
-    counts = state.roster.counts()
-    return {
-        "ledger": {"seq": state.seq, "head": state.head.hex()},
-        "curators": {
-            **{status.name.lower(): count for status, count in counts.items()},
-            "undeclared": state.roster.undeclared,
-        },
-    }
+def overview(state: LedgerState) -> tuple[LedgerPosition, Standings]:
+    """The newest row of the ledger, and the number of curators by standing."""
+    counts = {status.name.lower(): count for status, count in state.roster.counts().items()}
+    standings = Standings(**counts, undeclared=state.roster.undeclared)
+    return LedgerPosition(seq=state.seq, head=state.head.hex()), standings
 
 
 # --- what the sources claim ----------------------------------------------------------------------
 
 
-def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> dict[str, Any]:
+def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> Claimed:
     """The three bounds over U, and the verified guarantee for local noise.
 
     `query`: its figures are used for curators that declare none (mechanism local). `disclosures`:
@@ -81,27 +96,27 @@ def claimed(state: LedgerState, query: Query | None, *, disclosures: bool) -> di
     holds = local_figures(sums)
     if state.roster.undeclared:
         if query is None:
-            return {
-                "bounds": [],
-                "reason": f"{state.roster.undeclared} curators declare no epsilon; name a query of "
-                "mechanism local whose epsilon stands for theirs",
-            }
+            return Claimed(
+                bounds=[],
+                reason=f"{state.roster.undeclared} curators declare no epsilon; name a query of "
+                "mechanism local whose epsilon is used for theirs",
+            )
         assert query.epsilon_i is not None
         below_zero = query.bounds[0] < 0
         sums = sums.with_uniform(state.roster.undeclared, query.epsilon_i, negative=below_zero)
         holds = _with_query(holds, query)
     found = source_bounds(sums)
-    return {
-        "stance": "paper" if disclosures and disclosed else "sound",
-        "bounds": [_bound(item) for item in found.bounds],
-        "theorem_5_2": None if found.theorem_5_2 is None else _theorem(found.theorem_5_2),
-        "sentence": NOT_A_GUARANTEE,
-        "holds": {
-            "record": _exact(holds.record),
-            "curator": _exact(holds.curator),
-            "sentence": _LOCAL,
-        },
-    }
+    return Claimed(
+        stance="paper" if disclosures and disclosed else "sound",
+        bounds=[_bound(item) for item in found.bounds],
+        theorem_5_2=None if found.theorem_5_2 is None else _theorem(found.theorem_5_2),
+        sentence=NOT_A_GUARANTEE,
+        holds=OneRelease(
+            record=_exact(holds.record),
+            curator=_exact(holds.curator),
+            sentence=_LOCAL,
+        ),
+    )
 
 
 def _with_query(holds: LocalFigures, query: Query) -> LocalFigures:
@@ -114,22 +129,22 @@ def _with_query(holds: LocalFigures, query: Query) -> LocalFigures:
     return LocalFigures(record, curator)
 
 
-def _bound(bound: Bound) -> dict[str, Any]:
+def _bound(bound: Bound) -> SourceBound:
     shown = "inf" if bound.infinite else None
-    return {
-        "name": bound.name,
-        "epsilon": shown if bound.value is None else _exact(bound.value),
-        "applies": bound.applies,
-        "reason": bound.reason,
-    }
+    return SourceBound(
+        name=bound.name,
+        epsilon=shown if bound.value is None else _exact(bound.value),
+        applies=bound.applies,
+        reason=bound.reason,
+    )
 
 
-def _theorem(theorem: Theorem52) -> dict[str, Any]:
-    return {
-        "largest_total": format_exact(theorem.largest_total),
-        "limit": format_exact(theorem.limit),
-        "holds": theorem.holds,
-    }
+def _theorem(theorem: Theorem52) -> Theorem:
+    return Theorem(
+        largest_total=format_exact(theorem.largest_total),
+        limit=format_exact(theorem.limit),
+        holds=theorem.holds,
+    )
 
 
 def _exact(value: Fraction | None) -> str:
@@ -151,20 +166,17 @@ class Tight:
     queries: Mapping[str, Query]
 
 
-Names = Callable[[int], str | None]
-"""The id of a roster number, where the reader may know it."""
-
-
-def released(state: LedgerState, tight_at: Tight | None, names: Names | None) -> dict[str, Any]:
-    """The composed guarantee of all rounds, per unit and scenario: the worst curator's."""
+def released(state: LedgerState, tight_at: Tight | None, *, numbers: bool) -> Released:
+    """The composed guarantee of all rounds, per unit and scenario: the worst curator's. `numbers`:
+    with its roster number."""
     spending = state.spending
-    return {
-        "rounds": len(spending.rounds),
-        "record": _rows(spending, PrivacyUnit.RECORD, tight_at, names),
-        "curator": _rows(spending, PrivacyUnit.CURATOR, tight_at, names),
-        "sentence": _BASIC,
+    return Released(
+        rounds=len(spending.rounds),
+        record=_rows(spending, PrivacyUnit.RECORD, tight_at, numbers=numbers),
+        curator=_rows(spending, PrivacyUnit.CURATOR, tight_at, numbers=numbers),
+        sentence=_BASIC,
         **({} if tight_at is None else {"tight_sentence": f"The tight figure {FIXED_SCHEDULE}."}),
-    }
+    )
 
 
 _WITHIN: Final = {
@@ -199,29 +211,32 @@ def _counted(scenario: Scenario, credited: int) -> str:
 
 
 def _rows(
-    spending: Spending, unit: PrivacyUnit, tight_at: Tight | None, names: Names | None
-) -> list[dict[str, Any]]:
-    rows = []
+    spending: Spending, unit: PrivacyUnit, tight_at: Tight | None, *, numbers: bool
+) -> list[ReleasedAmount]:
     record = unit is PrivacyUnit.RECORD
-    found = {
-        each: spending.worst_record(each) if record else spending.worst_curator(each)
-        for each in Scenario
+    figures = {
+        scenario: spending.worst_record(scenario) if record else spending.worst_curator(scenario)
+        for scenario in Scenario
     }
     credited = int(spending.rounds.column("credited").sum())
+    rows = []
     for scenario in Scenario:
-        worst = _tighter(found[scenario], (found[each] for each in _WITHIN[scenario]))
-        row: dict[str, Any] = {
-            "scenario": scenario.label,
-            "key": scenario.value,
-            "trust_model": TRUST_MODELS.get(scenario),
-            "counts": _counted(scenario, credited),
-            **_figure(worst),
-        }
+        worst = _tighter(figures[scenario], (figures[other] for other in _WITHIN[scenario]))
+        more: dict[str, Any] = {}
         if tight_at is not None:
-            row["tight"] = _tight(spending, unit, scenario, worst, tight_at)
-        if names is not None and worst.number is not None and spending.rounds:
-            row["worst"] = _worst(worst, names)
-        rows.append(row)
+            more["tight"] = _tight(spending, unit, scenario, worst, tight_at)
+        if numbers and worst.number is not None and spending.rounds:
+            more["worst"] = _worst(worst)
+        rows.append(
+            ReleasedAmount(
+                scenario=scenario.label,
+                key=scenario.value,
+                trust_model=TRUST_MODELS.get(scenario),
+                counts=_counted(scenario, credited),
+                **_figure(worst),
+                **more,
+            )
+        )
     return rows
 
 
@@ -229,17 +244,16 @@ def _figure(figure: Figure) -> dict[str, str]:
     return format_amount(None if figure.epsilon is None else Amount(figure.epsilon, figure.delta))
 
 
-def _worst(figure: Figure, names: Names) -> dict[str, Any]:
-    assert figure.number is not None
-    shown: dict[str, Any] = {"curator": names(figure.number)}
-    if figure.instant is not None:
-        shown["instant"] = format_instant(from_epoch_microseconds(figure.instant))
-    return shown
+def _worst(figure: Figure) -> Worst:
+    if figure.instant is None:
+        return Worst(curator=str(figure.number))
+    instant = format_instant(from_epoch_microseconds(figure.instant))
+    return Worst(curator=str(figure.number), instant=instant)
 
 
 def _tight(
     spending: Spending, unit: PrivacyUnit, scenario: Scenario, worst: Figure, at: Tight
-) -> dict[str, str]:
+) -> answers.Amount:
     """An upper bound for every curator: the numerical figure of all rounds, whichever it was in."""
     rounds = spending.rounds
     kinds = np.stack([rounds.column("query"), rounds.column("operators")], axis=1)
@@ -263,45 +277,51 @@ def _tight(
     enough = worst.epsilon is not None and worst.delta <= at.delta * FEMTO
     basic = Fraction(worst.epsilon, MICRO) if worst.epsilon is not None and enough else None
     best = min((value for value in (tightest, basic) if value is not None), default=None)
-    return {"epsilon": epsilon_amount(best), "delta": delta_amount(at.delta)}
+    return answers.Amount(epsilon=epsilon_amount(best), delta=delta_amount(at.delta))
 
 
 # --- one curator ---------------------------------------------------------------------------------
 
 
-def curator(state: LedgerState, number: int, *, disclosures: bool) -> dict[str, Any]:
+def curator(state: LedgerState, row: CuratorRow, *, disclosures: bool) -> CuratorBudget:
     """A curator's standing, declarations and spending, and the limits that apply to it: its own,
     and those of the deployment."""
-    roster, spending = state.roster, state.spending
+    roster, spending, number = state.roster, state.spending, row.number
     declared = roster.declared(number)
     places = spending.of_curator(number)
-    shown: dict[str, Any] = {
-        "status": roster.status(number).name.lower(),
-        "refreshed": roster.refreshed(number),
-        "declared": None
+    disclosed = roster.disclosed(number) if disclosures else None
+    more = {} if disclosed is None else {"disclosed": _disclosed(disclosed)}
+    return CuratorBudget(
+        curator=row.id,
+        party=row.party,
+        number=number,
+        status=roster.status(number).name.lower(),
+        refreshed=roster.refreshed(number),
+        declared=None
         if declared is None
-        else {
-            "epsilon": format_micro(declared.epsilon),
-            "sensitivity": _nano(declared.sensitivity),
-            "largest_contribution": _nano(declared.largest),
-        },
-        "spent": {
-            "rounds": int(places.size),
-            "record": _own(spending, places, PrivacyUnit.RECORD, number),
-            "curator": _own(spending, places, PrivacyUnit.CURATOR, number),
-        },
-        "limits": [limit(item) for item in state.limits.curators.get(number, ())],
-        "deployment_limits": [limit(item) for item in state.limits.deployment],
-    }
-    disclosed = roster.disclosed(number)
-    if disclosures and disclosed is not None:
-        shown["disclosed"] = {
-            "largest_reading": _nano(disclosed.largest_reading),
-            "total": _nano(disclosed.total),
-            "readings": disclosed.readings,
-            "negative_readings": disclosed.negative,
-        }
-    return shown
+        else Declared(
+            epsilon=format_micro(declared.epsilon),
+            sensitivity=_nano(declared.sensitivity),
+            largest_contribution=_nano(declared.largest),
+        ),
+        spent=Spent(
+            rounds=int(places.size),
+            record=_own(spending, places, PrivacyUnit.RECORD, number),
+            curator=_own(spending, places, PrivacyUnit.CURATOR, number),
+        ),
+        limits=[limit(item) for item in state.limits.curators.get(number, ())],
+        deployment_limits=[limit(item) for item in state.limits.deployment],
+        **more,
+    )
+
+
+def _disclosed(figures: ScaledDisclosure) -> Disclosed:
+    return Disclosed(
+        largest_reading=_nano(figures.largest_reading),
+        total=_nano(figures.total),
+        readings=figures.readings,
+        negative_readings=figures.negative,
+    )
 
 
 def _nano(value: int) -> str:
@@ -310,7 +330,7 @@ def _nano(value: int) -> str:
 
 def _own(
     spending: Spending, places: Places, unit: PrivacyUnit, number: int
-) -> list[dict[str, Any]]:
+) -> list[ScenarioAmount]:
     rows = []
     for scenario in Scenario:
         if unit is PrivacyUnit.CURATOR:
@@ -319,10 +339,10 @@ def _own(
             figure = Figure(None if unbounded else int(spent.epsilon), int(spent.delta))
         else:
             figure = worst_of_one(spending.rounds, places, scenario)
-        rows.append({"scenario": scenario.label, "key": scenario.value, **_figure(figure)})
+        rows.append(ScenarioAmount(scenario=scenario.label, key=scenario.value, **_figure(figure)))
     return rows
 
 
-def limit(item: Limit) -> dict[str, Any]:
+def limit(item: Limit) -> SpendingLimit:
     """A limit as it is shown."""
-    return item.model_dump(mode="json", exclude_none=True)
+    return SpendingLimit(**item.model_dump(mode="json", exclude_none=True))

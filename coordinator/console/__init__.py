@@ -1,5 +1,5 @@
 """The coordinator's console: pages for operators and analysts.
 
-Every page shows what the API tells the same token, and a button does what the API does.
+Every page shows what the API answers to the same token, and a button does what the API does.
 Spec: console, section 5.
 """

@@ -8,9 +8,6 @@ from fastapi import FastAPI
 
 from common.identity.token_pages import Offered, add_audit, add_tokens_pages
 from common.principals import Scope
-from common.runtime.clock import Clock
-from common.store.transactions import Database
-from common.web.auth import Authenticator
 from common.web.console.browser_sessions import Failures, Sessions
 from common.web.console.pages import (
     About,
@@ -21,19 +18,21 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from coordinator.console.budget import add_budget
-from coordinator.console.datasets import add_datasets
-from coordinator.console.job_form import add_job_form
-from coordinator.console.jobs import add_jobs
-from coordinator.console.ledger import add_ledger
-from coordinator.console.monitoring import add_flow, add_overview
-from coordinator.console.parties import add_parties
-from coordinator.console.queries import add_queries
-from coordinator.console.query_wizard import add_wizard
-from coordinator.console.round_actions import add_actions
-from coordinator.console.rounds import add_rounds
-from coordinator.settings import CoordinatorSettings
+from coordinator.console import (
+    budget,
+    datasets,
+    jobs,
+    ledger,
+    monitoring,
+    parties,
+    queries,
+    query_wizard,
+    rounds,
+)
+from coordinator.services import CoordinatorServices
 from coordinator.store.tables import console
+from tacit.crypto.signing import fingerprint
+from tacit.version import VERSION
 
 PEOPLE: Final = frozenset({Scope.OPERATOR, Scope.ANALYST})
 _ENTRIES: Final = (
@@ -49,22 +48,17 @@ _ENTRIES: Final = (
 )
 
 
-def console_parts(
-    settings: CoordinatorSettings,
-    database: Database,
-    authenticator: Authenticator,
-    clock: Clock,
-    fingerprint: str,
-    version: str,
-) -> tuple[object, ...]:
+def console_parts(services: CoordinatorServices) -> tuple[object, ...]:
     """What the pages ask for by type, once the service has started."""
-    about = About("coordinator", settings.deployment, fingerprint, version)
+    settings, clock = services.settings, services.clock
+    key = fingerprint(services.own.public_keys[0]).hex()
+    about = About("coordinator", settings.deployment, key, VERSION)
     return (
         Pages(about, "coordinator.console", _ENTRIES, https=settings.https),
         Sessions(
-            database,
+            services.database,
             console,
-            authenticator,
+            services.authenticator,
             clock,
             people=PEOPLE,
             idle_s=settings.console_idle_s,
@@ -73,26 +67,25 @@ def console_parts(
     )
 
 
-def add_console(app: FastAPI, settings: CoordinatorSettings) -> None:
+def add_console(app: FastAPI) -> None:
     """Add the pages to the app."""
-    router = console_router()
-
-    add_overview(router)
-    add_static(router)
-    add_sign_in(router)
-    add_actions(router)  # /rounds/new before /rounds/ID
-    add_rounds(router)
-    add_wizard(router, settings)  # /queries/new before /queries/ID
-    add_queries(router)
-    add_ledger(router, settings)  # /budget/ledger and others below /budget
-    add_budget(router, settings)
-    add_flow(router)
-    add_job_form(router)  # /jobs/new before /jobs/ID
-    add_jobs(router)
-    add_datasets(router, settings)
-    add_parties(router)
-    add_tokens_pages(app, router, Offered(PEOPLE))
-    app.include_router(router)
+    shared = console_router()
+    add_static(shared)
+    add_sign_in(shared)
+    add_tokens_pages(app, shared, Offered(PEOPLE))
+    for router in (
+        shared,
+        monitoring.router,
+        rounds.router,
+        query_wizard.router,  # /queries/new before /queries/ID
+        queries.router,
+        ledger.router,
+        budget.router,
+        jobs.router,
+        datasets.router,
+        parties.router,
+    ):
+        app.router.routes.extend(router.routes)
     add_front_door(app)
     add_audit(app)
     add_codes(app, *PEOPLE)

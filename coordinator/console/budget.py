@@ -1,29 +1,25 @@
-"""Pages of the budget: how much is told about one curator, and how long the rest lasts.
+"""The page of the budget: how much was released about one curator, and how long the rest lasts.
 
 Spec: console, section 5.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
-from common.principals import Scope
-from common.store.transactions import Database
 from common.web.console import charts, formatting
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, person
-from common.web.dependencies import part
+from common.web.console.pages import console_router
 from coordinator import queries
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.plan_routes import history_of, outlook_of
+from coordinator.api.budget import overview_of
+from coordinator.api.plans import history_of, outlook_of
 from coordinator.budget.plans import (
     Asked,
     History,
@@ -32,26 +28,26 @@ from coordinator.budget.plans import (
     OutlookRequest,
     SpentPoint,
 )
-from coordinator.budget.routes import overview_of
+from coordinator.console.visits import Person
 from coordinator.queries import Stop, at_epsilon
-from coordinator.settings import CoordinatorSettings
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
-from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import Released, ReleasedAmount
 from tacit.errors import DomainError
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism
 from tacit.report.model import guess
 from tacit.wire import format_exact
 
-Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
-LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
+router = console_router()
+
 
 EPSILONS: Final = tuple(
     Fraction(text)
     for text in "0.01 0.02 0.05 0.075 0.1 0.2 0.35 0.5 0.75 1 1.5 2.5 4 8".split()  # noqa: SIM905
 )
-"""What a slider stops at."""
+"""The stops of the slider."""
 PERIODS: Final = {
     "a day": 86_400,
     "a week": 7 * 86_400,
@@ -78,93 +74,83 @@ class Choice:
     until: datetime | None
 
 
-def add_budget(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add the page that looks at the budget."""
-
-    @router.get("/budget")
-    async def show(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        visitor: Person,
-        limit: int = 0,
-        query_id: str = "",
-        period_s: int | None = None,
-        delta: str = "",
-    ) -> Response:
-        overview = await overview_of(
-            database, ledger, operator=visitor.has(Scope.OPERATOR), delta=delta or None
+@router.get("/budget")
+async def show_budget(
+    visit: Person,
+    services: Services,
+    limit: int = 0,
+    query_id: str = "",
+    period_s: int | None = None,
+    delta: str = "",
+) -> Response:
+    overview = await overview_of(services, operator=visit.operator, delta=delta or None)
+    async with services.database.reading() as transaction:
+        known = await query_store.page(transaction, None, 500)
+        running = {row.id for row in await query_store.scheduled(transaction)}
+    whole = await outlook_of(services, OutlookRequest())
+    chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
+    past = None
+    if chosen is not None:
+        past = await history_of(services, _past(chosen))
+    row = next(
+        (each for each in known if each.id == query_id),
+        next((each for each in known if each.id in running), known[-1] if known else None),
+    )
+    choices: list[Choice] = []
+    others: list[query_store.QueryRow] = []
+    if row is not None and row.query.mechanism is not Mechanism.EXACT:
+        schedule = row.query.schedule
+        period_s = schedule.period_s if schedule else (period_s or 86_400)
+        others = [each for each in known if each.id in running and each.id != row.id]
+        choices = await what_if(
+            services,
+            row.query,
+            period_s,
+            others,
+            chosen,
         )
-        async with database.reading() as transaction:
-            known = await query_store.page(transaction, None, 500)
-            running = {row.id for row in await query_store.scheduled(transaction)}
-        whole = await outlook_of(database, ledger, clock, OutlookRequest())
-        chosen = whole.limits[limit] if 0 <= limit < len(whole.limits) else None
-        past = None
-        if chosen is not None:
-            past = await history_of(database, ledger, clock, _past(chosen))
-        row = next(
-            (each for each in known if each.id == query_id),
-            next((each for each in known if each.id in running), known[-1] if known else None),
-        )
-        choices: list[Choice] = []
-        others: list[query_store.QueryRow] = []
-        if row is not None and row.query.mechanism is not Mechanism.EXACT:
-            schedule = row.query.schedule
-            period_s = schedule.period_s if schedule else (period_s or 86_400)
-            others = [each for each in known if each.id in running and each.id != row.id]
-            choices = await what_if(
-                database, ledger, clock, settings, row.query, period_s, others, chosen
-            )
-        return pages.show(
-            request,
-            "budget.html",
-            visitor,
-            overview=overview,
-            outlook=whole,
-            place=limit,
-            chosen=chosen,
-            picture=picture(past, chosen),
-            unbounded=unbounded_since(past),
-            past=past,
-            queries=known,
-            row=row,
-            period_s=period_s,
-            periods=PERIODS,
-            choices=choices,
-            start=_start(choices, row),
-            worst=_assumed(overview["released"]),
-            delta=delta,
-            others=len(others),
-            examples=EXAMPLES,
-            together=together,
-            amount=amount,
-            percent=percent,
-            exact=format_exact,
-            said=SAID.get(request.query_params.get("said", "")),
-        )
+    return visit.show(
+        "budget.html",
+        overview=overview,
+        outlook=whole,
+        place=limit,
+        chosen=chosen,
+        picture=picture(past, chosen),
+        unbounded=unbounded_since(past),
+        past=past,
+        queries=known,
+        row=row,
+        period_s=period_s,
+        periods=PERIODS,
+        choices=choices,
+        start=_start(choices, row),
+        worst=_assumed(overview.released),
+        delta=delta,
+        others=len(others),
+        examples=EXAMPLES,
+        together=together,
+        amount=amount,
+        percent=percent,
+        exact=format_exact,
+        said=visit.said(SAID),
+    )
 
 
 def together(epsilon: str, delta: str) -> int:
-    """What a composed figure says in the guessing game: cases of 100."""
+    """A composed figure as the guessing game shows it: cases of 100."""
     return formatting.hundred(guess([(epsilon, delta)]))
 
 
 async def what_if(
-    database: Database,
-    ledger: Ledger,
-    clock: Any,
-    settings: CoordinatorSettings,
+    services: CoordinatorServices,
     query: Query,
     period_s: int,
     others: Sequence[query_store.QueryRow],
     chosen: LimitOutlook | None,
 ) -> list[Choice]:
-    """The query at each stop of the slider; the schedules beside it stay as they are."""
+    """The query at each stop of the slider; the other schedules stay as they are."""
     try:
-        preview = await queries.preview(database, query, settings, EPSILONS)
+        preview = await queries.preview(services.database, query, services.settings, EPSILONS)
     except DomainError:
         return []
     found = []
@@ -178,7 +164,7 @@ async def what_if(
                 ),
                 limits=(chosen.limit,),
             )
-            [lasts] = (await outlook_of(database, ledger, clock, asked)).limits
+            [lasts] = (await outlook_of(services, asked)).limits
         found.append(_choice(stop, query, lasts))
     return found
 
@@ -211,12 +197,12 @@ def _past(chosen: LimitOutlook) -> HistoryRequest:
 
 
 def unbounded_since(past: History | None) -> SpentPoint | None:
-    """The first point from which on nothing finite holds."""
+    """The first point from which on no finite bound holds."""
     return next((each for each in past.points if each.epsilon == "inf"), None) if past else None
 
 
 def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
-    """What was left, and what will be; None where nothing finite is left to draw."""
+    """What was left of a limit, and what will be; None where no finite figure is left to draw."""
     if past is None or chosen is None or unbounded_since(past) is not None:
         return None
     most = chosen.limit.epsilon
@@ -260,9 +246,9 @@ def amount(figure: str | Decimal, digits: int = 3) -> str:
     return formatting.grouped((value // place * place).normalize())
 
 
-def _assumed(released: Mapping[str, Any]) -> dict[str, Any]:
+def _assumed(released: Released) -> dict[str, ReleasedAmount]:
     """The row of each unit in which the queries' own assumption holds."""
     return {
-        unit: next(row for row in released[unit] if row["key"] == Scenario.ASSUMED.value)
-        for unit in ("curator", "record")
+        unit: next(row for row in rows if row.key == Scenario.ASSUMED.value)
+        for unit, rows in (("curator", released.curator), ("record", released.record))
     }

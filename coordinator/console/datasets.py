@@ -12,37 +12,32 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
 from algorithms.datasets.declaration import DatasetRequest
 from algorithms.datasets.kinds import KINDS
-from common.store.transactions import Database
-from common.web import idempotency
 from common.web.console import charts
-from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import Pages, PagesPart, own_form, see
-from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
+from common.web.console.browser_sessions import require_own_origin, require_secret
+from common.web.console.pages import console_router, see
 from common.web.idempotency import RequestKey
 from common.web.problems import status_of
-from coordinator.console.ledger import Operator
-from coordinator.console.round_actions import NotTyped
+from coordinator.api.datasets import HandIn, shown
+from coordinator.console.visits import NotTyped, Operator, Visit
 from coordinator.datasets import ledger
-from coordinator.datasets.datasets import Datasets
-from coordinator.datasets.routes import HandIn, shown
 from coordinator.datasets.upload import Checked
 from coordinator.jobs import views
-from coordinator.settings import CoordinatorSettings
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import datasets as store
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import Filter
-from coordinator.web import ClockPart, DatabasePart
+from tacit.answers.jobs import Amount, Dataset, DatasetEvent
 from tacit.errors import DomainError
 
-DatasetsPart = Annotated[Datasets, Depends(part(Datasets))]
+router = console_router()
+
 
 ROWS: Final = 50
 UNITS: Final = sorted(
@@ -54,135 +49,92 @@ _DATASET_ID: Final = re.compile(r"[0-9a-f-]{36}")
 _TEXTS: Final = ("name", "kind", "format", "privacy_unit", "purpose", "revision_of")
 
 
-def add_datasets(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add the pages."""
-    _add_kept(router, settings)
-
-    @router.get("/datasets/{dataset_id}")
-    async def one(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        clock: ClockPart,
-        visitor: Operator,
-    ) -> Response:
-        values = await _values(database, datasets, dataset_id)
-        spent = values["ledger"]
-        return pages.show(
-            request,
-            "dataset.html",
-            visitor,
-            picture=burn_down(spent["budget"], spent["events"], clock.now()),
-            said=SAID.get(request.query_params.get("said", "")),
-            **values,
-        )
-
-    @router.get("/datasets/{dataset_id}/delete")
-    async def confirm(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        visitor: Operator,
-    ) -> Response:
-        values = await _values(database, datasets, dataset_id)
-        return pages.show(request, "delete-dataset.html", visitor, error=None, **values)
-
-    @router.post("/datasets/{dataset_id}/delete")
-    async def delete(
-        request: Request,
-        dataset_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        values = await _values(database, datasets, dataset_id)
-        error: DomainError | None = None
-        if form.get("typed", "").strip() != values["dataset"]["name"].strip():
-            error = NotTyped(pointer="/typed")
-        else:
-            try:
-                await datasets.delete(dataset_id)
-            except DomainError as refused:
-                error = refused
-        if error is not None:
-            return pages.show(
-                request, "delete-dataset.html", visitor, status=422, error=error, **values
-            )
-        await sessions.note(visitor, "deleted a dataset", dataset_id, "done")
-        return see("/console/datasets?said=deleted")
+@router.get("/datasets/{dataset_id}")
+async def show_dataset(visit: Operator, dataset_id: str, services: Services) -> Response:
+    values = await _values(services, dataset_id)
+    spent = values["ledger"]
+    return visit.show(
+        "dataset.html",
+        picture=burn_down(spent.budget, spent.events, services.clock.now()),
+        said=visit.said(SAID),
+        **values,
+    )
 
 
-def _add_kept(router: APIRouter, settings: CoordinatorSettings) -> None:
-    @router.get("/datasets")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Operator,
-        after: str | None = None,
-    ) -> Response:
-        return await _list(request, pages, database, settings, visitor, after)
+@router.get("/datasets/{dataset_id}/delete")
+async def confirm_deletion(visit: Operator, dataset_id: str, services: Services) -> Response:
+    values = await _values(services, dataset_id)
+    return visit.show("delete-dataset.html", error=None, **values)
 
-    @router.post("/datasets")
-    async def hand_in(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        datasets: DatasetsPart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        require_own_origin(request)  # before a byte of the body is read
-        given: dict[str, Any] = {}
 
-        def read(fields: dict[str, Any]) -> dict[str, Any]:
-            require_secret(visitor.csrf, fields.pop("csrf", None))
-            given.update(fields)
-            return declared(fields)
-
-        async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
-            digest = hashlib.sha256(said.canonical() + checked.digest).digest()
-            token_id, key = visitor.principal.token_id, str(given.get("key", ""))
-            return idempotency.form_key(token_id, request.url.path, key, digest)
-
+@router.post("/datasets/{dataset_id}/delete")
+async def delete_dataset(visit: Operator, dataset_id: str, services: Services) -> Response:
+    form = await visit.form()
+    values = await _values(services, dataset_id)
+    error: DomainError | None = None
+    if form.get("typed", "").strip() != values["dataset"].name.strip():
+        error = NotTyped(pointer="/typed")
+    else:
         try:
-            answer, _ = await HandIn(datasets, settings).take(request, clock.now(), key_of, read)
-        except DomainError as error:
-            return await _list(
-                request, pages, database, settings, visitor, None, error=error, given=given
-            )
-        dataset_id = json.loads(answer.body)["id"]
-        await sessions.note(visitor, "handed in a dataset", dataset_id, "done")
-        return see(f"/console/datasets/{dataset_id}?said=kept")
+            await services.datasets.delete(dataset_id)
+        except DomainError as refused:
+            error = refused
+    if error is not None:
+        return visit.show("delete-dataset.html", status=422, error=error, **values)
+    await visit.note("deleted a dataset", dataset_id)
+    return see("/console/datasets?said=deleted")
+
+
+@router.get("/datasets")
+async def list_datasets(visit: Operator, services: Services, after: str | None = None) -> Response:
+    return await _list(visit, services, after)
+
+
+@router.post("/datasets")
+async def upload_dataset(visit: Operator, services: Services) -> Response:
+    require_own_origin(visit.request)  # before a byte of the body is read
+    given: dict[str, Any] = {}
+
+    def read(fields: dict[str, Any]) -> dict[str, Any]:
+        require_secret(visit.visitor.csrf, fields.pop("csrf", None))
+        given.update(fields)
+        return declared(fields)
+
+    async def key_of(said: DatasetRequest, checked: Checked) -> RequestKey | None:
+        digest = hashlib.sha256(said.canonical() + checked.digest).digest()
+        return visit.key(str(given.get("key", "")), digest)
+
+    try:
+        answer, _ = await HandIn(services.datasets, services.settings).take(
+            visit.request, services.clock.now(), key_of, read
+        )
+    except DomainError as error:
+        return await _list(
+            visit,
+            services,
+            None,
+            error=error,
+            given=given,
+        )
+    dataset_id = json.loads(answer.body)["id"]
+    await visit.note("uploaded a dataset", dataset_id)
+    return see(f"/console/datasets/{dataset_id}?said=kept")
 
 
 async def _list(
-    request: Request,
-    pages: Pages,
-    database: Database,
-    settings: CoordinatorSettings,
-    visitor: Visitor,
+    visit: Visit,
+    services: CoordinatorServices,
     after: str | None,
     *,
     error: DomainError | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Response:
-    async with database.reading() as transaction:
+    async with services.database.reading() as transaction:
         found = await store.page(transaction, after, ROWS)
         rows = [await shown(transaction, row) for row in found]
         jobs = await job_store.count_by_dataset(transaction, [row.id for row in found])
-    return pages.show(
-        request,
+    return visit.show(
         "datasets.html",
-        visitor,
         status=200 if error is None else status_of(error),
         rows=rows,
         jobs=jobs,
@@ -190,17 +142,17 @@ async def _list(
         more=found[-1].id if len(found) == ROWS else None,
         kinds=KINDS,
         units=UNITS,
-        accepted=settings.stored_datasets,
+        accepted=services.settings.stored_datasets,
         share=share,
         given=given or {},
         key=secrets.token_urlsafe(16),
         error=error,
-        said=SAID.get(request.query_params.get("said", "")),
+        said=visit.said(SAID),
     )
 
 
 def declared(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What the fields of the page's form declare; empty ones are left out."""
+    """What the fields of the page's form declare; empty ones are omitted."""
     texts = {name: value.strip() for name, value in fields.items() if value.strip()}
     found: dict[str, Any] = {name: texts[name] for name in _TEXTS if name in texts}
     roles = {name: texts[name] for name in ("label", "curator") if name in texts}
@@ -218,45 +170,46 @@ def declared(fields: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-async def _values(database: Database, datasets: Datasets, dataset_id: str) -> dict[str, Any]:
-    """What a dataset's page tells. Raises UnknownDataset."""
-    async with database.reading() as transaction:
-        row = await datasets.find(transaction, dataset_id)
+async def _values(services: CoordinatorServices, dataset_id: str) -> dict[str, Any]:
+    """What a dataset's page shows. Raises UnknownDataset."""
+    now = services.clock.now()
+    async with services.database.reading() as transaction:
+        row = await services.datasets.find(transaction, dataset_id)
         dataset = await shown(transaction, row)
         spent = await ledger.statement(transaction, dataset_id)
         jobs = await job_store.page(transaction, Filter(dataset_id=dataset_id), None, ROWS)
     return {
         "dataset": dataset,
         "ledger": spent,
-        "jobs": [views.shown(job) for job in jobs],
+        "jobs": [views.timed(job, now) for job in jobs],
         "share": share,
     }
 
 
-def share(dataset: Mapping[str, Any]) -> int | None:
+def share(dataset: Dataset) -> int | None:
     """How much of 100 of its epsilon is spent, rounded up; None without a budget."""
-    budget, left = dataset["budget"], dataset["left"]
-    if budget is None or left is None or not Fraction(budget["epsilon"]):
+    budget, left = dataset.budget, dataset.left
+    if budget is None or left is None or not Fraction(budget.epsilon):
         return None
-    return 100 - int(100 * Fraction(left["epsilon"]) / Fraction(budget["epsilon"]))
+    return 100 - int(100 * Fraction(left.epsilon) / Fraction(budget.epsilon))
 
 
 def burn_down(
-    budget: Mapping[str, str] | None, events: Sequence[Mapping[str, Any]], now: datetime
+    budget: Amount | None, events: Sequence[DatasetEvent], now: datetime
 ) -> Markup | None:
     """What was left of a dataset's epsilon after each charge; None where there was no charge."""
-    charges = [each for each in events if each["kind"] == "charged"]
-    if budget is None or not charges or not Fraction(budget["epsilon"]):
+    charges = [event for event in events if event.kind == "charged"]
+    if budget is None or not charges or not Fraction(budget.epsilon):
         return None
-    most = left = Fraction(budget["epsilon"])
-    points = [(datetime.fromisoformat(events[0]["time"]), float(left))]
-    for each in charges:
-        left -= Fraction(each["epsilon"])
-        points.append((datetime.fromisoformat(each["time"]), float(max(left, Fraction(0)))))
+    most = left = Fraction(budget.epsilon)
+    points = [(datetime.fromisoformat(events[0].time), float(left))]
+    for event in charges:
+        left -= Fraction(event.epsilon or 0)
+        points.append((datetime.fromisoformat(event.time), float(max(left, Fraction(0)))))
     points.append((max(now, points[-1][0]), points[-1][1]))
     count = "1 charge" if len(charges) == 1 else f"{len(charges)} charges"
     sentence = (
-        f"After {count}, epsilon {float(left):.6g} of {budget['epsilon']} is not charged; what "
+        f"After {count}, epsilon {float(left):.6g} of {budget.epsilon} is not charged; what "
         "jobs have reserved is not taken off here."
     )
     ends = points[-1][0] + timedelta(minutes=1)

@@ -1,45 +1,247 @@
-"""Pages of jobs: the list, one job as it runs and what came of it, results side by side.
+"""Pages of jobs: the form that starts one, the list, one job with its result, results compared.
 
-An analyst sees jobs that succeeded, without their times; the comparison with the true data is an
-operator's. Spec: console, section 5.8.
+The form is made from the algorithm's schema, keeps its state in its own fields, and shows the price
+before the job starts. An analyst sees jobs that succeeded, without their times; only an operator
+sees the comparison with the true data. Spec: console, section 5.8.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
 from fastapi import Query as Parameter
+from fastapi import Response
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
-from common.principals import Scope
+from algorithms import catalogue
+from common.bodies import parse_json
 from common.store.transactions import Database
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import HEADERS, PagesPart, own_form, see
-from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
+from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
-from coordinator.console.budget import Person
-from coordinator.console.ledger import Operator
-from coordinator.errors import UnknownPart, UnknownSchedule
-from coordinator.jobs import routes, views
-from coordinator.jobs.results import Results, compared
-from coordinator.jobs.schedules import listed
-from coordinator.jobs.wiring import Jobs
-from coordinator.models.job import FINISHED, JobState
+from coordinator.api import jobs as api
+from coordinator.api.job_schedules import listed
+from coordinator.api.jobs import submit
+from coordinator.console.visits import Operator, Person, Visit
+from coordinator.errors import UnknownPart, UnknownSchedule, UnverifiedNotAcknowledged
+from coordinator.jobs import views
+from coordinator.jobs.results import compared
+from coordinator.models.job import FINISHED, JobRequest, JobState
+from coordinator.services import CoordinatorServices, Services
+from coordinator.store import datasets as dataset_store
 from coordinator.store import jobs as job_schedules
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
-from coordinator.web import ClockPart, DatabasePart
+from tacit.errors import DomainError, FieldError, Invalid
 from tacit.report.model import PrivacyReport
 
-JobsPart = Annotated[Jobs, Depends(part(Jobs))]
-ResultsPart = Annotated[Results, Depends(part(Results))]
+router = console_router()
+
+
+PARAM: Final = "p-"
+"""What the names of a parameter's fields begin with."""
+_MOST_DATASETS: Final = 500
+_JSON: Final = {"array": list, "object": dict, "boolean": bool, "integer": int, "null": type(None)}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A parameter's field: `types` of JSON that it may have, `choices` where they are few."""
+
+    name: str
+    help: str
+    types: frozenset[str]
+    choices: tuple[str, ...]
+    required: bool
+    default: str
+
+
+@router.get("/jobs/new")
+async def show_job_form(
+    visit: Operator, services: Services, algorithm: str = "", dataset: str = "", like: str = ""
+) -> Response:
+    given = {"algorithm": algorithm, "dataset": dataset}
+    if like:
+        given = await _like(services.database, like)
+    return await _form(visit, services, given)
+
+
+@router.post("/jobs/new")
+async def start_job(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
+    try:
+        asked = await asyncio.to_thread(request_of, form)
+        if form.get("go") == "start":
+            key = visit.key(
+                form.get("key", ""),
+                asked.canonical(),
+            )
+            answer, _ = await submit(services, asked, key)
+            job_id = json.loads(answer.body)["id"]
+            await visit.note("started a job", job_id)
+            return see(f"/console/jobs/{job_id}?said=asked")
+        prepared = await services.jobs.submission.prepare(asked)
+    except DomainError as error:
+        return await _form(visit, services, form, error)
+    return visit.show(
+        "job-confirm.html",
+        asked=asked,
+        given={name: value for name, value in form.items() if name not in ("csrf", "go")},
+        charge=views.price_shown(prepared.price),
+        report=prepared.report,
+        key=secrets.token_urlsafe(16),
+        body=json.dumps(asked.model_dump(mode="json", exclude_none=True), indent=2),
+    )
+
+
+async def _form(
+    visit: Visit,
+    services: CoordinatorServices,
+    given: Mapping[str, str],
+    error: DomainError | None = None,
+) -> Response:
+    name = given.get("algorithm", "")
+    shown = None
+    if name in catalogue.NAMES:
+        shown = await asyncio.to_thread(catalogue.shown, name)
+    async with services.database.reading() as transaction:
+        kind = None if shown is None else shown["dataset_kind"]
+        datasets = await dataset_store.page(transaction, None, _MOST_DATASETS, kind)
+    return visit.show(
+        "job-form.html",
+        status=200 if error is None else 422,
+        names=catalogue.NAMES,
+        algorithm=shown,
+        fields=[] if shown is None else fields(shown["parameters"]),
+        datasets=datasets,
+        given=given,
+        param=PARAM,
+        error=error,
+        unverified=isinstance(error, UnverifiedNotAcknowledged) or "acknowledge" in given,
+    )
+
+
+async def _like(database: Database, job_id: str) -> dict[str, str]:
+    """The fields of a job, to be changed."""
+    row = await views.find(database, job_id, operator=True)
+    params = json.loads(row.params)
+    found = {
+        "algorithm": row.algorithm,
+        "dataset": row.dataset_id or "",
+        "federation": row.federation or "",
+        "stance": row.stance,
+    }
+    return found | {f"{PARAM}{name}": _written(value) for name, value in params.items()}
+
+
+def fields(schema: Mapping[str, Any]) -> list[Field]:
+    """The fields of an algorithm's parameters, those that must be given first."""
+    required = set(schema.get("required", ()))
+    found = [
+        Field(
+            name=name,
+            help=each.get("description", ""),
+            types=frozenset(_types(each, schema)),
+            choices=tuple(_choices(each, schema)),
+            required=name in required,
+            default=_written(each["default"]) if each.get("default") is not None else "",
+        )
+        for name, each in schema["properties"].items()
+    ]
+    return sorted(found, key=lambda field: not field.required)
+
+
+def request_of(form: Mapping[str, str]) -> JobRequest:
+    """The job that a form asks for. Raises Invalid with the field."""
+    name = form.get("algorithm", "")
+    schema = catalogue.shown(name)["parameters"] if name in catalogue.NAMES else {"properties": {}}
+    params = {
+        field.name: _read(field, text)
+        for field in fields(schema)
+        if (text := form.get(f"{PARAM}{field.name}", "").strip())
+    }
+    body: dict[str, Any] = {"algorithm": name, "params": params}
+    for each in ("dataset", "stance"):
+        if given := form.get(each, "").strip():
+            body[each] = given
+    if federation := form.get("federation", "").strip():
+        body["federation"] = _json(federation, "/federation")
+    if seed := form.get("seed", "").strip():
+        body["seed"] = _json(seed, "/seed")
+    if form.get("acknowledge"):
+        body["acknowledge_unverified"] = True
+    return parse_json(json.dumps(body).encode(), JobRequest)
+
+
+def _read(field: Field, text: str) -> Any:
+    """What a text means for a field: JSON of one of its types, else plain text if it may be."""
+    if field.types <= {"string", "null"}:
+        return text
+    try:
+        value = _json(text, f"/params/{field.name}")
+    except Invalid:
+        if "string" in field.types:
+            return text
+        raise
+    if "string" in field.types and not _fits(value, field.types - {"string"}):
+        return text
+    return value
+
+
+def _fits(value: Any, types: frozenset[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in types
+    if isinstance(value, int | float):
+        return "number" in types or (isinstance(value, int) and "integer" in types)
+    return any(isinstance(value, kind) for name, kind in _JSON.items() if name in types)
+
+
+def _json(text: str, pointer: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        problem = "is neither a number nor JSON that is read here"
+        raise Invalid(problem, errors=(FieldError(pointer, problem),)) from None
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def _types(each: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    found = {each["type"]} if isinstance(each.get("type"), str) else set()
+    for inner in (*each.get("anyOf", ()), *each.get("allOf", ()), *each.get("oneOf", ())):
+        found |= _types(inner, schema)
+    if "$ref" in each:
+        found |= _types(_resolved(each, schema), schema)
+    if "const" in each or "enum" in each:
+        found.add("string")
+    return found
+
+
+def _choices(each: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """The texts of a field that has nothing but a few; none for any other field."""
+    if "$ref" in each:
+        return _choices(_resolved(each, schema), schema)
+    if "anyOf" in each:
+        parts = [part for part in each["anyOf"] if part.get("type") != "null"]
+        return _choices(parts[0], schema) if len(parts) == 1 else []
+    if each.get("type") == "boolean":
+        return ["true", "false"]
+    found = each.get("enum", [each["const"]] if "const" in each else [])
+    return list(found) if all(isinstance(value, str) for value in found) else []
+
+
+def _resolved(each: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schema["$defs"][each["$ref"].rpartition("/")[2]]
+    return found
+
+
 Ids = Annotated[list[str] | None, Parameter(max_length=8)]
 
 ROWS: Final = 50
@@ -53,188 +255,130 @@ SAID: Final = {
 }
 
 
-def add_jobs(router: APIRouter) -> None:
-    """Add the pages."""
-    _add_lists(router)
-    _add_one(router)
-    _add_parts(router)
+@router.get("/jobs")
+async def list_jobs(
+    visit: Person, services: Services, state: str = "", before: str | None = None
+) -> Response:
+    operator = visit.operator
+    states = tuple(each for each in JobState if each.value == state)
+    which = Filter(states if operator else (JobState.SUCCEEDED,))
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, which, before, ROWS)
+        schedules = await listed(transaction, None, ROWS) if operator else []
+    now = services.clock.now()
+    return visit.show(
+        "jobs.html",
+        rows=[views.timed(row, now) if operator else views.published(row) for row in found],
+        states=[each.value for each in JobState] if operator else [],
+        state=state,
+        older=found[-1].id if len(found) == ROWS else None,
+        before=before,
+        schedules=schedules,
+        error=None,
+        said=visit.said(SAID),
+    )
 
 
-def _add_lists(router: APIRouter) -> None:
-    @router.get("/jobs")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        state: str = "",
-        before: str | None = None,
-    ) -> Response:
-        operator = visitor.has(Scope.OPERATOR)
-        states = tuple(each for each in JobState if each.value == state)
-        which = Filter(states if operator else (JobState.SUCCEEDED,))
-        async with database.reading() as transaction:
-            found = await store.page(transaction, which, before, ROWS)
-            schedules = await listed(transaction, None, ROWS) if operator else []
-        now = clock.now()
-        return pages.show(
-            request,
-            "jobs.html",
-            visitor,
-            rows=[views.timed(row, now) if operator else views.published(row) for row in found],
-            states=[each.value for each in JobState] if operator else [],
-            state=state,
-            older=found[-1].id if len(found) == ROWS else None,
-            before=before,
-            schedules=schedules,
-            error=None,
-            said=SAID.get(request.query_params.get("said", "")),
-        )
-
-    @router.post("/job-schedules/{schedule_id}/stop")
-    async def stop_schedule(
-        request: Request,
-        schedule_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        async with database.begin() as transaction:
-            if await job_schedules.find_schedule(transaction, schedule_id) is None:
-                raise UnknownSchedule
-            await job_schedules.stop_schedule(transaction, schedule_id, clock.now())
-        await sessions.note(visitor, "stopped a job schedule", schedule_id, "done")
-        return see("/console/jobs?said=stopped")
-
-    @router.get("/jobs/compare")
-    async def compare(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        results: ResultsPart,
-        visitor: Person,
-        ids: Ids = None,
-    ) -> Response:
-        chosen = [each for group in ids or () for each in group.split(",")]
-        found = await compared(database, results, chosen, operator=visitor.has(Scope.OPERATOR))
-        return pages.show(request, "compare-jobs.html", visitor, found=found, text=text)
+@router.post("/job-schedules/{schedule_id}/stop")
+async def stop_schedule(visit: Operator, schedule_id: str, services: Services) -> Response:
+    await visit.form()
+    async with services.database.begin() as transaction:
+        if await job_schedules.find_schedule(transaction, schedule_id) is None:
+            raise UnknownSchedule
+        await job_schedules.stop_schedule(transaction, schedule_id, services.clock.now())
+    await visit.note("stopped a job schedule", schedule_id)
+    return see("/console/jobs?said=stopped")
 
 
-def _add_one(router: APIRouter) -> None:
-    @router.get("/jobs/{job_id}")
-    async def one(
-        request: Request,
-        job_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        results: ResultsPart,
-        visitor: Person,
-    ) -> Response:
-        row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-        values = await _values(results, row, clock, visitor)
-        said = SAID.get(request.query_params.get("said", ""))
-        return pages.show(request, "job.html", visitor, said=said, **values)
-
-    @router.get("/jobs/{job_id}/live")
-    async def live(
-        request: Request,
-        job_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        jobs: JobsPart,
-        results: ResultsPart,
-        visitor: Person,
-        wait_s: Wait = 0,
-    ) -> Response:
-        async def values() -> dict[str, Any]:
-            row = await views.find(database, job_id, operator=visitor.has(Scope.OPERATOR))
-            return await _values(results, row, clock, visitor)
-
-        return await pages.live(
-            request, "job-live.html", visitor, values, wait_s, _LOOK_S, jobs.changes
-        )
-
-    @router.post("/jobs/{job_id}/cancel")
-    async def cancel(
-        request: Request,
-        job_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        jobs: JobsPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        await routes.cancel(database, jobs, clock.now(), job_id)
-        await sessions.note(visitor, "cancelled a job", job_id, "done")
-        return see(f"/console/jobs/{job_id}?said=cancelled")
+@router.get("/jobs/compare")
+async def compare_jobs(visit: Person, services: Services, ids: Ids = None) -> Response:
+    chosen = [each for group in ids or () for each in group.split(",")]
+    found = await compared(
+        services.database, services.jobs.results, chosen, operator=visit.operator
+    )
+    return visit.show("compare-jobs.html", found=found, text=text)
 
 
-def _add_parts(router: APIRouter) -> None:
-    """Files of a result. A browser has no token for the API, so pages have addresses of their
-    own."""
-
-    async def succeeded(database: Database, visitor: Visitor, job_id: str) -> None:
-        await views.succeeded(database, job_id, operator=visitor.has(Scope.OPERATOR))
-
-    @router.get("/jobs/{job_id}/plots/{name}")
-    async def plot(
-        job_id: str, name: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        if not name.endswith((".svg", ".png")):
-            raise UnknownPart
-        path = await asyncio.to_thread(results.path, job_id, f"plots/{name}")
-        kind = "image/png" if name.endswith(".png") else "image/svg+xml"
-        return FileResponse(path, media_type=kind, headers=dict(HEADERS))
-
-    @router.get("/jobs/{job_id}/files/{name}")
-    async def file(
-        job_id: str, name: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        path = await asyncio.to_thread(results.path, job_id, f"files/{name}")
-        return FileResponse(
-            path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
-        )
-
-    @router.get("/jobs/{job_id}/archive.zip")
-    async def archive(
-        job_id: str, database: DatabasePart, results: ResultsPart, visitor: Person
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        path = await asyncio.to_thread(results.archive, job_id)
-        return FileResponse(
-            path,
-            media_type="application/zip",
-            filename=f"{job_id}.zip",
-            headers=dict(HEADERS),
-            background=BackgroundTask(path.unlink, missing_ok=True),
-        )
-
-    @router.get("/jobs/{job_id}/evaluation.json")
-    async def evaluation(
-        job_id: str, database: DatabasePart, results: ResultsPart, visitor: Operator
-    ) -> Response:
-        await succeeded(database, visitor, job_id)
-        body = await asyncio.to_thread(results.evaluation, job_id)
-        headers = {
-            **HEADERS,
-            "Content-Disposition": f'attachment; filename="private-{job_id}.json"',
-        }
-        return Response(body, media_type="application/json", headers=headers)
+@router.get("/jobs/{job_id}")
+async def show_job(visit: Person, job_id: str, services: Services) -> Response:
+    row = await views.find(services.database, job_id, operator=visit.operator)
+    values = await _values(services, row, operator=visit.operator)
+    return visit.show("job.html", said=visit.said(SAID), **values)
 
 
-async def _values(results: Results, row: JobRow, clock: Any, visitor: Visitor) -> dict[str, Any]:
-    """What a job's page tells its reader."""
-    operator = visitor.has(Scope.OPERATOR)
+@router.get("/jobs/{job_id}/live")
+async def follow_job(visit: Person, job_id: str, services: Services, wait_s: Wait = 0) -> Response:
+    async def values() -> dict[str, Any]:
+        row = await views.find(services.database, job_id, operator=visit.operator)
+        return await _values(services, row, operator=visit.operator)
+
+    return await visit.pages.live(
+        visit.request,
+        "job-live.html",
+        visit.visitor,
+        values,
+        wait_s,
+        _LOOK_S,
+        services.jobs.changes,
+    )
+
+
+@router.post("/jobs/{job_id}/cancel")
+async def cancel_job(visit: Operator, job_id: str, services: Services) -> Response:
+    await visit.form()
+    await api.cancel(services, job_id)
+    await visit.note("cancelled a job", job_id)
+    return see(f"/console/jobs/{job_id}?said=cancelled")
+
+
+@router.get("/jobs/{job_id}/plots/{name}")
+async def show_plot(visit: Person, job_id: str, name: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
+    if not name.endswith((".svg", ".png")):
+        raise UnknownPart
+    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"plots/{name}")
+    kind = "image/png" if name.endswith(".png") else "image/svg+xml"
+    return FileResponse(path, media_type=kind, headers=dict(HEADERS))
+
+
+@router.get("/jobs/{job_id}/files/{name}")
+async def show_file(visit: Person, job_id: str, name: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
+    path = await asyncio.to_thread(services.jobs.results.path, job_id, f"files/{name}")
+    return FileResponse(
+        path, media_type="application/octet-stream", filename=name, headers=dict(HEADERS)
+    )
+
+
+@router.get("/jobs/{job_id}/archive.zip")
+async def download_archive(visit: Person, job_id: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
+    path = await asyncio.to_thread(services.jobs.results.archive, job_id)
+    return FileResponse(
+        path,
+        media_type="application/zip",
+        filename=f"{job_id}.zip",
+        headers=dict(HEADERS),
+        background=BackgroundTask(path.unlink, missing_ok=True),
+    )
+
+
+@router.get("/jobs/{job_id}/evaluation.json")
+async def download_evaluation(visit: Operator, job_id: str, services: Services) -> Response:
+    await views.succeeded(services.database, job_id, operator=visit.operator)
+    body = await asyncio.to_thread(services.jobs.results.evaluation, job_id)
+    headers = {
+        **HEADERS,
+        "Content-Disposition": f'attachment; filename="private-{job_id}.json"',
+    }
+    return Response(body, media_type="application/json", headers=headers)
+
+
+async def _values(services: CoordinatorServices, row: JobRow, *, operator: bool) -> dict[str, Any]:
+    """What a job's page shows."""
+    results = services.jobs.results
     values: dict[str, Any] = {
-        "job": views.timed(row, clock.now()) if operator else views.published(row),
+        "job": views.timed(row, services.clock.now()) if operator else views.published(row),
         "finished": row.state in FINISHED,
         "operator": operator,
         "failure": failure(row.error) if operator else None,

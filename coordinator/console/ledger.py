@@ -8,43 +8,39 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Response
 
 from common.bodies import parse_json
-from common.principals import Scope
 from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
-from common.web.console.pages import PagesPart, own_form, person, see
-from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
-from coordinator.budget import curator_events, routes, statement
+from common.web.console.pages import console_router, see
+from coordinator.api.budget import LimitsBody, change_limits, verification_of
+from coordinator.api.plans import outlook_of
+from coordinator.budget import curator_events, statement
 from coordinator.budget.curator_events import Update
-from coordinator.budget.ledger import Ledger
 from coordinator.budget.limits import Limit
-from coordinator.budget.plan_routes import outlook_of
 from coordinator.budget.plans import OutlookRequest
-from coordinator.budget.routes import LimitsBody
 from coordinator.budget.state import LedgerState
 from coordinator.console.budget import PERIODS, SAID, together
+from coordinator.console.visits import Operator, Visit
 from coordinator.errors import UnknownCurator
 from coordinator.models.budget_ledger import Event
-from coordinator.settings import CoordinatorSettings
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import ClockPart, DatabasePart
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import LedgerVerification
 from tacit.errors import DomainError
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import format_exact
 
-Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
-LedgerPart = Annotated[Ledger, Depends(part(Ledger))]
+router = console_router()
+
 
 ROWS: Final = 50
 _FREE_LINES: Final = 2
@@ -60,103 +56,72 @@ KINDS: Final = {
 }
 
 
-def add_ledger(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add the pages and forms."""
-    _add_limits(router)
-    _add_events(router, settings)
+@router.get("/budget/ledger")
+async def list_events(
+    visit: Operator, services: Services, upto: int | None = None, curator: str | None = None
+) -> Response:
+    return await _page(visit, services, upto=upto, curator=curator)
 
-    @router.get("/budget/ledger")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        visitor: Operator,
-        upto: int | None = None,
-        curator: str | None = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            newest, _ = await store.head(transaction)
-            last = newest if upto is None else min(max(upto, 0), newest)
-            if curator is None:
-                after = max(0, last - ROWS)
-                events = await store.after(transaction, after, last - after)
-            else:
-                row = await _named(transaction, curator)
-                events, after = await store.about(transaction, row.number, 0, ROWS), 0
-            taken_back = _credits(await ledger.current(transaction), events)
-        return pages.show(
-            request,
-            "ledger.html",
-            visitor,
-            **_rows(events, after, newer=last < newest),
-            credits=taken_back,
-            curator=curator,
-            verified=None,
-            said=SAID.get(request.query_params.get("said", "")),
-        )
 
-    @router.post("/budget/ledger")
-    async def verify(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        await own_form(request, visitor)
-        verified = await routes.verification_of(database, ledger)
-        outcome = "whole" if verified["verified"] else "broken"
-        await sessions.note(visitor, "verified the ledger", "ledger", outcome)
-        async with database.reading() as transaction:
-            newest, _ = await store.head(transaction)
-            after = max(0, newest - ROWS)
-            events = await store.after(transaction, after, ROWS)
-            taken_back = _credits(await ledger.current(transaction), events)
-        return pages.show(
-            request,
-            "ledger.html",
-            visitor,
-            **_rows(events, after, newer=False),
-            credits=taken_back,
-            curator=None,
-            verified=verified,
-            said=None,
-        )
+@router.post("/budget/ledger")
+async def verify_ledger(visit: Operator, services: Services) -> Response:
+    await visit.form()
+    verified = await verification_of(services)
+    await visit.note("verified the ledger", "ledger", "whole" if verified.verified else "broken")
+    return await _page(visit, services, verified=verified)
 
-    @router.get("/budget/curators")
-    async def find(_: Operator, curator: str = "") -> Response:
-        return see(f"/console/budget/curators/{quote(curator, safe='')}")
 
-    @router.get("/budget/curators/{curator}")
-    async def one(
-        request: Request,
-        curator: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        visitor: Operator,
-    ) -> Response:
-        async with database.reading() as transaction:
-            state = await ledger.current(transaction)
+async def _page(
+    visit: Visit,
+    services: CoordinatorServices,
+    *,
+    upto: int | None = None,
+    curator: str | None = None,
+    verified: LedgerVerification | None = None,
+) -> Response:
+    """The newest rows up to `upto`, or the oldest about one curator."""
+    async with services.database.reading() as transaction:
+        newest, _ = await store.head(transaction)
+        last = newest if upto is None else min(max(upto, 0), newest)
+        if curator is None:
+            after = max(0, last - ROWS)
+            events = await store.after(transaction, after, last - after)
+        else:
             row = await _named(transaction, curator)
-            shown = statement.curator(state, row.number, disclosures=True)
-            limits = (*state.limits.curators.get(row.number, ()), *state.limits.deployment)
-        return pages.show(
-            request,
-            "curator-budget.html",
-            visitor,
-            curator=row,
-            shown=shown,
-            limits=limits,
-            together=together,
-            exact=format_exact,
-        )
+            events, after = await store.about(transaction, row.number, 0, ROWS), 0
+        taken_back = _credits(await services.ledger.current(transaction), events)
+    return visit.show(
+        "ledger.html",
+        events=events[::-1],
+        older=after or None,
+        newer=last < newest,
+        credits=taken_back,
+        curator=curator,
+        verified=verified,
+        said=visit.said(SAID),
+    )
 
 
-def _rows(events: list[Event], after: int, *, newer: bool) -> dict[str, Any]:
-    return {"events": events[::-1], "older": after or None, "newer": newer}
+@router.get("/budget/curators")
+async def find_curator(_: Operator, curator: str = "") -> Response:
+    return see(f"/console/budget/curators/{quote(curator, safe='')}")
+
+
+@router.get("/budget/curators/{curator}")
+async def show_curator(visit: Operator, curator: str, services: Services) -> Response:
+    async with services.database.reading() as transaction:
+        state = await services.ledger.current(transaction)
+        row = await _named(transaction, curator)
+        shown = statement.curator(state, row, disclosures=True)
+        limits = (*state.limits.curators.get(row.number, ()), *state.limits.deployment)
+    return visit.show(
+        "curator-budget.html",
+        curator=row,
+        shown=shown,
+        limits=limits,
+        together=together,
+        exact=format_exact,
+    )
 
 
 def _credits(state: LedgerState, events: list[Event]) -> dict[int, dict[str, str]]:
@@ -183,64 +148,46 @@ async def _named(transaction: Transaction, curator: str) -> CuratorRow:
 # --- limits --------------------------------------------------------------------------------------
 
 
-def _add_limits(router: APIRouter) -> None:
-    @router.get("/budget/limits")
-    async def look(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        visitor: Operator,
-    ) -> Response:
-        async with database.reading() as transaction:
-            limits = (await ledger.current(transaction)).limits.deployment
-        lines = [*map(_line, limits), *_free()]
-        return pages.show(
-            request, "limits.html", visitor, lines=lines, asked=None, error=None, periods=PERIODS
-        )
+@router.get("/budget/limits")
+async def show_limits(visit: Operator, services: Services) -> Response:
+    async with services.database.reading() as transaction:
+        limits = (await services.ledger.current(transaction)).limits.deployment
+    lines = [*map(_line, limits), *_free()]
+    return visit.show("limits.html", lines=lines, asked=None, error=None, periods=PERIODS)
 
-    @router.post("/budget/limits")
-    async def change(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        lines = _lines(form)
-        try:
-            asked = _limits(lines)
-            if form.get("step") == "set":
-                async with database.begin() as transaction:
-                    await routes.change_limits(transaction, ledger, visitor.principal, asked, None)
-                await sessions.note(visitor, "changed the limits", "budget", "done")
-                return see("/console/budget?said=limits")
-            ahead = OutlookRequest(days=30, limits=asked.limits)
-            outlook = await outlook_of(database, ledger, clock, ahead)
-        except DomainError as error:
-            return pages.show(
-                request,
-                "limits.html",
-                visitor,
-                status=422,
-                lines=[*lines, *_free()],
-                asked=None,
-                error=error,
-                periods=PERIODS,
-            )
-        return pages.show(
-            request,
+
+@router.post("/budget/limits")
+async def change_deployment_limits(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
+    lines = _lines(form)
+    try:
+        asked = _limits(lines)
+        if form.get("step") == "set":
+            async with services.database.begin() as transaction:
+                await change_limits(
+                    transaction, services.ledger, visit.visitor.principal, asked, None
+                )
+            await visit.note("changed the limits", "budget")
+            return see("/console/budget?said=limits")
+        ahead = OutlookRequest(days=30, limits=asked.limits)
+        outlook = await outlook_of(services, ahead)
+    except DomainError as error:
+        return visit.show(
             "limits.html",
-            visitor,
-            asked=asked,
-            outlook=outlook,
-            given=form,
-            together=together,
-            exact=format_exact,
+            status=422,
+            lines=[*lines, *_free()],
+            asked=None,
+            error=error,
+            periods=PERIODS,
         )
+    return visit.show(
+        "limits.html",
+        asked=asked,
+        outlook=outlook,
+        given=form,
+        together=together,
+        exact=format_exact,
+    )
 
 
 def _free() -> list[dict[str, str]]:
@@ -289,62 +236,45 @@ def _whole(text: str) -> int | str:
 # --- events --------------------------------------------------------------------------------------
 
 
-def _add_events(router: APIRouter, settings: CoordinatorSettings) -> None:
-    @router.get("/budget/events")
-    async def form_of(request: Request, pages: PagesPart, visitor: Operator) -> Response:
-        given = {"curators": request.query_params.get("curators", "")}
-        return _form(request, pages, visitor, given, secrets.token_urlsafe(16))
+@router.get("/budget/events")
+async def show_event_form(visit: Operator) -> Response:
+    given = {"curators": visit.request.query_params.get("curators", "")}
+    return _form(visit, given, secrets.token_urlsafe(16))
 
-    @router.post("/budget/events")
-    async def record(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        sessions: SessionsPart,
-        clock: ClockPart,
-        visitor: Operator,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        try:
-            update = _update(form)
-            key = idempotency.form_key(
-                visitor.principal.token_id,
-                request.url.path,
-                form.get("key", ""),
-                update.canonical(),
-            )
-            async with database.begin() as transaction:
-                if await idempotency.recall(transaction, idempotency_keys, key) is None:
-                    await curator_events.record(
-                        transaction,
-                        ledger,
-                        update,
-                        visitor.principal,
-                        allow_paper=settings.allow_paper,
-                    )
-                    done = idempotency.StoredAnswer(303, b"")
-                    await idempotency.remember(
-                        transaction, idempotency_keys, key, done, clock.now()
-                    )
-        except DomainError as error:
-            return _form(request, pages, visitor, form, form.get("key", ""), error)
-        await sessions.note(visitor, f"recorded: {update.kind}", "ledger", "done")
-        return see("/console/budget/ledger?said=recorded")
+
+@router.post("/budget/events")
+async def record_event(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
+    try:
+        update = _update(form)
+        key = visit.key(
+            form.get("key", ""),
+            update.canonical(),
+        )
+        async with services.database.begin() as transaction:
+            if await idempotency.recall(transaction, idempotency_keys, key) is None:
+                await curator_events.record(
+                    transaction,
+                    services.ledger,
+                    update,
+                    visit.visitor.principal,
+                    allow_paper=services.settings.allow_paper,
+                )
+                done = idempotency.StoredAnswer(303, b"")
+                await idempotency.remember(
+                    transaction, idempotency_keys, key, done, services.clock.now()
+                )
+    except DomainError as error:
+        return _form(visit, form, form.get("key", ""), error)
+    await visit.note(f"recorded: {update.kind}", "ledger")
+    return see("/console/budget/ledger?said=recorded")
 
 
 def _form(
-    request: Request,
-    pages: PagesPart,
-    visitor: Visitor,
-    given: Mapping[str, str],
-    key: str,
-    error: DomainError | None = None,
+    visit: Visit, given: Mapping[str, str], key: str, error: DomainError | None = None
 ) -> Response:
-    return pages.show(
-        request,
+    return visit.show(
         "event.html",
-        visitor,
         status=200 if error is None else 422,
         kinds=KINDS,
         given=given,
@@ -354,7 +284,7 @@ def _form(
 
 
 def _update(form: Mapping[str, str]) -> Update:
-    """The event that the form tells of. Raises Invalid with the field."""
+    """The event that the form records. Raises Invalid with the field."""
     told: dict[str, Any] = {"kind": form.get("kind", "")}
     if ids := form.get("curators", "").replace(",", " ").split():
         told["curators"] = ids

@@ -1,48 +1,43 @@
 """Pages for watching a deployment: the first page, and the page of the flow of contributions.
 
-Is anything wrong, and what is the next step; do contributions arrive, and if not, where do they
-stop. Spec: console, sections 5.1 and 5.7.
+What is wrong, what the next step is, whether contributions arrive, and where they stop. Spec:
+console, sections 5.1 and 5.7.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
-from common.principals import Scope
-from common.store.transactions import Database
 from common.web.console import charts, formatting
-from common.web.console.pages import PagesPart
-from common.web.dependencies import part
+from common.web.console.pages import console_router
 from common.web.paging import Page
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.plan_routes import outlook_of
+from coordinator.api.plans import outlook_of
+from coordinator.api.rounds import Begin, End
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
-from coordinator.console.budget import LedgerPart, Person
-from coordinator.console.ledger import LedgerPart as ledger_LedgerPart
-from coordinator.console.ledger import Operator
-from coordinator.registry.aggregators import HealthLooks
-from coordinator.registry.peers import Peers
+from coordinator.console.visits import Operator, Person
 from coordinator.rounds import views
-from coordinator.rounds.progress import AggregatorFlow, Begin, DeploymentFlow, End, flow_of
+from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
-from coordinator.web import ClockPart, DatabasePart
+from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
 from tacit.wire import format_exact, format_instant
+
+router = console_router()
 
 SOON: Final = timedelta(days=30)
 """A limit that is used up within this time is shown on the first page."""
@@ -53,7 +48,7 @@ _ALPHA: Final = 0.001
 
 @dataclass(frozen=True)
 class Need:
-    """Something that wants an operator: what, and the page where it is seen."""
+    """Something that needs an operator: a sentence, and the page that shows it."""
 
     words: str
     path: str
@@ -79,52 +74,39 @@ class Step:
     how: str = ""
 
 
-def add_overview(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("")
-    async def first(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        visitor: Person,
-    ) -> Response:
-        operator = visitor.has(Scope.OPERATOR)
-        which = Filter(newest_first=True, heads=True)
-        _, shown, _ = await views.page(database, which, Page(_LOOKED_AT, None))
-        heads = [json.loads(each) for each in shown]
-        outlook = await outlook_of(database, ledger, clock, OutlookRequest(days=SOON.days))
-        async with database.reading() as transaction:
-            state = await ledger.current(transaction)
-            aggregators = len(await registry.list_aggregators(transaction))
-            any_query = bool(await query_store.page(transaction, None, 1))
-        released = [head for head in heads if head["state"] == RoundState.RELEASED.value]
-        curators = int(state.roster.members().sum())
-        steps = begin(aggregators, curators, any_query=any_query, heads=heads)
-        return pages.show(
-            request,
-            "overview.html",
-            visitor,
-            needs=[
-                *needs(outlook, heads),
-                *(await proposals(database, ledger) if operator else ()),
-            ],
-            latest=released[:_SHOWN],
-            open_rounds=sum(head["state"] in ACTIVE for head in heads),
-            next=min(outlook.schedules, key=lambda each: each.next, default=None),
-            seq=state.seq,
-            head=state.head.hex(),
-            curators=curators,
-            aggregators=aggregators,
-            steps=steps,
-            new=not all(step.done for step in steps),
-        )
+@router.get("")
+async def show_overview(visit: Person, services: Services) -> Response:
+    operator = visit.operator
+    which = Filter(newest_first=True, heads=True)
+    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
+    outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
+    async with services.database.reading() as transaction:
+        state = await services.ledger.current(transaction)
+        aggregators = len(await registry.list_aggregators(transaction))
+        any_query = bool(await query_store.page(transaction, None, 1))
+    released = [head for head in heads if head.state is RoundState.RELEASED]
+    curators = int(state.roster.members().sum())
+    steps = begin(aggregators, curators, any_query=any_query, states=[head.state for head in heads])
+    return visit.show(
+        "overview.html",
+        needs=[
+            *needs(outlook, heads),
+            *(await proposals(services) if operator else ()),
+        ],
+        latest=released[:_SHOWN],
+        open_rounds=sum(head.state in ACTIVE for head in heads),
+        next=min(outlook.schedules, key=lambda each: each.next, default=None),
+        seq=state.seq,
+        head=state.head.hex(),
+        curators=curators,
+        aggregators=aggregators,
+        steps=steps,
+        new=not all(step.done for step in steps),
+    )
 
 
-def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]:
-    """Limits that are used up soon, and the newest round if no sum came of it."""
+def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
+    """Limits that are used up soon, and the newest round if it released no sum."""
     found = [
         Need(
             f"A limit of epsilon {format_exact(each.limit.epsilon)} is used up on",
@@ -134,17 +116,17 @@ def needs(outlook: BudgetOutlook, heads: Sequence[dict[str, Any]]) -> list[Need]
         for place, each in enumerate(outlook.limits)
         if each.exhausted is not None
     ]
-    finished = [head for head in heads if head["state"] not in ACTIVE]
-    if finished and finished[0]["state"] == RoundState.ABORTED.value:
+    finished = [head for head in heads if head.state not in ACTIVE]
+    if finished and finished[0].state is RoundState.ABORTED:
         newest = finished[0]
-        sentence = f"The last round of {newest['query']} opened no sum: {newest['reason']}"
-        found.append(Need(sentence, f"/console/rounds/{newest['id']}"))
+        sentence = f"The last round of {newest.query} opened no sum: {newest.reason}"
+        found.append(Need(sentence, f"/console/rounds/{newest.id}"))
     return found
 
 
-async def proposals(database: Database, ledger: Ledger) -> list[Need]:
-    """How many curators the screening proposes to look at; it decides nothing."""
-    _, _, far, absent = await screened(database, ledger, _ALPHA)
+async def proposals(services: CoordinatorServices) -> list[Need]:
+    """How many curators the screening proposes for a check; it decides nothing."""
+    _, _, far, absent = await screened(services.database, services.ledger, _ALPHA)
     count = len({each.number for each in (*far, *absent)})
     if not count:
         return []
@@ -154,25 +136,18 @@ async def proposals(database: Database, ledger: Ledger) -> list[Need]:
 
 
 def begin(
-    aggregators: int, curators: int, *, any_query: bool, heads: Sequence[dict[str, Any]]
+    aggregators: int, curators: int, *, any_query: bool, states: Sequence[RoundState]
 ) -> tuple[Step, ...]:
-    """The five steps of a new deployment. Of readings a coordinator knows nothing but that a sum
-    came about."""
-    released = any(head["state"] == RoundState.RELEASED.value for head in heads)
+    """The five steps of a new deployment. Only a released sum shows that readings arrived."""
+    released = RoundState.RELEASED in states
     return (
         Step("Pair aggregators", aggregators > 0, None, "tacit pair --help", "see"),
         Step("Enrol curators", curators > 0, None, "tacit enroll token NAME", JOINING),
         Step("Ask a first query", any_query, "/console/queries/new", "tacit query create"),
-        Step("Open a first round", bool(heads), "/console/rounds/new", "tacit round open"),
+        Step("Open a first round", bool(states), "/console/rounds/new", "tacit round open"),
         Step("Let readings arrive", released, None, "tacit readings import FILE", READINGS),
     )
 
-
-# The page of the flow of contributions: do they arrive, and if not, where do they stop.
-#
-# Spec: console, section 5.7.
-
-LooksPart = Annotated[HealthLooks, Depends(part(HealthLooks))]
 
 SPANS: Final = {"24 hours": 1, "7 days": 7, "30 days": 30}
 _DRAWN: Final = 60
@@ -188,59 +163,44 @@ _TAKEN: Final = ("stored", "known")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where contributions stop: what, how many, and the reason's name in the documentation."""
+    """A place where contributions stop: what, how many, and the reason's documented name."""
 
     what: str
     count: int
     reason: str = ""
 
 
-def add_flow(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/flow")
-    async def show(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: ledger_LedgerPart,
-        peers: Annotated[Peers, Depends(part(Peers))],
-        looks: LooksPart,
-        clock: ClockPart,
-        visitor: Operator,
-        begin: Begin = None,
-        end: End = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            rows = await registry.list_aggregators(transaction)
-        flow, seen = await asyncio.gather(
-            flow_of(database, peers, clock, begin, end), looks.look(rows)
-        )
-        async with database.reading() as transaction:
-            heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
-            _, size = await registry.roster_state(transaction)
-            curators = await registry.active_curators(transaction, size, clock.now())
-        _, _, _, absent = await screened(database, ledger, _ALPHA)
-        now, nothing = clock.now(), AggregatorFlow(id="", problem="not_asked")
-        told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
-        return pages.show(
-            request,
-            "flow.html",
-            visitor,
-            flow=flow,
-            stops=stops(flow),
-            absent=len(absent),
-            proposals=PROPOSALS,
-            heads=[views.head(head) for head in heads],
-            picture=picture(heads, curators),
-            curators=curators,
-            health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
-            paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
-            taken=taken,
-            spans={
-                name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()
-            },
-        )
+@router.get("/flow")
+async def show_flow(
+    visit: Operator, services: Services, begin: Begin = None, end: End = None
+) -> Response:
+    async with services.database.reading() as transaction:
+        rows = await registry.list_aggregators(transaction)
+    flow, seen = await asyncio.gather(
+        flow_of(services.database, services.peers, services.clock, begin, end),
+        services.health_looks.look(rows),
+    )
+    async with services.database.reading() as transaction:
+        heads = await store.opened_between(transaction, flow.begin, flow.end, _DRAWN)
+        _, size = await registry.roster_state(transaction)
+        curators = await registry.active_curators(transaction, size, services.clock.now())
+    _, _, _, absent = await screened(services.database, services.ledger, _ALPHA)
+    now, nothing = services.clock.now(), AggregatorFlow(id="", problem="not_asked")
+    told = {row.id: nothing for row in rows} | {each.id: each for each in flow.aggregators}
+    return visit.show(
+        "flow.html",
+        flow=flow,
+        stops=stops(flow),
+        absent=len(absent),
+        proposals=PROPOSALS,
+        heads=[views.head(head) for head in heads],
+        picture=picture(heads, curators),
+        curators=curators,
+        health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],
+        paired={row.id: fingerprint(row.identity_key).hex() for row in rows},
+        taken=taken,
+        spans={name: format_instant(now - timedelta(days=days)) for name, days in SPANS.items()},
+    )
 
 
 def stops(flow: DeploymentFlow) -> list[Stop]:
@@ -260,7 +220,7 @@ def stops(flow: DeploymentFlow) -> list[Stop]:
 
 
 def taken(told: AggregatorFlow) -> tuple[int, int]:
-    """How many lone pieces and batches an aggregator tells that it took."""
+    """How many lone pieces and batches an aggregator reports as taken."""
     return told.lone.get("stored", 0), told.batch.get("stored", 0)
 
 

@@ -6,28 +6,30 @@ Spec: console, section 5.4.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Response
 from markupsafe import Markup
 
-from common.principals import Scope
 from common.web.console import charts, formatting
 from common.web.console.charts import ladder, promise
-from common.web.console.pages import NoSuchPage, PagesPart, own_form, see
-from common.web.console.sign_in import SessionsPart
+from common.web.console.pages import NoSuchPage, console_router, see
 from common.web.paging import Page
 from coordinator import queries
-from coordinator.console.budget import Person
-from coordinator.rounds import query_routes, views
+from coordinator.api import queries as api_queries
+from coordinator.console.visits import Person
+from coordinator.rounds import views
+from coordinator.services import Services
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE
 from coordinator.store.registry import list_aggregators
 from coordinator.store.rounds import Filter
-from coordinator.web import ClockPart, DatabasePart
+from tacit.answers.rounds import RoundHead
 from tacit.protocol.round.descriptor import RoundState
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
+
+router = console_router()
 
 ROWS: Final = 50
 SAID: Final = {
@@ -36,81 +38,56 @@ SAID: Final = {
 }
 
 
-def add_queries(router: APIRouter) -> None:
-    """Add the pages; the wizard before them, whose path begins alike."""
+@router.get("/queries")
+async def list_queries(visit: Person, services: Services, after: str | None = None) -> Response:
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, after, ROWS)
+        asked = await store.rounds_of(transaction, [row.id for row in found])
+    rows = [
+        {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
+        for row in found
+    ]
+    return visit.show(
+        "queries.html",
+        rows=rows,
+        more=found[-1].id if len(found) == ROWS else None,
+        after=after,
+    )
 
-    @router.get("/queries")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Person,
-        after: str | None = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            found = await store.page(transaction, after, ROWS)
-            asked = await store.rounds_of(transaction, [row.id for row in found])
-        rows = [
-            {"row": row, "asked": asked.get(row.id, NONE), "guess": _guess(_report(row.preview))}
-            for row in found
-        ]
-        return pages.show(
-            request,
-            "queries.html",
-            visitor,
-            rows=rows,
-            more=found[-1].id if len(found) == ROWS else None,
-            after=after,
-        )
 
-    @router.get("/queries/{query_id}")
-    async def one(
-        request: Request,
-        query_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Person,
-    ) -> Response:
-        async with database.reading() as transaction:
-            row = await queries.find(transaction, query_id)
-            asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
-            aggregators = await list_aggregators(transaction)
-        which = Filter(None, query_id, newest_first=True, heads=True)
-        _, shown, _ = await views.page(database, which, Page(ROWS, None))
-        heads = [json.loads(each) for each in shown]
-        report = _report(row.preview)
-        return pages.show(
-            request,
-            "query.html",
-            visitor,
-            row=row,
-            told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
-            asked=asked,
-            heads=heads,
-            course=course(heads),
-            report=report,
-            spread=spread(report),
-            rungs=ladder(report.verified, None),
-            promise=promise,
-            one_machine=one_machine(queries.urls_for(row.query, aggregators)),
-            said=SAID.get(request.query_params.get("said", "")),
-        )
+@router.get("/queries/{query_id}")
+async def show_query(visit: Person, query_id: str, services: Services) -> Response:
+    async with services.database.reading() as transaction:
+        row = await queries.find(transaction, query_id)
+        asked = (await store.rounds_of(transaction, [query_id])).get(query_id, NONE)
+        aggregators = await list_aggregators(transaction)
+    which = Filter(None, query_id, newest_first=True, heads=True)
+    heads, _ = await views.heads(services.database, which, Page(ROWS, None))
+    report = _report(row.preview)
+    return visit.show(
+        "query.html",
+        row=row,
+        told=json.dumps(json.loads(row.body), indent=2, sort_keys=True),
+        asked=asked,
+        heads=heads,
+        course=course(heads),
+        report=report,
+        spread=spread(report),
+        rungs=ladder(report.verified, None),
+        promise=promise,
+        one_machine=one_machine(queries.urls_for(row.query, aggregators)),
+        said=visit.said(SAID),
+    )
 
-    @router.post("/queries/{query_id}/stop")
-    async def stop(
-        request: Request,
-        query_id: str,
-        database: DatabasePart,
-        clock: ClockPart,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        if not visitor.has(Scope.OPERATOR):
-            raise NoSuchPage
-        await own_form(request, visitor)
-        await query_routes.stop(database, clock, query_id)
-        await sessions.note(visitor, "ended a schedule", query_id, "done")
-        return see(f"/console/queries/{query_id}?said=stopped")
+
+@router.post("/queries/{query_id}/stop")
+async def stop_schedule(visit: Person, query_id: str, services: Services) -> Response:
+    if not visit.operator:
+        raise NoSuchPage
+    await visit.form()
+    await api_queries.stop(services, query_id)
+    await visit.note("ended a schedule", query_id)
+    return see(f"/console/queries/{query_id}?said=stopped")
 
 
 def _report(preview: str) -> PrivacyReport:
@@ -139,22 +116,25 @@ def spread(report: PrivacyReport) -> Markup | None:
     return charts.dots(0.0, upper, float(half_width), unit=unit, sentence=sentence)
 
 
-def course(heads: list[dict[str, Any]]) -> Markup | None:
+def course(heads: list[RoundHead]) -> Markup | None:
     """The released values with their error, the oldest first; None where they are no single
     numbers."""
-    points = [
-        (head, list(head["figures"]["result"].values()), head["figures"]["interval"])
-        for head in reversed(heads)
-        if head["state"] == RoundState.RELEASED.value and head["figures"]
-    ]
-    if len(points) < 2 or not all(values and interval for _, values, interval in points):
+    points: list[tuple[RoundHead, str, str]] = []
+    for head in reversed(heads):
+        if head.state is not RoundState.RELEASED or head.figures is None:
+            continue
+        value, interval = next(iter(head.figures.result.values()), None), head.figures.interval
+        if value is None or interval is None:
+            return None
+        points.append((head, value, interval.half_width))
+    if len(points) < 2:
         return None
-    last, values, interval = points[-1]
-    value, error = formatting.with_error(values[0], interval["half_width"])
+    last, released, half_width = points[-1]
+    value, error = formatting.with_error(released, half_width)
     return charts.bars(
-        [float(values[0]) for _, values, _ in points],
-        [float(interval["half_width"]) for _, _, interval in points],
-        labels=[formatting.day(head["window"]["start"]) for head, _, _ in points],
-        sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last['unit']}. Each line "
+        [float(value) for _, value, _ in points],
+        [float(half_width) for *_, half_width in points],
+        labels=[formatting.day(head.window.start) for head, *_ in points],
+        sentence=f"{len(points)} rounds; the last gave {value} ± {error} {last.unit}. Each line "
         "reaches as far as the noise in 95 of 100 cases.",
     )

@@ -12,34 +12,26 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Response
 
 from common.bodies import parse_json
-from common.principals import Scope
-from common.runtime.clock import Clock
-from common.store.transactions import Database
-from common.web import idempotency
-from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import Rung, ladder, promise
-from common.web.console.pages import PagesPart, own_form, see
-from common.web.console.sign_in import SessionsPart
-from common.web.dependencies import part
+from common.web.console.pages import console_router, see
 from coordinator import queries
-from coordinator.budget.ledger import Ledger
-from coordinator.budget.plan_routes import outlook_of, preview_of
+from coordinator.api import queries as api_queries
+from coordinator.api.plans import outlook_of, preview_of
 from coordinator.budget.plans import Asked, LimitOutlook, OutlookRequest, Plan
-from coordinator.console.budget import Choice, LedgerPart, Person, what_if
+from coordinator.console.budget import Choice, what_if
 from coordinator.console.queries import spread
-from coordinator.rounds import query_routes
-from coordinator.rounds.scheduling import Scheduler
-from coordinator.settings import CoordinatorSettings
+from coordinator.console.rounds import cost_of_each
+from coordinator.console.visits import Person, Visit
+from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store import registry as group_store
 from coordinator.store.registry import list_aggregators
-from coordinator.web import ClockPart, DatabasePart
-from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import BudgetPreview, ScenarioAmount
 from tacit.errors import DomainError, Invalid
 from tacit.query.fields import Window
 from tacit.query.query import Query
@@ -47,6 +39,8 @@ from tacit.query.terms import Function, Mechanism, Sharing, Validity
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.units import REGISTERS, UNITS
+
+router = console_router()
 
 STEPS: Final = ("What", "Participants", "How exact", "Whom do you trust", "Look and ask")
 
@@ -103,7 +97,7 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
         "stance": "sound",
     },
 )
-"""The fields of each step with their defaults; empty ones are left out of the query."""
+"""The fields of each step with their defaults; the query omits empty ones."""
 STEP_OF: Final = {name: step for step, names in enumerate(FIELDS, 1) for name in names}
 WHOLE: Final = frozenset(
     [
@@ -137,7 +131,7 @@ _ONLY_FOR: Final = {
     "part_length": ("validity", Validity.PROVED),
     "validity": ("validity", Validity.PROVED),
 }
-"""Fields that mean something under one choice alone; else they are left out of the query."""
+"""Fields that only one choice uses; otherwise the query omits them."""
 _PLACES: Final = {
     "/bounds": "upper",
     "/bounds/0": "lower",
@@ -159,7 +153,7 @@ _PLACES: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a field of the form; `step`: where it stands."""
+    """What is wrong with a field of the form; `step`: the one that has the field."""
 
     field: str
     step: int
@@ -250,7 +244,7 @@ def fields_of(asked: Query) -> dict[str, str]:
 
 
 def faults(error: Invalid) -> list[Fault]:
-    """Where the form has to be mended; what belongs to no field stands at the last step."""
+    """The fields to correct; an error of no field is shown at the last step."""
     places = [(each.pointer, each.message) for each in error.errors]
     return [_field_fault(*place) for place in places or [(error.pointer or "", error.detail)]]
 
@@ -271,7 +265,7 @@ def _value(name: str, text: str) -> str | int:
 
 
 def _utc(text: str) -> str:
-    """A field `datetime-local`, in UTC as its label says; seconds may be left out."""
+    """A field `datetime-local`, in UTC as its label says; seconds are optional."""
     if text.endswith("Z") or not text:
         return text
     return f"{text}Z" if text.count(":") == 2 else f"{text}:00Z"
@@ -292,14 +286,12 @@ FUNCTIONS: Final = {
 MECHANISMS: Final = {
     Mechanism.DISTRIBUTED: "together, the parties add as much noise as is needed (the least error)",
     Mechanism.TWO_LAYER: "curators and aggregators each add noise (the source's protocol)",
-    Mechanism.LOCAL: "each curator adds all the noise and trusts nobody (the largest error)",
+    Mechanism.LOCAL: "each curator adds all the noise and trusts no one (the largest error)",
 }
 
 
-# The wizard: five steps from a question in plain words to a query, with its price before it is
-# asked. Its state lies in the form alone.
-#
-# Spec: console, section 5.5.
+# Five steps from a question in plain words to a query, with its price before a round is opened. The
+# form itself holds the state. Spec: console, section 5.5.
 
 _LAST: Final = len(STEPS)
 _MOST_GROUPS: Final = 500
@@ -315,128 +307,100 @@ class Price:
     one_machine: str | None
     error: Sequence[Mapping[str, Any]]
     useful_from: int | None
-    cost: Mapping[str, Any]
-    each: Mapping[str, str]
+    cost: BudgetPreview
+    each: ScenarioAmount
     lasts: LimitOutlook | None
 
 
-def add_wizard(router: APIRouter, settings: CoordinatorSettings) -> None:
-    """Add its page and its form."""
+async def shown(
+    visit: Visit,
+    services: CoordinatorServices,
+    fields: Mapping[str, str],
+    step: int,
+    found: Sequence[Fault] = (),
+) -> Response:
+    """The form at a step, and what is known so far."""
+    asked, price = None, None
+    choices: list[Choice] = []
+    later: Sequence[Fault] = found
+    try:
+        asked = query(fields)
+        price = await _price(services, asked, operator=visit.operator)
+    except Invalid as error:
+        later = faults(error)
+    except DomainError as error:
+        later = [_fault(error)]
+    if asked is not None and step == 3 and asked.mechanism is not Mechanism.EXACT:
+        async with services.database.reading() as transaction:
+            others = await query_store.scheduled(transaction)
+        period_s = asked.schedule.period_s if asked.schedule else 86_400
+        limit = None if price is None else price.lasts
+        choices = await what_if(services, asked, period_s, others, limit)
+    async with services.database.reading() as transaction:
+        groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
+    wrong = list(found) or (list(later) if step == _LAST else [])
+    return visit.show(
+        "wizard.html",
+        status=422 if found else 200,
+        step=step,
+        steps=STEPS,
+        here=FIELDS[step - 1] if step < _LAST else (),
+        fields=fields,
+        faults=wrong,
+        asked=asked,
+        told=None if asked is None else json.dumps(json.loads(asked.canonical()), indent=2),
+        price=price,
+        choices=choices,
+        spread=None if price is None else spread(price.report),
+        promise=promise,
+        groups=groups,
+        registers=list(REGISTERS),
+        units=list(UNITS),
+        functions=FUNCTIONS,
+        mechanisms=MECHANISMS,
+        origin=str(visit.request.base_url).rstrip("/"),
+        key=secrets.token_urlsafe(16),
+    )
 
-    async def shown(
-        pages: PagesPart,
-        request: Request,
-        visitor: Visitor,
-        database: Database,
-        ledger: Ledger,
-        clock: Clock,
-        fields: Mapping[str, str],
-        step: int,
-        found: Sequence[Fault] = (),
-    ) -> Response:
-        """The form at a step, and what is known so far."""
-        asked, price = None, None
-        choices: list[Choice] = []
-        later: Sequence[Fault] = found
+
+@router.get("/queries/new")
+async def begin_query(visit: Person, services: Services, like: str | None = None) -> Response:
+    async with services.database.reading() as transaction:
+        if like is not None:
+            given = fields_of((await queries.find(transaction, like)).query)
+        else:
+            given = await _defaults(transaction)
+    fields = read({}, given)
+    return await shown(visit, services, fields, 1)
+
+
+@router.post("/queries/new")
+async def continue_query(visit: Person, services: Services) -> Response:
+    form = await visit.form()
+    fields = read(form, {})
+    step = _step(form.get("step", "1"))
+    wanted = form.get("go", "next")
+    found: Sequence[Fault] = ()
+    asked = None
+    try:
+        asked = query(fields)
+    except Invalid as error:
+        found = faults(error)
+    if wanted == "make" and asked is not None and visit.operator:
+        key = visit.key(form.get("key", ""), asked.canonical())
         try:
-            asked = query(fields)
-            price = await _price(database, ledger, clock, settings, asked, visitor)
-        except Invalid as error:
-            later = faults(error)
+            made = await api_queries.create(services, asked, key)
         except DomainError as error:
-            later = [_fault(error)]
-        if asked is not None and step == 3 and asked.mechanism is not Mechanism.EXACT:
-            async with database.reading() as transaction:
-                others = await query_store.scheduled(transaction)
-            period_s = asked.schedule.period_s if asked.schedule else 86_400
-            limit = None if price is None else price.lasts
-            choices = await what_if(
-                database, ledger, clock, settings, asked, period_s, others, limit
-            )
-        async with database.reading() as transaction:
-            groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
-        wrong = list(found) or (list(later) if step == _LAST else [])
-        return pages.show(
-            request,
-            "wizard.html",
-            visitor,
-            status=422 if found else 200,
-            step=step,
-            steps=STEPS,
-            here=FIELDS[step - 1] if step < _LAST else (),
-            fields=fields,
-            faults=wrong,
-            asked=asked,
-            told=None if asked is None else json.dumps(json.loads(asked.canonical()), indent=2),
-            price=price,
-            choices=choices,
-            spread=None if price is None else spread(price.report),
-            promise=promise,
-            groups=groups,
-            registers=list(REGISTERS),
-            units=list(UNITS),
-            functions=FUNCTIONS,
-            mechanisms=MECHANISMS,
-            origin=str(request.base_url).rstrip("/"),
-            key=secrets.token_urlsafe(16),
-        )
-
-    @router.get("/queries/new")
-    async def begin(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        visitor: Person,
-        like: str | None = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            if like is not None:
-                given = fields_of((await queries.find(transaction, like)).query)
-            else:
-                given = await _defaults(transaction)
-        fields = read({}, given)
-        return await shown(pages, request, visitor, database, ledger, clock, fields, 1)
-
-    @router.post("/queries/new")
-    async def go(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        clock: ClockPart,
-        scheduler: Annotated[Scheduler, Depends(part(Scheduler))],
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        form = await own_form(request, visitor)
-        fields = read(form, {})
-        step = _step(form.get("step", "1"))
-        wanted = form.get("go", "next")
-        found: Sequence[Fault] = ()
-        asked = None
-        try:
-            asked = query(fields)
-        except Invalid as error:
-            found = faults(error)
-        if wanted == "make" and asked is not None and visitor.has(Scope.OPERATOR):
-            token_id, key = visitor.principal.token_id, form.get("key", "")
-            own = idempotency.form_key(token_id, request.url.path, key, asked.canonical())
-            try:
-                made = await query_routes.create(database, settings, clock, asked, own)
-            except DomainError as error:
-                found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
-            else:
-                scheduler.wake()
-                query_id = json.loads(made.answer.body)["id"]
-                await sessions.note(visitor, "made a query", query_id, "done")
-                return see(f"/console/queries/{query_id}?said=made")
-        target = _target(wanted, step)
-        stops = until(found, step if target > step else 0)
-        if stops:
-            target = min(each.step for each in stops)
-        return await shown(pages, request, visitor, database, ledger, clock, fields, target, stops)
+            found = faults(error) if isinstance(error, Invalid) else [_fault(error)]
+        else:
+            query_id = json.loads(made.answer.body)["id"]
+            await visit.note("made a query", query_id)
+            return see(f"/console/queries/{query_id}?said=made")
+    target = _target(wanted, step)
+    stops = until(found, step if target > step else 0)
+    if stops:
+        target = min(each.step for each in stops)
+    return await shown(visit, services, fields, target, stops)
 
 
 def _step(text: str) -> int:
@@ -450,7 +414,7 @@ def _target(wanted: str, step: int) -> int:
 
 
 def _fault(error: DomainError) -> Fault:
-    """Of a query that this deployment cannot ask: the field to blame, and why."""
+    """The field and the reason for which this deployment refuses a query."""
     detail = error.detail or error.title
     return faults(Invalid(detail, pointer=error.pointer or ""))[0]
 
@@ -463,31 +427,22 @@ async def _defaults(transaction: Any) -> dict[str, str]:
     return {"aggregators": str(paired), "collusion_aggregators": str(paired - 1)}
 
 
-async def _price(
-    database: Database,
-    ledger: Ledger,
-    clock: Clock,
-    settings: CoordinatorSettings,
-    asked: Query,
-    visitor: Visitor,
-) -> Price:
+async def _price(services: CoordinatorServices, asked: Query, *, operator: bool) -> Price:
     """What it would cost and give. Raises what `queries.preview` raises."""
-    report = await queries.preview(database, asked, settings)
-    async with database.reading() as transaction:
+    report = await queries.preview(services.database, asked, services.settings)
+    async with services.database.reading() as transaction:
         urls = queries.urls_for(asked, await list_aggregators(transaction))
-    now = clock.now()
+    now = services.clock.now()
     window = asked.window or Window(start=now - timedelta(hours=1), end=now)
     plan = Plan(query=asked, window=window)
-    cost = await preview_of(database, ledger, clock, plan, named=visitor.has(Scope.OPERATOR))
-    unit = asked.privacy_unit.value
-    each = next(line for line in cost["costs"][unit] if line["key"] == Scenario.ASSUMED.value)
+    cost = await preview_of(services, plan, named=operator)
     lasts = None
     if asked.schedule is not None:
-        async with database.reading() as transaction:
+        async with services.database.reading() as transaction:
             others = await query_store.scheduled(transaction)
         beside = tuple(Asked(query_id=each.id) for each in others)
         whole = OutlookRequest(queries=(Asked(query=asked), *beside))
-        limits = (await outlook_of(database, ledger, clock, whole)).limits
+        limits = (await outlook_of(services, whole)).limits
         ending = [limit for limit in limits if limit.exhausted is not None]
         lasts = min(ending, key=lambda limit: limit.exhausted or now, default=None)
     error = report.error or {}
@@ -498,6 +453,6 @@ async def _price(
         error=(*error.get("averages", ()), *error.get("parts", ())),
         useful_from=error.get("smallest_useful_group", {}).get("curators"),
         cost=cost,
-        each=each,
+        each=cost_of_each(cost, asked.privacy_unit),
         lasts=lasts,
     )

@@ -1,50 +1,167 @@
-"""Pages of rounds: what was asked, how far it is, what came out, and who could learn what.
+"""Pages of rounds: open one, follow it, close it early, abort it; its result and its evidence.
 
-Spec: console, sections 5.2 and 5.3.
+What cannot be undone asks on a page of its own, which states the cost. Spec: console, sections 5.2
+and 5.3.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import secrets
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from markupsafe import Markup
 
-from common.principals import Scope
+from common.bodies import parse_json
 from common.store.transactions import Database
 from common.web.console import charts, formatting
-from common.web.console.browser_sessions import Visitor
 from common.web.console.charts import Rung, ladder, promise
-from common.web.console.pages import HEADERS, PagesPart, person
-from common.web.dependencies import part
+from common.web.console.pages import HEADERS, console_router, see
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
 from common.web.wire import etag_response
+from coordinator import queries
+from coordinator.api import rounds as api
+from coordinator.api.plans import preview_of
 from coordinator.budget.ledger import Ledger
-from coordinator.console.budget import LedgerPart
-from coordinator.registry.members import Registry
+from coordinator.budget.plans import Plan
+from coordinator.console.visits import NotTyped, Operator, Person
+from coordinator.errors import UnknownQuery
 from coordinator.rounds import views
-from coordinator.rounds.notifications import Changes
-from coordinator.rounds.progress import Received, ReceivingLooks
+from coordinator.rounds.opening import OpenRequest
+from coordinator.rounds.progress import Received
+from coordinator.services import Services
+from coordinator.store import queries as query_store
 from coordinator.store.rounds import Filter
-from coordinator.web import DatabasePart, encode
+from coordinator.web import encode
+from tacit.accounting.scenarios import Scenario
+from tacit.answers.budget import BudgetPreview, ScenarioAmount
+from tacit.answers.rounds import RoundHead, RoundResult
 from tacit.crypto.signing import signer_of
+from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
 from tacit.protocol.round.messages import Transcript
 from tacit.query.functions import PRESENCE
+from tacit.query.terms import PrivacyUnit
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.report.text import plain_words
 from tacit.wire import encode_binary
 
-Person = Annotated[Visitor, Depends(person(Scope.OPERATOR, Scope.ANALYST))]
-ReceivingPart = Annotated[ReceivingLooks, Depends(part(ReceivingLooks))]
-ChangesPart = Annotated[Changes, Depends(part(Changes))]
+router = console_router()
+
+
+_MOST_QUERIES: Final = 500
+
+
+@router.get("/rounds/new")
+async def choose_query(
+    visit: Operator, services: Services, query_id: str | None = None
+) -> Response:
+    async with services.database.reading() as transaction:
+        known = await query_store.page(transaction, None, _MOST_QUERIES)
+    return visit.show(
+        "open-round.html",
+        queries=known,
+        chosen=query_id,
+        error=None,
+        given={},
+    )
+
+
+@router.post("/rounds/new")
+async def open_round(visit: Operator, services: Services) -> Response:
+    form = await visit.form()
+    try:
+        asked = _asked(form)
+        if form.get("step") == "open":
+            key = visit.key(form.get("key", ""), asked.canonical())
+            done = await api.open_requested(services, asked, key)
+            round_id = json.loads(done.answer.body)["id"]
+            await visit.note("opened a round", round_id)
+            return see(f"/console/rounds/{round_id}?said=opened")
+        async with services.database.reading() as transaction:
+            row = await queries.find(transaction, asked.query_id)
+        plan = Plan(query_id=asked.query_id, window=asked.window)
+        cost = await preview_of(services, plan, named=False)
+    except DomainError as error:
+        if isinstance(error, UnknownQuery):
+            raise
+        async with services.database.reading() as transaction:
+            known = await query_store.page(transaction, None, _MOST_QUERIES)
+        return visit.show(
+            "open-round.html",
+            status=422,
+            queries=known,
+            chosen=form.get("query_id"),
+            error=error,
+            given=form,
+        )
+    return visit.show(
+        "open-round-confirm.html",
+        row=row,
+        window=asked.window or row.query.window,
+        given=form,
+        cost=cost,
+        each=cost_of_each(cost, row.query.privacy_unit),
+        key=secrets.token_urlsafe(16),
+    )
+
+
+@router.post("/rounds/{round_id}/close")
+async def close_round(visit: Operator, round_id: str, services: Services) -> Response:
+    await visit.form()
+    await api.close(services, round_id)
+    await visit.note("closed a round early", round_id)
+    return see(f"/console/rounds/{round_id}?said=closing")
+
+
+@router.get("/rounds/{round_id}/abort")
+async def confirm_abort(visit: Operator, round_id: str, services: Services) -> Response:
+    head = views.head(await views.find(services.database, round_id))
+    return visit.show("abort-round.html", round=head, error=None)
+
+
+@router.post("/rounds/{round_id}/abort")
+async def abort_round(visit: Operator, round_id: str, services: Services) -> Response:
+    form = await visit.form()
+    head = views.head(await views.find(services.database, round_id))
+    if form.get("typed", "").strip() != head.query:
+        wrong = NotTyped(pointer="/typed")
+        return visit.show("abort-round.html", status=422, round=head, error=wrong)
+    await api.abort(services, round_id)
+    await visit.note("ended a round without a sum", round_id)
+    return see(f"/console/rounds/{round_id}?said=aborted")
+
+
+def _asked(form: Mapping[str, str]) -> OpenRequest:
+    """What the form asks for. Raises Invalid with the field."""
+    content: dict[str, Any] = {"query_id": form.get("query_id", "")}
+    start, end = form.get("start", "").strip(), form.get("end", "").strip()
+    if start or end:
+        content["window"] = {"start": _utc(start), "end": _utc(end)}
+    if deadline := form.get("deadline_s", "").strip():
+        if not deadline.isdecimal():
+            raise Invalid(errors=[FieldError("/deadline_s", "must be whole seconds")])
+        content["deadline_s"] = int(deadline)
+    return parse_json(json.dumps(content).encode(), OpenRequest)
+
+
+def _utc(text: str) -> str:
+    """A field `datetime-local`, whose label says UTC."""
+    return f"{text}Z" if text and not text.endswith("Z") else text
+
+
+def cost_of_each(cost: BudgetPreview, unit: PrivacyUnit) -> ScenarioAmount:
+    """What each unit pays where the query's own assumption holds."""
+    rows = cost.costs.record if unit is PrivacyUnit.RECORD else cost.costs.curator
+    return next(row for row in rows if row.key == Scenario.ASSUMED.value)
+
 
 ROWS: Final = 50
 _LOOK_S: Final = 1.0
@@ -53,7 +170,7 @@ SAID: Final = {
     "closing": "The round freezes now.",
     "aborted": "The round was ended without a sum.",
 }
-"""What a page says after a form, by a key: never words from an address."""
+"""What a page says after a form, by the key in its address."""
 
 
 @dataclass(frozen=True)
@@ -78,132 +195,107 @@ class Step:
     detail: str
 
 
-def add_rounds(router: APIRouter) -> None:
-    """Add the pages that look at rounds."""
+@router.get("/rounds")
+async def list_rounds(
+    visit: Person,
+    services: Services,
+    state: RoundState | Literal[""] = "",
+    query_id: str = "",
+    cursor: str | None = None,
+) -> Response:
+    which = Filter(state or None, query_id or None, newest_first=True, heads=True)
+    after = None if cursor is None else decode_cursor(cursor)
+    rows, _ = await views.heads(services.database, which, Page(ROWS, after))
+    async with services.database.reading() as transaction:
+        charges = (await services.ledger.current(transaction)).spending.rounds
+    older = encode_cursor(rows[-1].id) if len(rows) == ROWS else None
+    return visit.show(
+        "rounds.html",
+        rows=rows,
+        credited={row.id for row in rows if (charge := charges.get(row.id)) and charge.credited},
+        states=list(RoundState),
+        state=state,
+        query_id=query_id,
+        older=older,
+        newer=cursor is not None,
+        said=visit.said(SAID),
+    )
 
-    @router.get("/rounds")
-    async def listing(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        visitor: Person,
-        state: RoundState | Literal[""] = "",
-        query_id: str = "",
-        cursor: str | None = None,
-    ) -> Response:
-        which = Filter(state or None, query_id or None, newest_first=True, heads=True)
-        after = None if cursor is None else decode_cursor(cursor)
-        ids, shown, _ = await views.page(database, which, Page(ROWS, after))
-        rows = [json.loads(each) for each in shown]
-        async with database.reading() as transaction:
-            charges = (await ledger.current(transaction)).spending.rounds
-        older = encode_cursor(ids[-1]) if len(ids) == ROWS else None
-        return pages.show(
-            request,
-            "rounds.html",
-            visitor,
-            rows=rows,
-            credited={each for each in ids if (held := charges.get(each)) and held.credited},
-            states=list(RoundState),
-            state=state,
-            query_id=query_id,
-            older=older,
-            newer=cursor is not None,
-            said=SAID.get(request.query_params.get("said", "")),
+
+@router.get("/rounds/{round_id}")
+async def show_round(visit: Person, round_id: str, services: Services) -> Response:
+    held = await services.receiving_looks.look(round_id) if visit.operator else None
+    values = await _values(services.database, services.ledger, round_id, held)
+    said = visit.said(SAID)
+    return visit.show("round.html", said=said, **values)
+
+
+@router.get("/rounds/{round_id}/live")
+async def follow_round(
+    visit: Person, round_id: str, services: Services, wait_s: Wait = 0
+) -> Response:
+    known: tuple[Received, Response] | None = None
+
+    async def look() -> tuple[Response, bool]:
+        nonlocal known
+        held = await services.receiving_looks.look(round_id) if visit.operator else None
+        if held is not None and known is not None and known[0] == held:
+            return known[1], True  # nothing to read for the others that wait
+        values = await _values(services.database, services.ledger, round_id, held)
+        shown = visit.show("round-live.html", **values)
+        answer = etag_response(
+            visit.request,
+            bytes(shown.body),
+            media_type="text/html; charset=utf-8",
+            headers=dict(HEADERS),
         )
+        waits = answer.status_code == 304
+        known = (held, answer) if waits and held is not None else None
+        return answer, waits
 
-    @router.get("/rounds/{round_id}")
-    async def one(
-        request: Request,
-        round_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        receiving: ReceivingPart,
-        visitor: Person,
-    ) -> Response:
-        held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-        values = await _values(database, ledger, round_id, held)
-        said = SAID.get(request.query_params.get("said", ""))
-        return pages.show(request, "round.html", visitor, said=said, **values)
+    return await services.changes.poll(look, wait_s, _LOOK_S, key=round_id)
 
-    @router.get("/rounds/{round_id}/live")
-    async def live(
-        request: Request,
-        round_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        ledger: LedgerPart,
-        changes: ChangesPart,
-        receiving: ReceivingPart,
-        visitor: Person,
-        wait_s: Wait = 0,
-    ) -> Response:
-        known: tuple[Received, Response] | None = None
 
-        async def look() -> tuple[Response, bool]:
-            nonlocal known
-            held = await receiving.look(round_id) if visitor.has(Scope.OPERATOR) else None
-            if held is not None and known is not None and known[0] == held:
-                return known[1], True  # nothing to read for the others that wait
-            values = await _values(database, ledger, round_id, held)
-            shown = pages.show(request, "round-live.html", visitor, **values)
-            answer = etag_response(
-                request,
-                bytes(shown.body),
-                media_type="text/html; charset=utf-8",
-                headers=dict(HEADERS),
-            )
-            waits = answer.status_code == 304
-            known = (held, answer) if waits and held is not None else None
-            return answer, waits
+@router.get("/rounds/{round_id}/evidence.json")
+async def download_evidence(
+    request: Request, round_id: str, services: Services, _: Person
+) -> Response:
+    """What a browser needs to check the round; the page's script has no token for the API."""
+    found = await views.result(services.database, round_id)
+    transcript = await views.document(services.database, round_id, "transcript")
+    signed = Transcript.model_validate_json(transcript).descriptor
+    key = signer_of(DESCRIPTOR_LABEL, signed, services.registry.own.public_keys)
+    head = {
+        "round": round_id,
+        "coordinator": encode_binary(key),
+        "result": found.result,
+    }
+    body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
+    return etag_response(request, body, headers=dict(HEADERS))
 
-        return await changes.poll(look, wait_s, _LOOK_S, key=round_id)
 
-    @router.get("/rounds/{round_id}/evidence.json")
-    async def evidence(
-        request: Request,
-        round_id: str,
-        database: DatabasePart,
-        registry: Annotated[Registry, Depends(part(Registry))],
-        _: Person,
-    ) -> Response:
-        """What a browser needs to check the round; the page's script has no token for the API."""
-        found = await views.result(database, round_id)
-        transcript = await views.document(database, round_id, "transcript")
-        signed = Transcript.model_validate_json(transcript).descriptor
-        key = signer_of(DESCRIPTOR_LABEL, signed, registry.own.public_keys)
-        head = {
-            "round": round_id,
-            "coordinator": encode_binary(key),
-            "result": found["result"],
-        }
-        body = encode(head)[:-1] + b', "transcript": ' + transcript + b"}"
-        return etag_response(request, body, headers=dict(HEADERS))
-
-    @router.get("/rounds/{round_id}/archive.zip")
-    async def archive(round_id: str, database: DatabasePart, _: Person) -> Response:
-        found = await views.result(database, round_id)
-        report = await views.document(database, round_id, "report")
-        contents = {
-            "result.json": json.dumps(found, indent=2).encode(),
-            "report.json": report,
-            "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
-            "transcript.json": await views.document(database, round_id, "transcript"),
-        }
-        held = io.BytesIO()
-        with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
-            for name, content in contents.items():
-                made.writestr(name, content)
-        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.zip"'}
-        return Response(held.getvalue(), media_type="application/zip", headers=headers)
+@router.get("/rounds/{round_id}/archive.zip")
+async def download_archive(round_id: str, services: Services, _: Person) -> Response:
+    found = await views.result(services.database, round_id)
+    report = await views.document(services.database, round_id, "report")
+    contents = {
+        "result.json": json.dumps(json.loads(encode(found)), indent=2).encode(),
+        "report.json": report,
+        "report.txt": plain_words(PrivacyReport.model_validate_json(report)).encode(),
+        "transcript.json": await views.document(services.database, round_id, "transcript"),
+    }
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in contents.items():
+            made.writestr(name, content)
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.zip"'}
+    return Response(held.getvalue(), media_type="application/zip", headers=headers)
 
 
 async def _values(
     database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
-    """What a round's page tells; `received`: to operators."""
+    """What a round's page shows; `received`: to operators."""
     head = views.head(await views.find(database, round_id))
     descriptor = json.loads(await views.document(database, round_id, "descriptor"))["statement"]
     values: dict[str, Any] = {
@@ -218,17 +310,16 @@ async def _values(
         "rungs": (),
         "promise": promise,
     }
-    if head["state"] == RoundState.ABORTED.value:
+    if head.state is RoundState.ABORTED:
         async with database.reading() as transaction:
             held = (await ledger.current(transaction)).spending.rounds.get(round_id)
         values["credited"] = held is not None and held.credited
-    if head["state"] == RoundState.RELEASED.value:
+    if head.state is RoundState.RELEASED:
         found = await views.result(database, round_id)
-        report = PrivacyReport.model_validate_json(json.dumps(found["report"]))
-        rungs: tuple[Rung, ...] = ladder(report.verified, found["participants"])
+        rungs: tuple[Rung, ...] = ladder(found.report.verified, found.participants)
         values |= {
             "found": found,
-            "report": report,
+            "report": found.report,
             "rungs": rungs,
             "figures": figures(found),
             "picture": picture(found),
@@ -236,17 +327,17 @@ async def _values(
     return values
 
 
-def figures(found: Mapping[str, Any]) -> list[Figure]:
+def figures(found: RoundResult) -> list[Figure]:
     """The single numbers of a result; each with the error of its own part, if it is one."""
-    error = found["report"]["error"] or {}
+    error = found.report.error or {}
     known = (*error.get("averages", ()), *error.get("parts", ()))
     parts = {each["part"]: each for each in known}
     shown = []
-    for name, exact in found["result"].items():
+    for name, exact in found.result.items():
         if not isinstance(exact, str) or name == "reason":
             continue
         part_of_it = parts.get(name)
-        unit = found["unit"] if part_of_it is None else part_of_it["unit"]
+        unit = found.unit if part_of_it is None else part_of_it["unit"]
         if name in ("count", PRESENCE):
             unit = "curators" if name == PRESENCE else "readings"
         interval = None if part_of_it is None else part_of_it["interval"]["half_width"]
@@ -255,14 +346,14 @@ def figures(found: Mapping[str, Any]) -> list[Figure]:
     return shown
 
 
-def picture(found: Mapping[str, Any]) -> Markup | None:
+def picture(found: RoundResult) -> Markup | None:
     """Dots for a single sum or count, bars for a histogram or vector, None for the rest."""
-    parts = (found["report"]["error"] or {}).get("parts", ())
+    parts = (found.report.error or {}).get("parts", ())
     if not parts:
         return None
-    first, unit = parts[0], found["unit"]
+    first, unit = parts[0], found.unit
     half_width = first["interval"]["half_width"]
-    exact = found["result"].get(first["part"])
+    exact = found.result.get(first["part"])
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
         upper = [float(each) for each in first["quantiles"].values()]
@@ -272,7 +363,7 @@ def picture(found: Mapping[str, Any]) -> Markup | None:
             f"before noise lie within {error} {unit} of it."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
-    values = next((each for each in found["result"].values() if isinstance(each, list)), None)
+    values = next((each for each in found.result.values() if isinstance(each, list)), None)
     if values is None or not all(isinstance(each, str) for each in values):
         return None
     sentence = (
@@ -296,34 +387,34 @@ _EIGHT: Final = (
 )
 
 
-def timeline(head: Mapping[str, Any]) -> list[Step]:
+def timeline(head: RoundHead) -> list[Step]:
     """The eight steps of a round: done, ahead, or the one at which it ended."""
-    at = {step["step"]: step["at"] for step in head["steps"]}
+    at = {step.step: step.at for step in head.steps}
     done = set(at)
-    if "verified" in done or ("frozen" in done and not head.get("refused")):
+    if "verified" in done or ("frozen" in done and not head.refused):
         done.add("agreed")
         at["agreed"] = at.get("verified", at.get("frozen"))
     details = _details(head)
-    shown, ended = [], head["state"] == RoundState.ABORTED.value
+    shown, ended = [], head.state is RoundState.ABORTED
     for number, (step, title) in enumerate(_EIGHT, 1):
         if step in done:
             shown.append(Step(number, title, at[step], "done", details.get(title, "")))
         elif ended:
-            shown.append(Step(number, title, head["finished"], "ended", "not reached"))
+            shown.append(Step(number, title, head.finished, "ended", "not reached"))
             ended = False
         else:
             shown.append(Step(number, title, None, "ahead", ""))
     return shown
 
 
-def _details(head: Mapping[str, Any]) -> dict[str, str]:
-    aggregators = len(head["aggregators"])
+def _details(head: RoundHead) -> dict[str, str]:
+    aggregators = len(head.aggregators)
     details = {
         "Announced": f"to {aggregators} aggregator{'s' if aggregators != 1 else ''}",
         "Frozen": "signed lists",
         "Committed": "signed hashes",
         "Revealed": "partial sums",
     }
-    if head["participants"] is not None:
-        details["Agreed"] = f"{head['participants']} curators in all lists"
+    if head.participants is not None:
+        details["Agreed"] = f"{head.participants} curators in all lists"
     return details

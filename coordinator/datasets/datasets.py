@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 from algorithms.datasets.declaration import DatasetDeclaration, DatasetReference, DatasetRequest
 from algorithms.datasets.kinds import Kind, WrongKind, kind_of, read
-from algorithms.datasets.universe import Universe
+from algorithms.datasets.tables import Universe
 from common.runtime.clock import Clock, uuid7
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
@@ -210,9 +210,9 @@ class Datasets:
             await self.keys.refresh(transaction)
 
     async def reseal(self, row: DatasetRow) -> bool:
-        """Seal a content anew, and know it under the key of now; whether there was need to.
+        """Seal a content again with the current key; False if it was current.
 
-        What it is known under comes first: a file's header says that all is done. Raises
+        Its keyed hash is renewed first: a file's header says that all is done. Raises
         StorageKeyWrong.
         """
         try:

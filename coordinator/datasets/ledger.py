@@ -37,6 +37,7 @@ from tacit.accounting.amounts import (
     format_femto,
     format_micro,
 )
+from tacit.answers import jobs as answers
 from tacit.wire import format_instant
 
 
@@ -191,7 +192,7 @@ async def deleted(transaction: Transaction, dataset_id: str, now: datetime) -> N
     await _append(transaction, ledger, EventKind.DELETED, dataset_id, None, {}, now)
 
 
-async def statement(transaction: Transaction, dataset_id: str) -> dict[str, Any]:
+async def statement(transaction: Transaction, dataset_id: str) -> answers.DatasetLedger:
     """Budget, what is reserved, charged and left, and every event; amounts as decimal strings.
 
     A dataset of a kind without a budget has no ledger: `budget` is null and there are no events.
@@ -199,37 +200,37 @@ async def statement(transaction: Transaction, dataset_id: str) -> dict[str, Any]
     ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
         nothing = format_amount(Amount(0, 0))
-        return {
-            "dataset": dataset_id,
-            "ledger": None,
-            "privacy_unit": None,
-            "budget": None,
-            "reserved": nothing,
-            "charged": nothing,
-            "left": None,
-            "lifetime": nothing,
-            "released_outside_budget": 0,
-            "verified": True,
-            "events": [],
-        }
+        return answers.DatasetLedger(
+            dataset=dataset_id,
+            ledger=None,
+            privacy_unit=None,
+            budget=None,
+            reserved=nothing,
+            charged=nothing,
+            left=None,
+            lifetime=nothing,
+            released_outside_budget=0,
+            verified=True,
+            events=[],
+        )
     events = await store.events(transaction, ledger.id)
     accounts = fold(events)
     budget, held = accounts.budget, accounts.held
     left = None if budget is None else format_amount(_left(budget, held))
     infinite = {"epsilon": "inf", "delta": "1"}
-    return {
-        "dataset": dataset_id,
-        "ledger": ledger.id,
-        "privacy_unit": ledger.privacy_unit,
-        "budget": None if budget is None else format_amount(budget),
-        "reserved": format_amount(accounts.reserved),
-        "charged": format_amount(accounts.charged),
-        "left": left,
-        "lifetime": infinite if accounts.outside else format_amount(accounts.charged),
-        "released_outside_budget": len(accounts.outside),
-        "verified": _break(ledger, events) is None,
-        "events": [_event(event) for event in events],
-    }
+    return answers.DatasetLedger(
+        dataset=dataset_id,
+        ledger=ledger.id,
+        privacy_unit=ledger.privacy_unit,
+        budget=None if budget is None else format_amount(budget),
+        reserved=format_amount(accounts.reserved),
+        charged=format_amount(accounts.charged),
+        left=left,
+        lifetime=infinite if accounts.outside else format_amount(accounts.charged),
+        released_outside_budget=len(accounts.outside),
+        verified=_break(ledger, events) is None,
+        events=[_event(event) for event in events],
+    )
 
 
 async def verify(transaction: Transaction, dataset_id: str) -> Break | None:
@@ -323,19 +324,20 @@ def _payload(amount: Amount) -> dict[str, Any]:
     return {"epsilon": amount.epsilon, "delta": amount.delta}
 
 
-def _event(event: DatasetEvent) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "seq": event.seq,
-        "time": format_instant(event.time),
-        "kind": event.kind.value,
-        "dataset": event.dataset_id,
-        "job": event.job_id,
-        "hash": event.hash.hex(),
-    }
-    for name, value in event.payload.items():
-        write = {"epsilon": format_micro, "delta": format_femto}.get(name)
-        shown[name] = value if write is None else write(value)
-    return shown
+def _event(event: DatasetEvent) -> answers.DatasetEvent:
+    write = {"epsilon": format_micro, "delta": format_femto}
+    return answers.DatasetEvent(
+        seq=event.seq,
+        time=format_instant(event.time),
+        kind=event.kind.value,
+        dataset=event.dataset_id,
+        job=event.job_id,
+        hash=event.hash.hex(),
+        **{
+            name: write[name](value) if name in write else value
+            for name, value in event.payload.items()
+        },
+    )
 
 
 # The sums of a dataset's ledger. Pure: rows in, amounts out.

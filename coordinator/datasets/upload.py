@@ -107,7 +107,7 @@ class Vault:
         return min(file_generation(self._path(dataset_id, part)) for part in parts)
 
     def reseal(self, dataset_id: str, parts: Iterable[str]) -> None:
-        """Seal all parts anew under the key of now. Raises as `generation`. Blocks."""
+        """Seal all parts again with the current key. Raises as `generation`. Blocks."""
         for part in parts:
             reseal_file(self._path(dataset_id, part), self.keys, _purpose(dataset_id, part))
 

@@ -171,7 +171,7 @@ class Attempts:
         """The outcome is stored: the job has succeeded, and its seed is destroyed.
 
         `sealed_by`: the storage key that sealed the evaluation. Raises StorageKeyUnavailable if a
-        rotation has ended meanwhile: the outcome is handed in again.
+        rotation has ended meanwhile: the outcome is submitted again.
         """
         now = self.clock.now()
         async with self.database.begin() as transaction:

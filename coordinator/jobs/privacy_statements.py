@@ -2,7 +2,7 @@
 
 Spec: jobs, "Privacy report": its subject, the charge to the ledger, earlier releases outside the
 budget, and the effect of a seed. For a federated job: the statements of its rounds, composed; every
-curator's own ledger is charged, round by round (budget, section 5).
+curator's own ledger is charged, round by round (spec: budget, section 5).
 """
 
 from __future__ import annotations
@@ -96,15 +96,15 @@ def _nothing(report: PrivacyReport) -> VerifiedStatement:
         neighbouring=report.neighbouring,
         epsilon="inf",
         delta="1",
-        reason="whoever knows the seed repeats every draw",
+        reason="anyone who knows the seed can repeat every draw",
     )
 
 
-# The privacy statements of a federated job: those of its rounds, composed.
+# Every curator's own ledger is charged, round by round; the coordinator's ledger of rounds covers
+# the job, which has no separate one. Lines of one scenario add up (basic composition, which holds
+# when a later sum depends on an earlier result).
 #
-# Spec: jobs, "Privacy report"; budget, section 5. Every curator's own ledger is charged, round by
-# round; the coordinator's ledger of rounds covers the job, which has no separate one. Lines of one
-# scenario add up (basic composition, which holds when a later sum depends on an earlier result).
+# Spec: jobs, "Privacy report"; budget, section 5.
 
 FEDERATED_TRUST: Final = (
     "The coordinator holds no raw data: it sees noisy sums only, and curators bound what they add "
@@ -116,7 +116,7 @@ WHO_REPORTS: Final = (
     "which curators have rows of the asked columns, or readings in the asked hours and window, and "
     "how many rows: it shows in the reports that they send"
 )
-NOT_PROTECTED: Final = "which curators take part in a round, and whether a round met its quorum"
+NOT_PROTECTED: Final = "which curators participate in a round, and whether a round met its quorum"
 
 
 FEWER: Final = (

@@ -122,7 +122,7 @@ class Results:
             return True
 
     def reseal(self, job_id: str) -> bool:
-        """Seal an evaluation anew; whether there was need to. Raises StorageKeyWrong. Blocks."""
+        """Seal an evaluation again; False if it was current. Raises StorageKeyWrong. Blocks."""
         try:
             path = self.directory / job_id / _SEALED
             return reseal_value_file(path, self.keys, _purpose(job_id))
@@ -197,10 +197,8 @@ def _to_disk(directory: Path) -> None:
             os.close(descriptor)
 
 
-# Results of two to four jobs side by side: what was asked, what is guaranteed, what came out.
-#
-# Everything is of the published parts; times of jobs depend on the data and are not compared.
-# Spec: console, sections 5.8 and 7.
+# Only published parts are compared: times of jobs depend on the data. Spec: console, sections 5.8,
+# 7.
 
 FEWEST: Final = 2
 MOST: Final = 4

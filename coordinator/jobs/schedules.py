@@ -11,31 +11,21 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Final
-
-from fastapi import Depends, FastAPI, Request, Response
+from typing import Final
 
 from common.runtime.clock import Clock, uuid7
 from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Repeating
-from common.store.transactions import Database, Transaction
-from common.web import idempotency
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.paging import PageQuery, page_response
-from common.web.wire import read_body
-from coordinator import examples, queries
-from coordinator.errors import UnknownSchedule
+from common.store.transactions import Database
+from coordinator import queries
 from coordinator.jobs.federated.preparation import Asked
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import JobRequest, plain_problem
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
-from coordinator.store.tables import idempotency_keys
-from coordinator.web import ClockPart, DatabasePart, Operator, encode, time_text
 from tacit.accounting.amounts import Cost
 from tacit.accounting.forecast import forecast_runs
-from tacit.answers.jobs import JobSchedulePreview, ListOfJobSchedules, WholeJobSchedule
+from tacit.answers.jobs import Amount, RunsCost, RunsForecast
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Schedule
@@ -100,23 +90,23 @@ def begun(prepared: PreparedSchedule, clock: Clock) -> JobScheduleRow:
     )
 
 
-def forecast(report: PrivacyReport, schedule: Schedule) -> dict[str, Any]:
-    """What a day, a month and a year of runs cost, as JSON; `report`: of one of them."""
+def forecast(report: PrivacyReport, schedule: Schedule) -> RunsForecast:
+    """What a day, a month and a year of runs cost; `report`: of one of them."""
     charged = report.charged
-    return {
-        "composition": "basic",
-        "privacy_unit_of_a_run": None if charged is None else charged.privacy_unit,
-        "horizons": [
-            {
-                "horizon": row.horizon,
-                "days": row.days,
-                "runs": row.runs,
-                "record": _shown(row.record),
-                "curator": _shown(row.curator),
-            }
+    return RunsForecast(
+        composition="basic",
+        privacy_unit_of_a_run=None if charged is None else charged.privacy_unit,
+        horizons=[
+            RunsCost(
+                horizon=row.horizon,
+                days=row.days,
+                runs=row.runs,
+                record=_shown(row.record),
+                curator=_shown(row.curator),
+            )
             for row in forecast_runs(_cost(charged), schedule.period_s)
         ],
-    }
+    )
 
 
 def _cost(charged: Charge | None) -> Cost:
@@ -126,15 +116,12 @@ def _cost(charged: Charge | None) -> Cost:
     return Cost(Fraction(str(charged.epsilon)), Fraction(str(charged.delta)))
 
 
-def _shown(cost: Cost) -> dict[str, str]:
-    return {"epsilon": epsilon_amount(cost.epsilon), "delta": delta_amount(cost.delta)}
+def _shown(cost: Cost) -> Amount:
+    return Amount(epsilon=epsilon_amount(cost.epsilon), delta=delta_amount(cost.delta))
 
 
-# Submits scheduled federated jobs: one for each period that is over, in order, also after any
-# downtime.
-#
-# Spec: jobs, "Federated jobs"; aggregation, section 2. A period has one job: it is stored in the
-# transaction that advances its schedule, which expects the period that it read.
+# A period has one job: it is stored in the transaction that advances its schedule, which expects
+# the period that it read.
 
 log = get_logger("tacit.job_schedule")
 
@@ -208,148 +195,3 @@ class JobScheduler(Repeating):
         log.warning("job_schedule_waits", schedule=row.id, problem=error.name)
         async with self._database.begin() as transaction:
             await store.note_schedule(transaction, row.id, problem)
-
-
-# Routes of scheduled federated jobs: beginning, following, ending.
-
-SubmissionPart = Annotated[Submission, Depends(part(Submission))]
-
-
-def add_job_schedules(app: FastAPI) -> None:
-    """Add them to the app."""
-
-    @app.post(
-        "/v1/job-schedules",
-        **gives(WholeJobSchedule, 201),
-        tags=["jobs"],
-        status_code=201,
-        summary="Ask curators for a job again and again: one for each period that is over",
-        openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
-    )
-    async def create_job_schedule(
-        request: Request,
-        database: DatabasePart,
-        clock: ClockPart,
-        submission: SubmissionPart,
-        scheduler: Annotated[JobScheduler, Depends(part(JobScheduler))],
-        caller: Operator,
-    ) -> Response:
-        body = await read_body(request, JobRequest)
-        key = await idempotency.request_key(request, caller.token_id)
-        async with database.reading() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-        prepared = await prepare(submission, body)
-        row = begun(prepared, clock)
-        async with database.begin() as transaction:
-            if stored := await idempotency.recall(transaction, idempotency_keys, key):
-                return stored.response()
-            await store.add_schedule(transaction, row)
-            answer = idempotency.StoredAnswer(
-                201, encode(_whole(row, 0)), location=f"/v1/job-schedules/{row.id}"
-            )
-            now = clock.now()
-            await idempotency.remember(transaction, idempotency_keys, key, answer, now)
-        scheduler.wake()
-        return answer.response(replayed=False)
-
-    @app.post(
-        "/v1/job-schedules/preview",
-        **gives(JobSchedulePreview),
-        tags=["jobs"],
-        summary="The privacy report of a run, and what a day, a month and a year of runs cost",
-        openapi_extra=takes(JobRequest, examples.JOB_SCHEDULE),
-    )
-    async def preview_job_schedule(
-        request: Request, submission: SubmissionPart, _: Operator
-    ) -> dict[str, Any]:
-        body = await read_body(request, JobRequest)
-        prepared = await prepare(submission, body)
-        return {
-            "algorithm": body.algorithm,
-            "forecast": forecast(prepared.report, prepared.schedule),
-            "preview": prepared.report.model_dump(mode="json"),
-        }
-
-    @app.get(
-        "/v1/job-schedules",
-        **gives(ListOfJobSchedules),
-        tags=["jobs"],
-        summary="Scheduled jobs, the newest first",
-    )
-    async def list_job_schedules(
-        request: Request, page: PageQuery, database: DatabasePart, _: Operator
-    ) -> Response:
-        async with database.reading() as transaction:
-            items = await listed(transaction, page.after_text(), page.limit)
-        return page_response(request, "job_schedules", items, page.limit, "id")
-
-    @app.get(
-        "/v1/job-schedules/{schedule_id}",
-        **gives(WholeJobSchedule),
-        tags=["jobs"],
-        summary="One scheduled job; its runs are those of `GET /v1/jobs?schedule=`",
-    )
-    async def get_job_schedule(
-        schedule_id: str, database: DatabasePart, _: Operator
-    ) -> dict[str, Any]:
-        return await _found(database, schedule_id)
-
-    @app.delete(
-        "/v1/job-schedules/{schedule_id}",
-        **gives(WholeJobSchedule),
-        tags=["jobs"],
-        summary="Ask for no further period; jobs that were asked for go on",
-    )
-    async def stop_job_schedule(
-        schedule_id: str, database: DatabasePart, clock: ClockPart, _: Operator
-    ) -> dict[str, Any]:
-        async with database.begin() as transaction:
-            await store.stop_schedule(transaction, schedule_id, clock.now())
-        return await _found(database, schedule_id)
-
-
-async def listed(transaction: Transaction, before: str | None, limit: int) -> list[dict[str, Any]]:
-    """Scheduled jobs, the newest first, each with the number of its runs."""
-    found = await store.page_of_schedules(transaction, before, limit)
-    return [_schedule_shown(row, (await store.count_runs(transaction, row.id))[0]) for row in found]
-
-
-async def _found(database: Database, schedule_id: str) -> dict[str, Any]:
-    async with database.reading() as transaction:
-        row = await store.find_schedule(transaction, schedule_id)
-        if row is None:
-            raise UnknownSchedule
-        runs, _ = await store.count_runs(transaction, schedule_id)
-    return _whole(row, runs)
-
-
-def _schedule_shown(row: JobScheduleRow, runs: int) -> dict[str, Any]:
-    request = JobRequest.model_validate_json(row.request)
-    federation, schedule = federation_of(request)
-    following = None
-    if row.stopped is None:
-        following = queries.period_window(schedule, row.next_period).model_dump(mode="json")
-    return {
-        "id": row.id,
-        "algorithm": request.algorithm,
-        "stance": request.stance,
-        "params": request.params,
-        "federation": federation.model_dump(mode="json", exclude_none=True),
-        "state": "running" if row.stopped is None else "stopped",
-        "runs": runs,
-        "next_window": following,
-        "waits_for": None if row.problem is None else json.loads(row.problem),
-        "created": time_text(row.created),
-        "stopped": time_text(row.stopped),
-    }
-
-
-def _whole(row: JobScheduleRow, runs: int) -> dict[str, Any]:
-    report = PrivacyReport.model_validate_json(row.preview)
-    _, schedule = federation_of(JobRequest.model_validate_json(row.request))
-    return {
-        **_schedule_shown(row, runs),
-        "forecast": forecast(report, schedule),
-        "preview": json.loads(row.preview),
-    }

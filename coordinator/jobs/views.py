@@ -15,6 +15,9 @@ from coordinator.store import jobs as store
 from coordinator.store.jobs import JobRow
 from coordinator.web import time_text
 from tacit.accounting.amounts import Amount, format_amount
+from tacit.answers.jobs import CreatedJob, Job, JobBudget, JobPrice, PublishedJob
+from tacit.protocol.federation import Federation
+from tacit.report.model import PrivacyReport
 
 _TOLD_FROM: Final = 0.05
 """Before so much is done, nothing is said of the rest."""
@@ -37,9 +40,23 @@ async def succeeded(database: Database, job_id: str, *, operator: bool) -> JobRo
     return row
 
 
-def published(row: JobRow) -> dict[str, Any]:
+def published(row: JobRow) -> PublishedJob:
     """What depends on the data only through the mechanism; when and how long a job ran depends on
     the data itself, and is for operators."""
+    return PublishedJob(**_published(row))
+
+
+def timed(row: JobRow, now: datetime) -> Job:
+    """All of a job."""
+    return Job(**_whole(row, now))
+
+
+def created(row: JobRow, now: datetime) -> CreatedJob:
+    """A new job with the report that its result will have."""
+    return CreatedJob(**_whole(row, now), preview=PrivacyReport.model_validate_json(row.preview))
+
+
+def _published(row: JobRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "algorithm": row.algorithm,
@@ -50,13 +67,12 @@ def published(row: JobRow) -> dict[str, Any]:
     }
 
 
-def shown(row: JobRow) -> dict[str, Any]:
-    """All of a job but `remaining_s`, which changes by itself."""
+def _whole(row: JobRow, now: datetime) -> dict[str, Any]:
     price, kept = Price.model_validate_json(row.price), spent(row)
-    charged = None if kept is None else format_amount(kept)
+    federation = row.federation
     return {
-        **published(row),
-        "federation": None if row.federation is None else json.loads(row.federation),
+        **_published(row),
+        "federation": None if federation is None else Federation.model_validate_json(federation),
         "params": json.loads(row.params),
         "seed": row.chosen_seed,
         "cancelling": row.cancelling is not None and row.state not in FINISHED,
@@ -67,29 +83,25 @@ def shown(row: JobRow) -> dict[str, Any]:
         "started": time_text(row.started),
         "finished": time_text(row.finished),
         "error": None if row.error is None else json.loads(row.error),
-        "budget": {**price_shown(price), "charged": charged, "noise_drawn": row.charged},
+        "budget": JobBudget(
+            **dict(price_shown(price)),
+            charged=None if kept is None else format_amount(kept),
+            noise_drawn=row.charged,
+        ),
+        "remaining_s": remaining_s(row, now),
     }
 
 
-def timed(row: JobRow, now: datetime) -> dict[str, Any]:
-    """All of a job."""
-    return {**shown(row), "remaining_s": remaining_s(row, now)}
-
-
-def price_shown(price: Price) -> dict[str, Any]:
+def price_shown(price: Price) -> JobPrice:
     """What a job costs its dataset."""
     reserved = None
     if price.kind == "budget":
         reserved = format_amount(Amount(price.epsilon, price.delta))
-    return {
-        "reserved": reserved,
-        "outside_budget": price.kind == "outside",
-        "reason": price.reason,
-    }
+    return JobPrice(reserved=reserved, outside_budget=price.kind == "outside", reason=price.reason)
 
 
 def remaining_s(row: JobRow, now: datetime) -> int | None:
-    """Whole seconds that a job still takes if it goes on as it did so far; None where that says
+    """Whole seconds that a job still takes at its pace so far; None where that says
     nothing: it does not run, has hardly begun, or began again."""
     told = row.state is JobState.RUNNING and row.attempts <= 1 and row.progress >= _TOLD_FROM
     if not told or row.started is None:

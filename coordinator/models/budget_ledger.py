@@ -135,7 +135,7 @@ def first_break(events: Iterable[Event], seq: int = 0, head: bytes = GENESIS) ->
 
 
 class MemberSet(NamedTuple):
-    """A set of roster numbers as it stands in an event: compact text, over `size` numbers."""
+    """A set of roster numbers as an event has it: compact text, over `size` numbers."""
 
     text: str
     size: int

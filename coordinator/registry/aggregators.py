@@ -11,17 +11,13 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Final
-
-from fastapi import Depends, FastAPI, Response
+from typing import Final
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
-from common.web.dependencies import part
-from common.web.openapi import gives_octets
 from common.web.problems import ProblemReceived
 from coordinator.errors import (
     AggregatorUnreachable,
@@ -45,7 +41,7 @@ from tacit.protocol.identities import (
     Role,
 )
 from tacit.protocol.round.descriptor import RoundDescriptor
-from tacit.wire import Instant, WireModel, parse_binary
+from tacit.wire import Instant, WireModel
 
 LOOK: Final = timedelta(seconds=30)
 LOCK: Final = "aggregators"
@@ -63,7 +59,7 @@ class Identities:
     own: OwnIdentities
     confirmed: Collection[bytes] | None
     """Fingerprints of documents that a person compared, where every change has to be; else None."""
-    _looked: dict[str, datetime] = field(default_factory=dict)
+    _checked: dict[str, datetime] = field(default_factory=dict)
 
     async def followed(
         self, rows: Sequence[AggregatorRow], *, again: bool = False
@@ -71,7 +67,7 @@ class Identities:
         """The same aggregators, with their identities of now. `again`: ask all of them.
 
         Raises IdentityForked until one is confirmed, IdentitySuperseded for one that was revoked,
-        and what else stands against the chain that an aggregator shows.
+        and the error of the chain that an aggregator shows.
         """
         return [await self._followed(row, again) for row in rows]
 
@@ -86,8 +82,8 @@ class Identities:
         return await self._keep(row, pin, shown)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> AggregatorRow:
-        """Go along the chain of an aggregator that somebody else shows, as it may be gone. Raises
-        UnknownAggregator, and what stands against the chain."""
+        """Follow the chain of an aggregator that may be gone, shown by someone else. Raises
+        UnknownAggregator, and the error of the chain."""
         row = await self._paired(aggregator)
         return await self._along(row, shown, self.clock.now())
 
@@ -129,10 +125,10 @@ class Identities:
         if pin.anchored is not None and pin.anchored.forked:
             raise IdentityForked(f"aggregator {row.id} has two successors: confirm one")
         _check_current(row.id, pin)
-        looked = self._looked.get(row.id)
+        looked = self._checked.get(row.id)
         if not again and looked is not None and timedelta() <= now - looked < LOOK:
             return row
-        self._looked[row.id] = now
+        self._checked[row.id] = now
         try:
             shown = await self.peers.of(row).identities()
         except AggregatorUnreachable:
@@ -184,10 +180,8 @@ def _pin(row: AggregatorRow) -> Pin:
     return Pin(fingerprint=fingerprint(row.identity_key))
 
 
-# Whether the aggregators are there, and who they say they are, looked at when somebody asks.
-
 KEPT: Final = timedelta(seconds=10)
-"""How long a look serves all who ask."""
+"""How long one check serves all callers."""
 
 
 class Health(WireModel):
@@ -209,7 +203,7 @@ class _Look:
 
 
 class HealthLooks:
-    """Looks at aggregators, at most once in ten seconds at each."""
+    """Checks aggregators, each at most once in ten seconds."""
 
     def __init__(self, peers: Peers, clock: Clock) -> None:
         self._peers, self._clock = peers, clock
@@ -240,13 +234,9 @@ class HealthLooks:
         )
 
 
-# The mirror of the aggregators' seal keys: for curators that cannot reach an aggregator now, and
-# for aggregators that seal to each other, which never call one another.
-#
-# Only keys that an open round named are served, and only bytes whose hash is the one that the
-# aggregator signed; who fetches one compares it again. Spec: keys, section 2.1.
-
-_CACHED_S: Final = 7 * 86_400
+# For curators that cannot reach an aggregator now, and for aggregators, which never call one
+# another. Only keys that an open round named are served, and only bytes with the hash that the
+# aggregator signed; the recipient compares it again. Spec: keys, section 2.1.
 
 
 @dataclass(frozen=True)
@@ -281,7 +271,7 @@ class SealKeyMirror:
 
     async def hand_over(self, peers: Sequence[Peer], descriptor: RoundDescriptor) -> None:
         """Give the aggregators of a round each other's keys. What cannot be had or given now is
-        left out: who lacks a key says so when the round is opened."""
+        omitted: an aggregator without a key reports that when the round is opened."""
         hashes = {entry.id: entry.seal.public_key_hash for entry in descriptor.aggregators}
         found = await gather(self.key(wanted) for wanted in hashes.values())
         contents = dict(zip(hashes, found, strict=True))
@@ -291,24 +281,3 @@ class SealKeyMirror:
             for name, content in contents.items()
             if name != peer.id and isinstance(content, bytes)
         )
-
-
-def add_seal_keys(app: FastAPI) -> None:
-    """Add the route of the mirror to the app."""
-
-    @app.get(
-        "/v1/seal-keys/{key_hash}",
-        **gives_octets(),
-        tags=["registry"],
-        summary="A public key that pieces are sealed to, by its hash",
-    )
-    async def get_seal_key(
-        key_hash: str, mirror: Annotated[SealKeyMirror, Depends(part(SealKeyMirror))]
-    ) -> Response:
-        try:
-            wanted = parse_binary(key_hash)
-        except ValueError:
-            raise UnknownSealKey from None
-        content = await mirror.key(wanted)
-        headers = {"Cache-Control": f"public, max-age={_CACHED_S}, immutable"}
-        return Response(content, media_type="application/octet-stream", headers=headers)

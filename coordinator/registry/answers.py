@@ -1,4 +1,4 @@
-"""What aggregators answer, and what a step makes of the answers of all of them."""
+"""The answers of aggregators, and how a step combines those of all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SOON_S: Final = 3.0
 
 
 class Named(Protocol):
-    """An aggregator that was asked."""
+    """An aggregator that a request was sent to."""
 
     @property
     def id(self) -> str: ...
@@ -52,13 +52,13 @@ class Progress(BaseModel):
 
 
 class OfRound(WireModel):
-    """For which round a seal key is asked."""
+    """The round for which a seal key is requested."""
 
     round: str
 
 
 class FreezeAnswer(RootModel[Signed[AcceptedSet] | Progress]):
-    """The set, or that it is too early for one."""
+    """The accepted set, or the progress of a round that is not frozen yet."""
 
 
 class Missing(BaseModel):
@@ -68,7 +68,7 @@ class Missing(BaseModel):
 
 
 class WellKnown(BaseModel):
-    """What an aggregator states about itself, as far as a coordinator needs it."""
+    """What a coordinator reads of an aggregator's statement about itself."""
 
     id: Identifier
     operator: Annotated[str, Field(min_length=1, max_length=128)]
@@ -79,7 +79,7 @@ _Figure = Annotated[int, Field(ge=0, lt=1 << 53)]
 
 
 class AggregatorPolicy(BaseModel):
-    """Which rounds an aggregator takes part in, by its own words."""
+    """Which rounds an aggregator accepts, as it states."""
 
     min_participants: _Figure
     max_curators: _Figure
@@ -91,16 +91,16 @@ class AggregatorPolicy(BaseModel):
 
 
 class FullStatement(WellKnown):
-    """The same with what an operator may want to see."""
+    """The same with the aggregator's policy, for operators."""
 
     policy: AggregatorPolicy
 
 
-# --- asking all ----------------------------------------------------------------------------------
+# --- requests to all -----------------------------------------------------------------------------
 
 
 async def soon(call: Awaitable[Answer]) -> Answer:
-    """An answer that somebody waits for before a page. Raises AggregatorUnreachable after a few
+    """An answer that a page waits for. Raises AggregatorUnreachable after a few
     seconds."""
     try:
         async with asyncio.timeout(SOON_S):
@@ -122,7 +122,7 @@ async def gather(calls: Iterable[Awaitable[Answer]]) -> list[Answer | Exception]
 
 
 def answered(answers: Iterable[Answer | Exception]) -> list[Answer]:
-    """The answers that are none of the exceptions."""
+    """The answers without the exceptions."""
     return [item for item in answers if not isinstance(item, Exception)]
 
 

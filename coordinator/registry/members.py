@@ -296,10 +296,8 @@ async def _check_free(transaction: Transaction, request: Enrolment) -> None:
         raise CuratorEnrolled(pointer="/curators", extra=places_of(request.curators, taken))
 
 
-# A party replaces its identity: the registry follows the links that it shows.
-#
-# Spec: keys, section 5.2. A fork shows that a key was stolen: the party's tokens end, so that
-# neither of the two goes on, until the operators of all services grant it another identity.
+# A fork shows that a key was stolen: the party's tokens end, so that neither holder of the key
+# continues, until the operators of all services grant it another identity. Spec: keys, section 5.2.
 
 _logger = get_logger("tacit.coordinator.parties")
 

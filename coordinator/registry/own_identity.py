@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 
 from common.identity import own_identity
 from common.identity import own_identity as shown_identity
@@ -30,7 +30,7 @@ from common.store.own_identities import OwnIdentities
 from common.store.tokens import end_renewable
 from common.web.auth import Authenticator
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import etag_response, read_body
 from coordinator.registry.aggregators import Identities
 from coordinator.registry.members import Registry
@@ -138,7 +138,7 @@ ErasurePart = Annotated[Erasure, Depends(part(Erasure))]
 AuthenticatorPart = Annotated[Authenticator, Depends(part(Authenticator))]
 
 
-router = APIRouter(tags=["registry"])
+router = api_router("registry")
 
 
 @router.get(

@@ -208,7 +208,7 @@ class ShownKeys:
 
 PATH: Final = "/v1/coordinator/token"
 PAUSE: Final = timedelta(seconds=30)
-"""After a refusal nothing is asked for so long."""
+"""How long no request is sent after a refusal."""
 Send = Callable[[str], Awaitable[ServiceResponse]]
 """Posts JSON to `PATH` of the aggregator. Raises AggregatorUnreachable."""
 _logger = get_logger("tacit.coordinator.renewals")

@@ -178,7 +178,7 @@ class Peer:
         return await self._ask("GET", path, Progress)
 
     async def flow(self, start: datetime, end: datetime) -> Flow:
-        """What became of uploads there, hour by hour."""
+        """The outcomes of uploads there, by hour."""
         span = f"from={format_instant(start)}&to={format_instant(end)}"
         return await self._ask("GET", f"/v1/flow?{span}", Flow)
 
@@ -355,7 +355,7 @@ class Peers:
         return Peer(row, client, self._steps[key], shown, self._tracer, renewed)
 
     def candidate(self, row: AggregatorRow) -> Peer:
-        """The same of one that is not stored: its token stands for itself."""
+        """The same for an aggregator that is not stored, with its token as given."""
         return Peer(row, self._client(row), StepQueue(), ShownKeys(), self._tracer, None)
 
     async def _renewed(self, peer: Peer) -> ServiceClient | None:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from uuid import uuid4
 
@@ -55,7 +56,7 @@ ASK_LATE_S = 2.0
 SLOWEST_POLL_S = 5.0
 HOLD_S = 1.0
 TOGETHER = 4
-"""Open rounds that cost as much to ask about as one that has a request of its own."""
+"""This many open rounds cost as much to poll as one with its own request."""
 FEW = CONNECTIONS // 2
 PACE_S = 0.005
 MOST_PACE_S = 0.5
@@ -81,6 +82,17 @@ class Look:
     asked_late: float = 0.0
     failures: int = 0
     problem: str = ""
+
+
+class Step(StrEnum):
+    """A transition of a round, by the name of its span in a trace."""
+
+    ANNOUNCE = "announce"
+    FREEZE = "freeze"
+    VERIFY = "verify"
+    COMMIT = "commit"
+    RELEASE = "release"
+    ABORT = "abort"
 
 
 def pace_s(rounds: int) -> float:
@@ -208,30 +220,46 @@ class Conductor:
         return 0
 
     async def _advance(self, row: RoundRow, look: Look) -> float:
-        conduct = self._conduct
-        if row.ending is not None:
-            with self._step_of("abort"):
-                await state_machine.abort(conduct, row, row.ending)
-        elif row.state is RoundState.FROZEN and row.manifest is None:
-            with self._step_of("verify"):
-                await verification.verify(conduct, row)
-        elif row.state in (RoundState.FROZEN, RoundState.VERIFIED):
-            with self._step_of("commit"):
-                await state_machine.commit(conduct, row)
-        elif row.state is RoundState.COMMITTED:
-            with self._step_of("release"):
-                await state_machine.release(conduct, row)
-        elif not row.announced:
-            with self._step_of("announce"):
-                look.all_heard = await announce(conduct, row)
-        elif row.due <= conduct.clock.now() or await self._all_delivered(row, look):
-            shown, look.shown = look.shown, ()
-            with self._step_of("freeze"):
-                await state_machine.freeze(conduct, row, shown)
-        else:
+        step = await self._due(row, look)
+        if step is None:
             await self._tell_late(row, look)
             return max(0.001, self._pause(row, look) - (self._monotonic() - look.asked))
+        with self._step_of(step):
+            await self._make(step, row, look)
         return 0
+
+    async def _due(self, row: RoundRow, look: Look) -> Step | None:
+        """The next step of a round; None while it is open and awaits contributions."""
+        if row.ending is not None:
+            return Step.ABORT
+        if row.state is RoundState.FROZEN and row.manifest is None:
+            return Step.VERIFY
+        if row.state in (RoundState.FROZEN, RoundState.VERIFIED):
+            return Step.COMMIT
+        if row.state is RoundState.COMMITTED:
+            return Step.RELEASE
+        if not row.announced:
+            return Step.ANNOUNCE
+        if row.due <= self._conduct.clock.now() or await self._all_delivered(row, look):
+            return Step.FREEZE
+        return None
+
+    async def _make(self, step: Step, row: RoundRow, look: Look) -> None:
+        conduct = self._conduct
+        match step:
+            case Step.ANNOUNCE:
+                look.all_heard = await announce(conduct, row)
+            case Step.FREEZE:
+                shown, look.shown = look.shown, ()
+                await state_machine.freeze(conduct, row, shown)
+            case Step.VERIFY:
+                await verification.verify(conduct, row)
+            case Step.COMMIT:
+                await state_machine.commit(conduct, row)
+            case Step.RELEASE:
+                await state_machine.release(conduct, row)
+            case Step.ABORT:
+                await state_machine.abort(conduct, row, row.ending or "")
 
     async def _all_delivered(self, row: RoundRow, look: Look) -> bool:
         descriptor = context.signed_descriptor(row).statement
@@ -316,10 +344,6 @@ class Conductor:
     @staticmethod
     def _monotonic() -> float:
         return asyncio.get_running_loop().time()
-
-
-# The first step of a round: its descriptor to every aggregator, and what they share before any
-# curator is shown it.
 
 
 async def announce(conduct: Conduct, row: RoundRow) -> bool:

@@ -55,7 +55,7 @@ from tacit.query.terms import MAX_AGGREGATORS, Identifier
 from tacit.wire import WireModel
 
 LONG: Final = timedelta(hours=3)
-"""A round that may end so long after a seal key's time needs keys of its own."""
+"""A round that may end this long after a seal key's time needs its own keys."""
 KEYS_KEPT: Final = timedelta(days=1)
 """How long after a round's deadline the mirror serves its seal keys."""
 

@@ -1,8 +1,8 @@
 """Progress of open rounds: whom they await, who delivered or refused, what arrives.
 
 A round is complete when each of its curators has delivered or is refused; a party can refuse for
-its own curators only. How many every aggregator says it holds, and counts from all sides of where
-contributions stop: no contribution. Spec: console, sections 5.3, 5.7 and 7.
+its own curators only. Also how many pieces each aggregator reports, and counts of where
+contributions stop; no contribution itself. Spec: console, sections 5.3, 5.7 and 7.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI
-from fastapi import Query as Parameter
 from pydantic import Field
 
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.transactions import Database, Transaction
-from common.web.dependencies import part
 from common.web.problems import ProblemReceived
 from coordinator.errors import RefusalConflict, RoundClosed, UnknownParty, UnknownRound
 from coordinator.registry.answers import Progress, answered, gather, soon
@@ -33,7 +30,6 @@ from coordinator.store import registry as registry_store
 from coordinator.store import round_details as store
 from coordinator.store import rounds as round_store
 from coordinator.store.rounds import RoundRow
-from coordinator.web import ClockPart, DatabasePart, Operator
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
@@ -78,7 +74,7 @@ async def delivered(
 
     The first aggregator is asked alone, until it holds this many or `wait_s` is over, and the
     others only then. Where `all_invited` are awaited a count suffices, and who holds that many
-    freezes at once: nobody could come later. Otherwise it does not, as curators that refuse may
+    freezes immediately: no curator can follow. Otherwise it does not, as curators that refuse may
     deliver all the same, and each aggregator is asked which are missing. A round that will be
     aborted freezes nowhere, so that its curators get their credit. It may be cancelled at any
     moment.
@@ -112,12 +108,9 @@ async def _delivered_by_number(
     return Delivered(len(found) == len(peers) and not any(found), progress.accepted)
 
 
-# Refusals of a round: a party can refuse for its own curators only.
-#
-# A round is complete when each of its curators has delivered or is refused; the coordinator then
-# does not wait for the deadline. A party's refusal counts only for the curators that it hosts: the
-# coordinator no longer awaits those, and still awaits every other one by number, not by count. So a
-# party that refuses and delivers all the same ends no round early.
+# A party's refusal counts only for the curators that it hosts: the coordinator no longer awaits
+# those, and still awaits every other one by number, not by count. So a party that refuses and
+# delivers all the same ends no round early.
 
 
 async def take_refusals(
@@ -166,16 +159,12 @@ class Refusing:
             self._last = row.id
 
 
-# How far an open round is: whom it awaits, and how many every aggregator says it holds.
-#
-# Spec: console, sections 5.3 and 7.
-
 LOOK_KEPT: Final = timedelta(seconds=1)
 _HELD: Final = 64
 
 
 class Held(WireModel):
-    """Of how many curators one aggregator says that it holds pieces; None if it does not answer."""
+    """The number of curators whose pieces one aggregator reports; None if it does not answer."""
 
     id: str
     accepted: int | None
@@ -183,7 +172,7 @@ class Held(WireModel):
 
 class Received(WireModel):
     """An open round as it was within the last second. `expected`: how many curators were charged
-    when it was opened; `least`: every aggregator holds pieces of so many or more, so at most so
+    when it was opened; `least`: every aggregator holds pieces of this many or more, so at most this
     many are in all of them by now; None unless all answer, and in any other state. `refused`:
     curators that refuse, by ground."""
 
@@ -204,7 +193,7 @@ class _Look:
 
 
 class ReceivingLooks:
-    """Asks the aggregators of a round at most once a second, however many look."""
+    """Polls the aggregators of a round at most once a second, for all callers together."""
 
     def __init__(self, conduct: Conduct) -> None:
         self._conduct = conduct
@@ -253,40 +242,17 @@ async def received(conduct: Conduct, round_id: str) -> Received:
     return found.model_copy(update={"aggregators": held, "least": least})
 
 
-def add_receiving(app: FastAPI) -> None:
-    """Add the route to the app."""
-
-    @app.get(
-        "/v1/rounds/{round_id}/received",
-        tags=["rounds"],
-        summary="How far an open round is: whom it awaits, what every aggregator says it holds",
-    )
-    async def get_round_received(
-        round_id: str, looks: Annotated[ReceivingLooks, Depends(part(ReceivingLooks))], _: Operator
-    ) -> Received:
-        return await looks.look(round_id)
-
-
-# Do contributions arrive, and if not, where do they stop: counts from all sides, no contribution.
-#
-# Spec: console, sections 5.7 and 7.
-
 DAY: Final = timedelta(days=1)
 SENTENCE: Final = (
-    "Uploads are counted by each aggregator, hour by hour, and told once the hour is over; what "
-    "was counted fewer than five times in an hour is not told by name. A batch is one upload of "
-    "many curators. An aggregator tells its own counts: nothing proves them."
+    "Each aggregator counts uploads by hour and reports an hour once it is over; an outcome that "
+    "was counted fewer than five times in an hour is not named. A batch is one upload of many "
+    "curators. An aggregator reports its own counts; nothing proves them."
 )
-Begin = Annotated[
-    Instant | None,
-    Parameter(alias="from", description="At most 31 days ago; without it a day before `to`."),
-]
-End = Annotated[Instant | None, Parameter(alias="to", description="Without it, now.")]
 
 
 class AggregatorFlow(WireModel):
-    """What one aggregator tells: uploads until `until`, lone pieces and batches, by outcome; or the
-    `problem` with which it did not."""
+    """What one aggregator reports: uploads until `until`, lone pieces and batches, by outcome; or
+    the `problem` with which it did not."""
 
     id: str
     until: Instant | None = None
@@ -306,25 +272,6 @@ class DeploymentFlow(WireModel):
     aggregators: tuple[AggregatorFlow, ...]
     least: int = LEAST
     sentence: str = SENTENCE
-
-
-def add_flow(app: FastAPI) -> None:
-    """Add the route to the app."""
-
-    @app.get(
-        "/v1/flow",
-        tags=["rounds"],
-        summary="Whether contributions arrive: rounds, refusals and uploads of a span, in counts",
-    )
-    async def get_flow(
-        database: DatabasePart,
-        peers: Annotated[Peers, Depends(part(Peers))],
-        clock: ClockPart,
-        _: Operator,
-        begin: Begin = None,
-        end: End = None,
-    ) -> DeploymentFlow:
-        return await flow_of(database, peers, clock, begin, end)
 
 
 async def flow_of(

@@ -78,11 +78,6 @@ class Expiry(Repeating):
             await self._pauses.pause(REST_S)
 
 
-# Opens the rounds of scheduled queries: one for each period that is over, in order, also after any
-# downtime. Also does the periodic housekeeping.
-#
-# A slot is opened once: the store refuses a second round of the same query and slot.
-
 log = get_logger("tacit.schedule")
 
 LOOK_S = 1.0

@@ -163,7 +163,7 @@ async def _accepted_sets(
     descriptor: RoundDescriptor,
     shown: Sequence[Signed[AcceptedSet]],
 ) -> list[Signed[AcceptedSet]]:
-    """Those of all aggregators, or of a quorum that may go on without the others."""
+    """Those of all aggregators, or of a quorum that may continue without the others."""
     peers = await peers_of(conduct, descriptor)
     answers = await gather(
         _accepted_set(peer, descriptor, known) for peer, known in zip_longest(peers, shown)
@@ -258,7 +258,7 @@ async def release(conduct: Conduct, row: RoundRow) -> None:
         aggregators=descriptor.aggregators,
         refused=row.refused,
     )
-    if is_proved(query):  # what a lie can do is computed anew
+    if is_proved(query):  # the effect of a lie is computed again
         report = await asyncio.to_thread(of_round)
     else:
         key = (priced_text(query), operators, urls, manifest.count)
@@ -433,14 +433,14 @@ async def parts_of_hosts(
     return [tuple(found) for found in hosts.values()]
 
 
-# The figures of a released round that lists tell, so that they need not read its report.
+# The figures of a released round for lists, which need not read its report then.
 
 _OWN_INTERVAL: Final = frozenset({Function.SUM, Function.COUNT})
 """Functions whose result is an opened number itself, and not computed from several."""
 
 
 def figures(query: Query, report: PrivacyReport, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a list tells of a result: its single numbers, how far off the sum or count may be, and
+    """What a list shows of a result: its single numbers, how far off the sum or count may be, and
     the guess of the line that the query promises."""
     numbers = {name: value for name, value in result.items() if isinstance(value, str | None)}
     interval = None
@@ -452,10 +452,8 @@ def figures(query: Query, report: PrivacyReport, result: Mapping[str, Any]) -> d
     return {"result": numbers, "interval": interval, "guess": promised}
 
 
-# Asks the aggregators of a quorum to seal a released transcript, for who reads it years later.
-#
-# Spec: keys, section 4. By setting (`TACIT_LASTING_SEALS`); it comes after the release, and an
-# aggregator that gives none holds nothing up.
+# Seals come after the release, by setting (`TACIT_LASTING_SEALS`); an aggregator that gives none
+# delays nothing. Spec: keys, section 4.
 
 _seal_log = get_logger("tacit.coordinator.seals")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import Field, TypeAdapter
@@ -33,8 +33,9 @@ from coordinator.rounds.context import (
 from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.ledger import curator_names
-from coordinator.store.rounds import RoundHead, RoundRow
+from coordinator.store.rounds import RoundRow
 from tacit import sets
+from tacit.answers.rounds import OwnStanding, RefusedByProof, RefusedCurator
 from tacit.crypto.signing import Signed
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round.agreement import ManifestRefused
@@ -84,7 +85,7 @@ class Refused(WireModel):
         return dict(sorted(found.items()))
 
 
-async def own_standing(transaction: Transaction, round_id: str, party_id: str) -> dict[str, Any]:
+async def own_standing(transaction: Transaction, round_id: str, party_id: str) -> OwnStanding:
     """Which curators of a party were refused. Raises UnknownRound, RoundExpired, UnknownParty."""
     head = await context.find(transaction, round_id)
     party = await registry.party(transaction, party_id)
@@ -92,19 +93,27 @@ async def own_standing(transaction: Transaction, round_id: str, party_id: str) -
         raise UnknownParty
     refused = await _refused(transaction, round_id)
     own = {} if refused is None else refused.within(party.first, party.curators)
-    return {**_head(head), "refused": _listed(own)}
+    listed = [_refused_curator(number, reasons) for number, reasons in own.items()]
+    return OwnStanding(round=head.id, state=head.state, refused=listed)
 
 
-async def whole_standing(transaction: Transaction, round_id: str) -> dict[str, Any]:
+async def whole_standing(transaction: Transaction, round_id: str) -> RefusedByProof:
     """Which curators were refused, the first of them by name; for operators."""
     head = await context.find(transaction, round_id)
     refused = await _refused(transaction, round_id)
     found = {} if refused is None else refused.within(0, refused.size)
     first = dict(list(found.items())[:NAMED])
     names = await curator_names(transaction, list(first))
-    listed = [{**item, "curator": names.get(item["number"])} for item in _listed(first)]
-    statements = [] if refused is None else list(refused.statements)
-    return {**_head(head), "count": len(found), "refused": listed, "statements": statements}
+    return RefusedByProof(
+        round=head.id,
+        state=head.state,
+        count=len(found),
+        refused=[
+            _refused_curator(number, reasons, curator=names.get(number))
+            for number, reasons in first.items()
+        ],
+        statements=[] if refused is None else list(refused.statements),
+    )
 
 
 async def _refused(transaction: Transaction, round_id: str) -> Refused | None:
@@ -113,22 +122,12 @@ async def _refused(transaction: Transaction, round_id: str) -> Refused | None:
     return None if text is None else Refused.model_validate_json(text)
 
 
-def _head(head: RoundHead) -> dict[str, Any]:
-    return {"round": head.id, "state": head.state.value}
+def _refused_curator(number: int, reasons: list[str], **name: str | None) -> RefusedCurator:
+    return RefusedCurator(number=number, reasons=reasons, detail=REFUSED_BY_PROOF, **name)
 
 
-def _listed(refused: dict[int, list[str]]) -> list[dict[str, Any]]:
-    return [
-        {"number": number, "reasons": reasons, "detail": REFUSED_BY_PROOF}
-        for number, reasons in refused.items()
-    ]
-
-
-# frozen -> verified: the aggregators verify the contributions of a proved round.
-#
-# The coordinator passes on what it can neither read nor make: signed sets, sealed verifier shares,
-# signed verdicts. It checks all signatures, and computes the manifest as every aggregator does. All
-# of it can be repeated: after a restart the same request gets the same answer. Spec: validity,
+# The coordinator checks all signatures, and computes the manifest as every aggregator does. Each
+# step can be repeated: after a restart the same request gets the same answer. Spec: validity,
 # section 10.
 
 log = get_logger("tacit.rounds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from common.store.transactions import Database
 from common.web.paging import Page
@@ -14,8 +14,11 @@ from coordinator.rounds import context
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter, RoundHead
 from coordinator.web import encode, time_text
+from tacit.answers import rounds as answers
 from tacit.protocol.round.descriptor import RoundState
 from tacit.query.functions import PRESENCE
+from tacit.report.model import PrivacyReport
+from tacit.wire import format_instant
 
 COMPLETENESS: Final = (
     "answered: curators whose contribution is in the sum; one without a reading answers too, with "
@@ -23,56 +26,66 @@ COMPLETENESS: Final = (
 )
 
 
-def head(row: RoundHead) -> dict[str, Any]:
+def head(row: RoundHead) -> answers.RoundHead:
     """A round as lists show it. `figures`: of a released one (`state_machine`)."""
     summary = json.loads(row.summary)
-    return {
-        "id": row.id,
-        "query_id": row.query_id,
-        "query": summary["query"],
-        "state": row.state.value,
-        "reason": row.reason,
-        "opened": time_text(row.opened),
-        "deadline": time_text(row.deadline),
-        "window": summary["window"],
-        "descriptor_hash": summary["descriptor_hash"],
-        "participants": row.participants if row.state is RoundState.RELEASED else None,
-        "minimum": summary.get("minimum"),
-        "refused": row.refused,
-        "aggregators": summary["aggregators"],
-        "unit": summary["unit"],
-        "figures": None if row.figures is None else json.loads(row.figures),
-        "steps": _steps(row),
-        "finished": time_text(row.finished),
-        "aborts": json.loads(row.aborts or "[]"),
-    }
+    return answers.RoundHead(
+        id=row.id,
+        query_id=row.query_id,
+        query=summary["query"],
+        state=row.state,
+        reason=row.reason,
+        opened=format_instant(row.opened),
+        deadline=format_instant(row.deadline),
+        window=summary["window"],
+        descriptor_hash=summary["descriptor_hash"],
+        participants=row.participants if row.state is RoundState.RELEASED else None,
+        minimum=summary.get("minimum"),
+        refused=row.refused,
+        aggregators=summary["aggregators"],
+        unit=summary["unit"],
+        figures=None if row.figures is None else json.loads(row.figures),
+        steps=_steps(row),
+        finished=time_text(row.finished),
+        aborts=json.loads(row.aborts or "[]"),
+    )
+
+
+async def heads(
+    database: Database, which: Filter, asked: Page
+) -> tuple[list[answers.RoundHead], str | None]:
+    """Rounds as lists show them, and the newest id of all if this page is full."""
+    async with database.reading() as transaction:
+        rows = await store.heads(transaction, which, asked.after_text(), asked.limit)
+        newest = await store.newest(transaction, which) if len(rows) == asked.limit else None
+    return [head(row) for row in rows], newest
 
 
 async def page(
     database: Database, which: Filter, asked: Page
 ) -> tuple[list[str], list[bytes], str | None]:
-    """(ids, items as JSON, the newest id of all if this page is full)."""
-    after, limit = asked.after_text(), asked.limit
+    """(ids, items as JSON, the newest id of all if this page is full): signed descriptors of open
+    rounds, unless their heads are asked for, as they are stored."""
+    if which.state is not RoundState.OPEN or which.heads:
+        rounds, newest = await heads(database, which, asked)
+        return [each.id for each in rounds], [encode(each) for each in rounds], newest
     async with database.reading() as transaction:
-        if which.state is RoundState.OPEN and not which.heads:
-            stored = await store.descriptors(transaction, which, after, limit)
-            ids, shown = [item[0] for item in stored], [item[1].encode() for item in stored]
-        else:
-            found = await store.heads(transaction, which, after, limit)
-            ids, shown = [row.id for row in found], [encode(head(row)) for row in found]
-        newest = await store.newest(transaction, which) if len(ids) == limit else None
-    return ids, shown, newest
+        stored = await store.descriptors(transaction, which, asked.after_text(), asked.limit)
+        newest = await store.newest(transaction, which) if len(stored) == asked.limit else None
+    return [item[0] for item in stored], [item[1].encode() for item in stored], newest
 
 
-async def several(database: Database, ids: Sequence[str]) -> list[dict[str, Any]]:
+async def several(
+    database: Database, ids: Sequence[str]
+) -> list[answers.RoundHead | answers.ExpiredRound]:
     """Rounds as lists show them; of one whose content was dropped, how it ended."""
     async with database.reading() as transaction:
-        found = await store.heads_of(transaction, ids)
+        rows = await store.heads_of(transaction, ids)
     return [
         head(row)
         if row.expired is None
-        else {"id": row.id, "state": row.state.value, "expired": time_text(row.expired)}
-        for row in found
+        else answers.ExpiredRound(id=row.id, state=row.state, expired=format_instant(row.expired))
+        for row in rows
     ]
 
 
@@ -93,31 +106,31 @@ async def document(database: Database, round_id: str, name: str) -> bytes:
     return text.encode()
 
 
-async def result(database: Database, round_id: str) -> dict[str, Any]:
+async def result(database: Database, round_id: str) -> answers.RoundResult:
     """A released result with its report. Raises NotReleased."""
     found = json.loads(await document(database, round_id, "result"))
     report = await document(database, round_id, "report")
     row = await find(database, round_id)
     summary = json.loads(row.summary)
-    return {
-        "format": "tacit.round-result/1",
-        "round": row.id,
-        "query_id": row.query_id,
-        "function": summary["function"],
-        "unit": summary["unit"],
-        "window": summary["window"],
-        "participants": row.participants,
-        "completeness": {
-            "answered": row.participants,
-            "with_readings": found.get(PRESENCE),
-            "note": COMPLETENESS,
-        },
-        "result": found,
-        "report": json.loads(report),
-    }
+    return answers.RoundResult(
+        format="tacit.round-result/1",
+        round=row.id,
+        query_id=row.query_id,
+        function=summary["function"],
+        unit=summary["unit"],
+        window=summary["window"],
+        participants=row.participants,
+        completeness=answers.RoundCompleteness(
+            answered=row.participants,
+            with_readings=found.get(PRESENCE),
+            note=COMPLETENESS,
+        ),
+        result=found,
+        report=PrivacyReport.model_validate_json(report),
+    )
 
 
-def _steps(row: RoundHead) -> list[dict[str, Any]]:
+def _steps(row: RoundHead) -> list[answers.Step]:
     """The steps that are done, each with its time.
     `released` or `aborted` is the last."""
     done: list[tuple[str, datetime | None]] = [("opened", row.opened)]
@@ -128,4 +141,4 @@ def _steps(row: RoundHead) -> list[dict[str, Any]]:
             done.append((step, at))
     if row.finished is not None:
         done.append((row.state.value, row.finished))
-    return [{"step": step, "at": time_text(at)} for step, at in done]
+    return [answers.Step(step=step, at=time_text(at)) for step, at in done]

@@ -71,8 +71,6 @@ def _row(row: Any) -> StepRow:
     return StepRow(**row._mapping)
 
 
-# Noisy reports that curators sent for federated jobs: each is stored as received, once.
-
 ReportKey = tuple[str, str, int]
 """Curator, record, round."""
 _LOOKED_UP = 300

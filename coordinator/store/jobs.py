@@ -188,7 +188,7 @@ async def seeds(transaction: Transaction) -> dict[str, bytes]:
 
 
 async def reseal_seed(transaction: Transaction, job_id: str, before: bytes, now: bytes) -> None:
-    """Put a seed that was sealed anew in the place of what was read before."""
+    """Replace a sealed seed, as it was read, by one that was sealed again."""
     await transaction.execute(
         update(jobs).where(jobs.c.id == job_id, jobs.c.secret == before).values(secret=now)
     )

@@ -30,7 +30,7 @@ from tacit import sets
 from tacit.protocol.trust import ShownLedgerSeal, ShownSeal
 
 CHUNK: Final = 2_000
-# Asked at every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _ADD_EVENTS = insert(ledger_events)
 _HEAD = (
     select(ledger_events.c.seq, ledger_events.c.hash).order_by(ledger_events.c.seq.desc()).limit(1)

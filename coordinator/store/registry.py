@@ -24,6 +24,7 @@ from coordinator.store.tables import (
     seal_keys,
     secrets,
 )
+from tacit.answers.registry import GroupCurator, RosterEntry
 from tacit.protocol.enrolment import RUN_ALIGNMENT, PartyKind
 from tacit.protocol.identities import Pin
 
@@ -32,7 +33,7 @@ BLOCK: Final = 10_000
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
-# Asked in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _ALL: Final = select(aggregators).order_by(aggregators.c.id)
 _PRESENT: Final = _ALL.where(aggregators.c.removed.is_(None))
 _ROSTER: Final = select(roster)
@@ -160,7 +161,7 @@ async def set_pin(
 # --- enrolment -----------------------------------------------------------------------------------
 
 
-# Asked for every report of a party: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _PARTY = select(parties).where(parties.c.id == bindparam("party_id"))
 
 
@@ -295,13 +296,13 @@ async def list_parties(
 
 async def list_curators(
     transaction: Transaction, after: int | None, limit: int, prefix: str = ""
-) -> list[dict[str, Any]]:
+) -> list[RosterEntry]:
     """Curators whose ids begin so, by number."""
     query = select(curators).where(*_begins(transaction, curators.c.id, prefix))
     if after is not None:
         query = query.where(curators.c.number > after)
     rows = await transaction.execute(query.order_by(curators.c.number).limit(limit))
-    return [{"number": row.number, "id": row.id, "party": row.party} for row in rows]
+    return [RosterEntry(number=row.number, id=row.id, party=row.party) for row in rows]
 
 
 async def count_parties(transaction: Transaction, prefix: str = "") -> int:
@@ -352,7 +353,7 @@ async def come_back(transaction: Transaction, party: str) -> bool:
 # Groups of curators, as compressed bitmaps over roster numbers, and the curators behind them.
 
 _CHUNK = 10_000
-# Asked at every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _NAMED = select(groups).where(groups.c.name == bindparam("name"))
 _LEFT = select(parties.c.first, parties.c.curators).where(
     parties.c.first < bindparam("end"), parties.c.left <= bindparam("since")
@@ -412,16 +413,16 @@ async def curator_numbers(
 
 async def curators_by_number(
     transaction: Transaction, numbers: Sequence[int]
-) -> list[dict[str, Any]]:
+) -> list[GroupCurator]:
     """Curators by their numbers, rising."""
-    found: list[dict[str, Any]] = []
+    found: list[GroupCurator] = []
     for start in range(0, len(numbers), _CHUNK):
         rows = await transaction.execute(
             select(curators.c.number, curators.c.id)
             .where(curators.c.number.in_(numbers[start : start + _CHUNK]))
             .order_by(curators.c.number)
         )
-        found.extend({"number": row.number, "id": row.id} for row in rows)
+        found.extend(GroupCurator(number=row.number, id=row.id) for row in rows)
     return found
 
 
@@ -449,7 +450,7 @@ class SealKeyRow:
     content: bytes | None
 
 
-# Asked in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _KEEP = (
     update(seal_keys)
     .where(seal_keys.c.hash == bindparam("of_hash"), seal_keys.c.kept_until < bindparam("until"))
@@ -465,7 +466,7 @@ async def expect_seal_keys(
     transaction: Transaction, keys: Iterable[tuple[bytes, str]], until: datetime
 ) -> None:
     """Hashes of seal keys and their aggregators, which curators may ask for until then. The caller
-    holds the ledger's lock, so nobody else adds the same."""
+    holds the ledger's lock, so no other transaction adds the same."""
     for key_hash, aggregator in keys:
         done = await transaction.execute(_KEEP, {"of_hash": key_hash, "until": until})
         if done.rowcount or await seal_key(transaction, key_hash) is not None:

@@ -1,4 +1,4 @@
-"""Rows of a round besides its own: member sets of frozen rounds, refusals, and what expiry leaves.
+"""Rows about a round: member sets of frozen rounds, refusals, and what expiry leaves.
 
 A refusal is a row for each party and never changes. Expiry drops the content of old rounds; the row
 of a round stays permanently, with its id, its query and place in a schedule, its final state, when
@@ -56,7 +56,7 @@ were never opened."""
 
 # Refusals of rounds, a row for each party; a row never changes.
 
-# Asked again and again of every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _REFUSALS_AFTER = (
     select(refusals.c.id, parties.c.first, parties.c.curators, refusals.c.members)
     .join(parties, parties.c.id == refusals.c.party)
@@ -129,23 +129,19 @@ async def _refusal_counts(
     return {ground: int(count) for ground, count in zip(RefusalGround, row, strict=True) if count}
 
 
-# Drops the content of old rounds, and keeps that they were.
-#
-# The row of a round stays for good, with its id, its query and place in a schedule, how it ended,
-# when and of how many curators: so no round is opened twice, and the sets against differencing, the
-# acknowledgements and the steps of jobs still have the round that they name. What it said goes:
-# descriptor, signed sets, verdicts, manifest, commitments, result, report, transcript and its
-# parties' refusals. The ledger, which has what it cost, is no part of this.
+# The sets against differencing, the acknowledgements and the steps of jobs still have the round
+# that they name. Dropped: descriptor, signed sets, verdicts, manifest, commitments, result, report,
+# transcript and its parties' refusals; not the ledger, which has the cost.
 #
 # Texts of a query's rounds are packed against those of its sample (`coordinator.store.rounds`). So
-# an expired sample keeps its descriptor and its report, which nobody is shown any more, until the
+# an expired sample keeps its descriptor and its report, which is not shown any more, until the
 # last round that is packed against them has expired as well.
 
 _MOVE: Final = text(
     "UPDATE round SET rowid = (SELECT max(rowid) + 1 FROM round) WHERE id = :round_id"
 )
 _GONE: Final = ""
-"""What stands in place of a text that went."""
+"""Replaces a text that was dropped."""
 
 
 async def expire(

@@ -46,7 +46,7 @@ ACTIVE = (
 @dataclass(frozen=True)
 class RoundHead:
     """What a list shows of a round. `summary` is the JSON of its descriptor's content, `due` when
-    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists tell of
+    it freezes at the latest, `ending` the reason of a requested abort, `figures` what lists show of
     a result (JSON), `expired` when its content was dropped (`coordinator.store.round_details`)."""
 
     id: str
@@ -100,7 +100,7 @@ _samples: dict[str, bytes] = {}
 
 _HEAD = tuple(rounds.c[name] for name in RoundHead.__dataclass_fields__)
 _ROW = (*(rounds.c[name] for name in RoundRow.__dataclass_fields__), rounds.c.sample)
-# Asked many times in every round: made once, and so compiled once.
+# Built once, so that it is compiled once.
 _HEAD_OF = select(*_HEAD).where(rounds.c.id == bindparam("round_id"))
 _HEADS_OF = select(*_HEAD).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))
 _ROWS_OF = select(*_ROW).where(rounds.c.id.in_(bindparam("round_ids", expanding=True)))

@@ -20,7 +20,7 @@ _ONE = 1
 
 
 class Rotation(StrEnum):
-    """`sealing`: what an older key sealed is sealed anew; `cleaning`: nothing older is accepted
+    """`sealing`: what an older key sealed is sealed again; `cleaning`: nothing older is accepted
     any more, and the older key goes."""
 
     IDLE = "idle"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from fastapi import FastAPI
@@ -24,10 +23,7 @@ from common.web.console.pages import (
     console_router,
 )
 from common.web.console.sign_in import add_codes, add_sign_in
-from curator.console.contributions_page import add_given
-from curator.console.parties import add_parties
-from curator.console.policy import add_policy, add_stop
-from curator.console.readings import add_imports, add_own_readings, add_readings
+from curator.console import contributions_page, parties, policy, readings
 from curator.settings import CuratorSettings
 from curator.store import parties as store
 from curator.store.tables import console
@@ -53,7 +49,7 @@ async def console_parts(
     clock: Clock,
     version: str,
 ) -> tuple[object, ...]:
-    """What the pages ask for by type, once the service has started."""
+    """The parts that pages use, once the service has started."""
     about = About("curator", "", await _name(database), version)
     sessions = Sessions(
         database,
@@ -71,7 +67,7 @@ async def console_parts(
 
 
 async def _name(database: Database) -> str:
-    """Cookies do not tell ports apart: a random name parts this store's from another's."""
+    """Cookies do not distinguish ports: a random name separates this store's from another's."""
     async with database.begin() as transaction:
         await exclusive(transaction, _NAME)
         name = await store.fact(transaction, _NAME)
@@ -81,20 +77,15 @@ async def _name(database: Database) -> str:
         return name
 
 
-def add_console(app: FastAPI, *, enrolled: Callable[[], Awaitable[None]]) -> None:
-    """Add the pages to the app. `enrolled`: as for the route that enrols."""
+def add_console(app: FastAPI) -> None:
+    """Add the pages to the app."""
     router = console_router()
     add_static(router)
     add_sign_in(router)
-    add_stop(router)
-    add_policy(router)
-    add_imports(router)  # /readings/import beside /readings
-    add_readings(router)
-    add_given(router)
-    add_own_readings(router)
-    add_parties(router, enrolled)
     add_tokens_pages(app, router, Offered(_MADE, _OF_ONE))
     app.include_router(router)
+    for page in (policy, readings, contributions_page, parties):
+        app.include_router(page.router)
     add_front_door(app)
     add_audit(app)
     add_codes(app, *PEOPLE)

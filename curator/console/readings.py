@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, Final, get_args
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Response
 from markupsafe import Markup
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -24,17 +25,16 @@ from starlette.responses import PlainTextResponse
 from common.bodies import invalid_from
 from common.principals import Scope
 from common.runtime.clock import from_epoch_microseconds
-from common.store.transactions import Database, Transaction
+from common.store.transactions import Transaction
 from common.web.console import charts
-from common.web.console.browser_sessions import Visitor, require_own_origin, require_secret
-from common.web.console.pages import HEADERS, Pages, PagesPart, person
-from common.web.console.sign_in import SessionsPart
+from common.web.console.browser_sessions import require_own_origin, require_secret
+from common.web.console.pages import HEADERS, console_router
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
-from curator.console.contributions_page import LOOK_S, ClockPart, Person, found
-from curator.files.routes import Importer, ImportOptions
-from curator.files.upload import Imports, form_with_file
+from curator.console.view import AnyView, OperatorView, OwnerView, View
+from curator.files.routes import Importer, ImportOptions, Running
+from curator.files.upload import form_with_file
 from curator.intake.intake import Intake
 from curator.owner import readings_received, statement
 from curator.owner.curators import own
@@ -43,7 +43,7 @@ from curator.settings import CuratorSettings
 from curator.store import readings as store
 from curator.store.parties import CuratorRow, PartyRow
 from curator.store.tables import devices, newest_readings, registers
-from curator.web import DatabasePart
+from tacit.answers.curator import AskedFor, GivenContribution
 from tacit.errors import DomainError
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact, format_instant
@@ -58,55 +58,33 @@ STORED: Final = ("accepted", "duplicate", "conflict")
 """Outcomes that are no rejection."""
 
 
-def add_readings(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/readings")
-    async def readings(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        end: Annotated[datetime | None, Query(alias="to")] = None,
-    ) -> Response:
-        values = await _values(database, visitor, clock.now(), span, end)
-        return pages.show(request, "readings.html", visitor, address=_address(request), **values)
-
-    @router.get("/readings/live")
-    async def live(
-        request: Request,
-        pages: PagesPart,
-        database: DatabasePart,
-        clock: ClockPart,
-        visitor: Person,
-        span: str = "24 h",
-        wait_s: Wait = 0,
-    ) -> Response:
-        async def values() -> dict[str, Any]:
-            found = await _values(database, visitor, clock.now(), span, None)
-            return {"address": _address(request), **found}
-
-        return await pages.live(request, "readings-live.html", visitor, values, wait_s, LOOK_S)
+router = console_router()
 
 
-def _address(request: Request) -> str:
-    return str(request.base_url).rstrip("/")
+@router.get("/readings")
+async def show_readings(
+    view: AnyView, span: str = "24 h", end: Annotated[datetime | None, Query(alias="to")] = None
+) -> Response:
+    """Whether readings arrive complete."""
+    return view.show("readings.html", **await _values(view, span, end))
 
 
-async def _values(
-    database: Database, visitor: Visitor, now: datetime, span: str, end: datetime | None
-) -> dict[str, Any]:
+@router.get("/readings/live")
+async def show_readings_live(view: AnyView, span: str = "24 h", wait_s: Wait = 0) -> Response:
+    """The part of that page that changes."""
+    return await view.live("readings-live.html", partial(_values, view, span, None), wait_s)
+
+
+async def _values(view: View, span: str, end: datetime | None) -> dict[str, Any]:
     """What the page shows, of a span that ends now or at an instant."""
-    chosen = span if span in SPANS else "24 h"
+    chosen, now = span if span in SPANS else "24 h", view.clock.now()
     until = now if end is None or end.tzinfo is None else min(end, now)
     begin = until - SPANS[chosen]
-    async with database.reading() as transaction:
-        of = await own(transaction, visitor.principal)
+    async with view.database.reading() as transaction:
+        of = await own(transaction, view.caller)
         key, party = (None, None) if of is None else (of[0].key, of[1].id)
         arrived = None
-        if visitor.has(Scope.OPERATOR):
+        if view.visitor.has(Scope.OPERATOR):
             hours = readings_received.span_of(begin, until, now, readings_received.HOUR)
             arrived = await readings_received.intake(transaction, *hours)
         found = await readings_received.registers(transaction, key, party)
@@ -114,9 +92,11 @@ async def _values(
         silent, more = await readings_received.silent(transaction, before, key, None, MOST)
         periods = readings_received.span_of(begin, until, now, timedelta(seconds=STEPS[chosen]))
         pictures = [
-            await _picture(transaction, each, STEPS[chosen], periods, key) for each in found[:MOST]
+            await _picture(transaction, register, STEPS[chosen], periods, key)
+            for register in found[:MOST]
         ]
     return {
+        "address": str(view.request.base_url).rstrip("/"),
         "span": chosen,
         "spans": tuple(SPANS),
         "until": None if end is None else format_instant(until),
@@ -137,29 +117,24 @@ async def _picture(
 ) -> tuple[Markup, ReadingsCompleteness] | str:
     """A bar for each period, and its numbers; or why there is none."""
     try:
-        found = await readings_received.completeness(
+        completeness = await readings_received.completeness(
             transaction, register.name, period_s, span, curator
         )
     except DomainError as error:
         return str(error)
-    counts = [each.devices for each in found.periods]
-    whole = sum(count >= found.expected for count in counts)
+    counts = [period.devices for period in completeness.periods]
+    whole = sum(count >= completeness.expected for count in counts)
     sentence = (
         f"{register.name}: {whole} of {len(counts)} periods have a reading of all "
-        f"{found.expected} devices; the fewest are {min(counts)}."
+        f"{completeness.expected} devices; the fewest are {min(counts)}."
     )
     part = slice(11, 16) if period_s < 6 * 3_600 else slice(5, 10)
-    labels = [format_instant(each.start)[part] for each in found.periods]
-    return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), found
+    labels = [format_instant(period.start)[part] for period in completeness.periods]
+    return charts.bars(counts, [0.0] * len(counts), labels=labels, sentence=sentence), completeness
 
 
-# A curator's own readings, for its owner alone: time, register, value, and the answers that used
-# them.
-#
-# Spec: console, section 6.3.
+# --- a curator's own readings, for its owner alone -----------------------------------------------
 
-Owner = Annotated[Visitor, Depends(person(Scope.CURATOR))]
-"""No operator: of them no page shows a value."""
 INSTANTS: Final = 25
 """Of one page; a register of a host has readings of others at other instants."""
 ANSWERS: Final = 500
@@ -186,27 +161,17 @@ class OwnReading:
     uses: tuple[Use, ...]
 
 
-def add_own_readings(router: APIRouter) -> None:
-    """Add the page."""
-
-    @router.get("/curators/{curator_id}/readings")
-    async def own_readings(
-        request: Request,
-        curator_id: str,
-        pages: PagesPart,
-        database: DatabasePart,
-        visitor: Owner,
-        register: str | None = None,
-        cursor: str | None = None,
-    ) -> Response:
-        before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
-        async with database.reading() as transaction:
-            row, party = await found(transaction, curator_id, visitor.principal)
-            values = await _page(transaction, row, party, register, before)
-            counts = await statement.reading_counts(transaction, row, party)
-        return pages.show(
-            request, "own-readings.html", visitor, row=row, counts=counts, most=ANSWERS, **values
-        )
+@router.get("/curators/{curator_id}/readings")
+async def show_own_readings(
+    view: OwnerView, curator_id: str, register: str | None = None, cursor: str | None = None
+) -> Response:
+    """A curator's readings with their values, for its owner alone."""
+    before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
+    async with view.database.reading() as transaction:
+        row, party = await view.find(transaction, curator_id)
+        values = await _page(transaction, row, party, register, before)
+        counts = await statement.reading_counts(transaction, row, party)
+    return view.show("own-readings.html", row=row, counts=counts, most=ANSWERS, **values)
 
 
 async def _page(
@@ -223,8 +188,8 @@ async def _page(
         .order_by(newest.register)
     )
     of: dict[str, list[Any]] = {}
-    for each in kept:
-        of.setdefault(each.name, []).append(each)
+    for device in kept:
+        of.setdefault(device.name, []).append(device)
     shown = register if register in of else next(iter(of), None)
     values: dict[str, Any] = {
         "registers": list(of),
@@ -236,22 +201,24 @@ async def _page(
         return values
     [first, *_] = of[shown]
     names = {
-        each.key: each.id
-        for each in await transaction.execute(
+        device.key: device.id
+        for device in await transaction.execute(
             select(devices.c.key, devices.c.id).where(devices.c.curator == row.key)
         )
     }
-    last = max(each.time for each in of[shown]) + 1
+    last = max(device.time for device in of[shown]) + 1
     stored, following = await store.of_devices(
         transaction,
         first.register,
-        [each.device for each in of[shown]],
+        [device.device for device in of[shown]],
         last if before is None else min(before, last),
         INSTANTS,
     )
     answers, _ = await statement.contributions(transaction, row, party, None, ANSWERS)
-    given = [each for each in answers if each["contributed"] and each["asked"]["register"] == shown]
-    values["readings"] = [_shown(each, names, first.base, given) for each in stored]
+    given = [
+        answer for answer in answers if answer.contributed and answer.asked.register_name == shown
+    ]
+    values["readings"] = [_shown(reading, names, first.base, given) for reading in stored]
     values["older"] = None if following is None else encode_cursor(following)
     return values
 
@@ -260,14 +227,14 @@ def _shown(
     stored: store.Stored,
     names: Mapping[int, str],
     base: str,
-    given: Sequence[Mapping[str, Any]],
+    given: Sequence[GivenContribution],
 ) -> OwnReading:
     time = from_epoch_microseconds(stored.time)
     value = Fraction(stored.quantity, NANO)
     uses = [
-        Use(each["round"], each["query_name"], _beyond(value, each["asked"]))
-        for each in given
-        if _instant(each["window"]["start"]) <= time < _instant(each["window"]["end"])
+        Use(answer.round, answer.query_name, _beyond(value, answer.asked))
+        for answer in given
+        if _instant(answer.window.start) <= time < _instant(answer.window.end)
     ]
     text = format_exact(value) if stored.places is None else f"{stored.places} values"
     return OwnReading(time, names.get(stored.device, ""), text, base, tuple(uses))
@@ -277,21 +244,16 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _beyond(value: Fraction, asked: Mapping[str, Any]) -> bool:
+def _beyond(value: Fraction, request: AskedFor) -> bool:
     """Whether a query's bounds cut this value, in the base unit."""
-    unit = UNITS.get(asked["unit"])
+    unit = UNITS.get(request.unit)
     factor = Fraction(1) if unit is None else unit.factor
-    low, high = (Fraction(bound) * factor for bound in asked["bounds"])
+    low, high = (Fraction(bound) * factor for bound in request.bounds)
     return not low <= value <= high
 
 
-# Importing a file of readings on a page: what its columns mean, how far it is, what was wrong.
-#
-# Spec: console, section 6.4. The file goes through this process into the store and nowhere else; a
-# browser shows its first rows by itself.
+# --- importing a file ----------------------------------------------------------------------------
 
-Operator = Annotated[Visitor, Depends(person(Scope.OPERATOR))]
-Running = Annotated[Imports, Depends(part(Imports))]
 
 FIRST: Final = (
     *("unit", "register", "kind", "curator", "curator_column", "device_column"),
@@ -317,63 +279,51 @@ class Field:
         return self.name.endswith("_column")
 
 
-def add_imports(router: APIRouter) -> None:
-    """Add the form, what it does, and how far it is meanwhile."""
-
-    @router.get("/readings/import")
-    async def empty(request: Request, pages: PagesPart, visitor: Person) -> Response:
-        return _form(request, pages, visitor, {"curator": visitor.principal.subject or ""})
-
-    @router.post("/readings/import")
-    async def take(
-        request: Request,
-        pages: PagesPart,
-        intake: Annotated[Intake, Depends(part(Intake))],
-        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
-        imports: Running,
-        sessions: SessionsPart,
-        visitor: Person,
-    ) -> Response:
-        require_own_origin(request)  # before a byte of the body is read
-        given: dict[str, str] = {}
-        try:
-            given, chunks = await form_with_file(request)
-            require_secret(visitor.csrf, given.pop("csrf", None))
-            options, caller = options_of(given), visitor.principal
-            importer = Importer(intake, settings, imports)
-            progress = await importer.take(chunks, options, caller, xml=False)
-        except DomainError as error:
-            return _form(request, pages, visitor, given, error)
-        await sessions.note(visitor, "imported readings", "", "done")
-        outcome = progress.document()
-        return pages.show(request, "imported.html", visitor, outcome=outcome, most=SHOWN)
-
-    @router.get("/readings/imports/{import_id}/progress")
-    async def progress(import_id: str, imports: Running, _: Operator) -> Response:
-        """A line for the page that sends the file; empty before it has begun."""
-        try:
-            outcome = imports.find(import_id).document()
-        except DomainError:
-            return PlainTextResponse("", headers=dict(HEADERS))
-        line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
-        return PlainTextResponse(line.format(**outcome), headers=dict(HEADERS))
+@router.get("/readings/import")
+async def show_import_form(view: AnyView) -> Response:
+    """The form."""
+    return _form(view, {"curator": view.caller.subject or ""})
 
 
-def _form(
-    request: Request,
-    pages: Pages,
-    visitor: Visitor,
-    given: Mapping[str, str],
-    error: DomainError | None = None,
+@router.post("/readings/import")
+async def import_file(
+    view: AnyView,
+    intake: Annotated[Intake, Depends(part(Intake))],
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    imports: Running,
 ) -> Response:
-    found = fields()
-    return pages.show(
-        request,
+    """Import the file of the form."""
+    require_own_origin(view.request)  # before a byte of the body is read
+    given: dict[str, str] = {}
+    try:
+        given, chunks = await form_with_file(view.request)
+        require_secret(view.visitor.csrf, given.pop("csrf", None))
+        importer = Importer(intake, settings, imports)
+        progress = await importer.take(chunks, options_of(given), view.caller, xml=False)
+    except DomainError as error:
+        return _form(view, given, error)
+    await view.note("imported readings")
+    return view.show("imported.html", outcome=progress.answer(), most=SHOWN)
+
+
+@router.get("/readings/imports/{import_id}/progress")
+async def show_progress(import_id: str, imports: Running, _: OperatorView) -> Response:
+    """A line for the page that sends the file; empty before it has begun."""
+    try:
+        outcome = imports.find(import_id).answer()
+    except DomainError:
+        return PlainTextResponse("", headers=dict(HEADERS))
+    line = "{lines:,} lines read; {accepted:,} readings accepted, {rejected:,} rejected"
+    return PlainTextResponse(line.format(**outcome.model_dump()), headers=dict(HEADERS))
+
+
+def _form(view: View, given: Mapping[str, str], error: DomainError | None = None) -> Response:
+    form = fields()
+    return view.show(
         "import-readings.html",
-        visitor,
         status=200 if error is None else 422,
-        first=[found[name] for name in FIRST],
-        others=[field for name, field in found.items() if name not in FIRST],
+        first=[form[name] for name in FIRST],
+        others=[field for name, field in form.items() if name not in FIRST],
         given=given,
         import_id=secrets.token_urlsafe(16),
         error=error,
@@ -382,31 +332,33 @@ def _form(
 
 def fields() -> dict[str, Field]:
     """The fields of the form: every parameter of an import, by its name in the API."""
-    found = {}
+    form = {}
     for attribute, info in ImportOptions.model_fields.items():
         name = info.alias or attribute
         if name != "import_id":
-            found[name] = Field(name, info.description or "", _choices(name, info), _default(info))
-    return found
+            form[name] = Field(name, info.description or "", _choices(name, info), _default(info))
+    return form
 
 
 def options_of(given: Mapping[str, str]) -> ImportOptions:
-    """What a form's fields ask for; empty ones are left out. Raises Invalid."""
+    """The options of a form's fields, without empty ones. Raises Invalid."""
     stated = {name: value.strip() for name, value in given.items() if value.strip()}
-    known = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
+    options = {name: stated[name] for name in (*fields(), "import_id") if name in stated}
     try:
-        return ImportOptions.model_validate(known)
+        return ImportOptions.model_validate(options)
     except ValidationError as error:
-        raise invalid_from(error, known) from None
+        raise invalid_from(error, options) from None
 
 
 def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:
     if name == "unit":
         return tuple(sorted(UNITS))
     inner = (
-        each for part in (info.annotation, *get_args(info.annotation)) for each in get_args(part)
+        choice
+        for part in (info.annotation, *get_args(info.annotation))
+        for choice in get_args(part)
     )
-    return tuple(dict.fromkeys(each for each in inner if isinstance(each, str)))
+    return tuple(dict.fromkeys(choice for choice in inner if isinstance(choice, str)))
 
 
 def _default(info: FieldInfo) -> str:

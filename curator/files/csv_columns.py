@@ -32,8 +32,8 @@ MAX_STEP_S: Final = 31 * 86_400
 class ColumnMap(Declared):
     """What the columns of a file mean. Names are those of its header.
 
-    Stamps with an offset and epoch milliseconds are moments as they stand; others are local times
-    of `timezone`. `stamp` says which end of its interval a stamp names: a reading is booked where
+    Stamps with an offset and epoch milliseconds are complete; others are local times
+    of `timezone`. `stamp`: which end of its interval a stamp names; a reading is booked where
     its interval begins, so with `end` the step is taken off, in elapsed time.
     """
 
@@ -103,8 +103,10 @@ class ColumnMap(Declared):
         except ValueError:
             moment = datetime.min  # noqa: DTZ901 - represents no time, refused below
         local = moment.tzinfo is None
-        known = moment != datetime.min and (not local or self.timezone is not None)  # noqa: DTZ901
-        require(known, self, "start is an RFC 3339 time, with an offset or a timezone beside it")
+        resolvable = moment != datetime.min and (not local or self.timezone is not None)  # noqa: DTZ901
+        require(
+            resolvable, self, "start is an RFC 3339 time, with an offset or a timezone beside it"
+        )
         if not local:
             begin = epoch_microseconds(moment)
         else:
@@ -120,11 +122,10 @@ class ColumnMap(Declared):
         return LocalTimes(zone_named(self.timezone), self.ambiguous, ends=self.stamp == "end")
 
 
-# Columns of text into exact integers, many at once.
-#
-# A plain decimal of few digits is read through a double and scaled: with magnitude below 2^50 and
-# no more decimals than the scale has, the product is off by less than a quarter, so rounding gives
-# the exact integer. Everything else takes the exact, slower way, cell by cell.
+# Columns of text into exact integers, many at once. A plain decimal of few digits is read through a
+# double and scaled: with magnitude below 2^50 and no more decimals than the scale has, the product
+# is off by less than a quarter, so rounding gives the exact integer. Everything else is parsed
+# exactly, cell by cell.
 
 Ints = NDArray[np.int64]
 _PLAIN: Final = b"0123456789.-"
@@ -201,9 +202,6 @@ def _fast_times(cells: Sequence[bytes]) -> Ints | None:
         return None
 
 
-# A column of time stamps as moments, as described by a column map.
-
-
 @dataclass(frozen=True)
 class StampCells:
     """The cells of one lot of rows; `dates` and `marks` where the map names such columns."""
@@ -257,11 +255,11 @@ class Stamps:
             raise BadItem("has no offset, and no timezone is given")
         return self._local.resolve(parsed, device, mark)
 
-    def _begins(self, found: Column, allowed: Times) -> Column:
+    def _begins(self, starts: Column, allowed: Times) -> Column:
         if not self._back:
-            return found
-        begins = found.values - self._back
-        faults = dict(found.faults)
+            return starts
+        begins = starts.values - self._back
+        faults = dict(starts.faults)
         early = np.flatnonzero(begins < allowed.earliest).tolist()
         before = f"the time lies before {allowed.first_day}"
         faults |= {index: before for index in early if index not in faults}

@@ -62,7 +62,7 @@ HELD: Final = 4 * 1024 * 1024
 
 
 class Import:
-    """One file on its way in."""
+    """The import of one file."""
 
     def __init__(
         self,
@@ -117,12 +117,12 @@ class Import:
 
     def _collect(self, lot: Lot, waiting: list[Numbered]) -> None:
         """Rows of a lot behind those that wait; the first record is the header."""
-        found = list(zip(lot.lines, lot.records, strict=True))
-        if self._header is None and (found or lot.faults):
-            if not found or any(line <= found[0][0] for line, _ in lot.faults):
+        lines = list(zip(lot.lines, lot.records, strict=True))
+        if self._header is None and (lines or lot.faults):
+            if not lines or any(line <= lines[0][0] for line, _ in lot.faults):
                 raise misplaced(lot.faults[0][1], lot.faults[0][0])
-            self._read_header(*found.pop(0))
-        waiting += found
+            self._read_header(*lines.pop(0))
+        waiting += lines
         for line, reason in lot.faults:
             self.progress.error(line, None, reason)
 
@@ -251,13 +251,13 @@ class Import:
         kept: list[Kept] = []
         pairs = [self._pair(cells) for _, cells in rows]
         names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
-        known = self._intake.curators_of(
-            [self._whose(*each) for each in names.values()], self._caller
+        keys = self._intake.curators_of(
+            [self._whose(*name) for name in names.values()], self._caller
         )
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for pair, (number, cells) in zip(pairs, rows, strict=True):
             if pair not in cache:
-                cache[pair] = self._who(*names[pair], number, known)
+                cache[pair] = self._who(*names[pair], number, keys)
                 if cache[pair] is None:
                     continue
             who = cache[pair]
@@ -374,7 +374,7 @@ class Import:
         return None
 
     def _pair(self, cells: Sequence[bytes]) -> tuple[bytes, bytes]:
-        """What a row of the long layout calls its curator and its device."""
+        """The curator's and device's names in a row of the long layout."""
         named = cells[self._at["curator"]] if "curator" in self._at else b""
         return named, cells[self._at["device"]] if "device" in self._at else b""
 
@@ -423,18 +423,18 @@ class Import:
         order = np.lexsort((devices, times))
         columns = (times[order], devices[order], owners[order], values[order])
         try:
-            found = await self._intake.store_columns(
+            outcomes = await self._intake.store_columns(
                 columns, self._map.register_name, self._map.unit
             )
         except BadItem as error:
             raise BadImport(error.detail, pointer=error.pointer) from None
-        self.progress.duplicates += found[Status.DUPLICATE]
-        self.progress.conflicts += found[Status.CONFLICT]
-        self.progress.accepted += found[Status.ACCEPTED]
+        self.progress.duplicates += outcomes[Status.DUPLICATE]
+        self.progress.conflicts += outcomes[Status.CONFLICT]
+        self.progress.accepted += outcomes[Status.ACCEPTED]
 
 
 def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:
-    """What is wrong with a whole file, and where."""
+    """An error of a whole file, with its place."""
     place = f"line {line}" + ("" if column is None else f", column {column}")
     extra = {"line": line, "column": column}
     return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
@@ -447,7 +447,7 @@ def _no_header(line: int, *, empty: bool) -> BadImport:
 
 
 def _name(cell: bytes) -> str | None:
-    """The name of a curator or device; None where it is none that could be kept."""
+    """The name of a curator or device; None if it is not a valid name."""
     try:
         text = cell.decode()
     except UnicodeDecodeError:

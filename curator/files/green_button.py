@@ -3,24 +3,40 @@
      UsagePoint <- MeterReading -> ReadingType       (links rel="up" and rel="related")
 
 ESPI's codes become our registers, units and kinds. Source: ESPI schema, types UomType,
-AccumulationBehaviourType, FlowDirectionType, CommodityType.
+AccumulationBehaviourType, FlowDirectionType, CommodityType. The import reads a file to its end
+before it stores anything, so a damaged file stores nothing. A block or reading that cannot be read
+is reported with line and element; the others are stored.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 from xml.sax import SAXException
 from xml.sax.handler import ContentHandler, feature_namespaces
 
+import numpy as np
 from defusedxml.common import DefusedXmlException
 from defusedxml.expatreader import DefusedExpatParser
+from numpy.typing import NDArray
+from pydantic import Field
 
-from curator.errors import BadImport
+from common.principals import Principal
+from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
+from curator.files import upload as files
+from curator.files.upload import Progress, take_counters
+from curator.intake.intake import Intake, Status
+from curator.intake.reading import MAX_STORED, Times, to_nano
+from curator.settings import CuratorSettings
+from tacit.query.terms import Identifier
 from tacit.units import NANO, UNITS, Kind, kind_mismatch
+from tacit.wire import WireModel
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 ESPI: Final = "http://naesb.org/espi"
@@ -42,7 +58,7 @@ _READ: Final = {
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that cannot be read: where, and why."""
+    """An error in a file: where, and why."""
 
     line: int
     element: str
@@ -83,7 +99,7 @@ class Feed:
 
 
 class FeedReader:
-    """Takes a file in pieces. `feed` and `close` raise BadImport for what is no such file."""
+    """Parses a file in pieces. `feed` and `close` raise BadImport for any other file."""
 
     def __init__(self) -> None:
         self._parser: Any = DefusedExpatParser(forbid_dtd=True)
@@ -237,10 +253,9 @@ def _whole(text: str) -> int | None:
     return value if abs(value) < MAX_WHOLE else None
 
 
-# The codes of ESPI's ReadingType as our registers, units and kinds; and whose each block is.
-#
-# Source: ESPI schema, types UomType, AccumulationBehaviourType, FlowDirectionType, CommodityType. A
-# type that cannot be summed is a fault of the block, with its element; no other block is affected.
+# The codes of ESPI's ReadingType as registers, units and kinds. Source: ESPI schema, types UomType,
+# AccumulationBehaviourType, FlowDirectionType, CommodityType. A type that cannot be summed is an
+# error of its block, with its element; no other block is affected.
 
 UNIT: Final = {"72": "Wh", "38": "W", "42": "m3", "134": "l"}
 KIND: Final = {
@@ -281,7 +296,7 @@ class Series:
 
 
 class _Unsuited(Exception):
-    """A reading type that we cannot take: element and reason."""
+    """An unsupported reading type: element and reason."""
 
 
 def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
@@ -289,17 +304,17 @@ def series(feed: Feed) -> tuple[list[Series], list[tuple[Fault, int]]]:
     faults = [(fault, 1) for fault in feed.faults]
     by_self = {entry.self: entry for entry in feed.entries if entry.self}
     types = [entry for entry in feed.entries if entry.resource == "ReadingType"]
-    found = []
+    usages = []
     for block in _blocks(feed):
         try:
             meter = _meter(block, by_self, feed)
             kind = _type_of(block, meter, by_self, types)
             point = _above(meter, "MeterReading", by_self) if meter is not None else None
-            found.append(_series(block, point, kind))
+            usages.append(_series(block, point, kind))
         except _Unsuited as error:
             element, detail = error.args
             faults.append((Fault(block.line, element, detail), len(block.readings.starts)))
-    return found, faults
+    return usages, faults
 
 
 def _blocks(feed: Feed) -> Iterator[Entry]:
@@ -331,9 +346,9 @@ def _type_of(
 ) -> Entry:
     for holder in (meter, block):
         for href in holder.related if holder is not None else ():
-            found = by_self.get(href)
-            if found is not None and found.resource == "ReadingType":
-                return found
+            reading_type = by_self.get(href)
+            if reading_type is not None and reading_type.resource == "ReadingType":
+                return reading_type
     if len(types) == 1:
         return types[0]
     raise _Unsuited("MeterReading", "no ReadingType is linked to it")
@@ -377,3 +392,194 @@ def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:
             "ReadingType/flowDirection", "is not 1 (forward), 4 (net), 19 (reverse) or 20 (total)"
         )
     return f"{'energy' if unit == 'Wh' else 'power'}_{direction}"
+
+
+# --- the import ----------------------------------------------------------------------------------
+Ints = NDArray[np.int64]
+FLUSH: Final = 400_000
+MICROSECONDS: Final = 10**6
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+
+
+class FeedMap(WireModel):
+    """Which curator each usage point of a feed belongs to. Keys are an entry's id (with or without
+    `urn:uuid:`), its title, or the last part of its self link."""
+
+    curator: Identifier | None = None
+    usage_points: dict[str, Identifier] = Field(default_factory=dict, max_length=100_000)
+
+
+class FeedImport:
+    """The import of one feed."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        settings: CuratorSettings,
+        mapping: FeedMap,
+        caller: Principal,
+        progress: Progress,
+    ) -> None:
+        self._intake, self._settings, self._map = intake, settings, mapping
+        self._caller, self.progress = caller, progress
+        self._rejected: Counter[int] = Counter()
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read a body to its end and store it. Raises BadImport if it is no such feed."""
+        feed = await self._read(chunks)
+        self.progress.lines = feed.lines
+        usages, faults = await asyncio.to_thread(series, feed)
+        for fault, count in faults:
+            self.progress.error(
+                fault.line, None, f"{fault.element} {fault.detail}", count, element=fault.element
+            )
+        for usage in usages:
+            await self._store(usage)
+        await self._intake.count_rejected(
+            self._rejected, self.progress.rejected - self.progress.rejected_at_intake
+        )
+        self.progress.state = "done"
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:
+        reader, settings = FeedReader(), self._settings
+        plain = files.plain_chunks(
+            chunks,
+            min(settings.import_max_feed_bytes, settings.import_max_plain_bytes),
+            settings.import_max_ratio,
+        )
+        async for chunk in plain:
+            await asyncio.to_thread(reader.feed, chunk)
+        return await asyncio.to_thread(reader.close)
+
+    async def _store(self, part: Series) -> None:
+        lines = part.readings.lines
+        try:
+            owner, name = self._owner(part.usage_point)
+        except (UnknownCurator, ForeignCurator, BadItem) as error:
+            point = _short(part.usage_point)
+            if point in self.progress.unknown:
+                self.progress.rejected += len(lines)
+            else:
+                self.progress.error(lines[0], None, error.detail, len(lines), element="UsagePoint")
+            self.progress.unknown[point] += 1
+            return
+        device = _device(part.usage_point, name)
+        times, values, good = self._columns(part)
+        self._rejected[owner] += int((~good).sum())
+        if part.kind is Kind.TOTAL_INCREASING:
+            await self._counters(part, (name, device), times, good)
+        else:
+            made = await self._intake.make_devices([(owner, device)])
+            await self._rows(part, (owner, made[owner, device]), times[good], values[good])
+
+    def _owner(self, point: Entry | None) -> tuple[int, str]:
+        """By the table, by the parameter, by its own name, or the only one hosted. Where there is a
+        table, one that it may have meant to name is never that of the only one hosted."""
+        names = _names(point)
+        listed = next(
+            (self._map.usage_points[n] for n in names if n in self._map.usage_points), None
+        )
+        wanted = listed or self._map.curator
+        if wanted is None:
+            hosted = self._intake.hosted
+            own = (name for name in names if _IDENTIFIER.fullmatch(name))
+            wanted = next((name for name in own if hosted.curator(name) is not None), None)
+        if wanted is None and self._map.usage_points:
+            raise UnknownCurator(
+                "usage_points names no such usage point: name one there, or a curator for all"
+            )
+        return self._intake.curator_of(wanted, self._caller)
+
+    def _columns(self, part: Series) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+        starts = np.array(part.readings.starts, np.int64)
+        times = self._intake.times
+        # `starts` are 62-bit seconds: compared as such, so that nothing wraps.
+        whole = Times(-(-times.earliest // MICROSECONDS), times.latest // MICROSECONDS)
+        inside = whole.hold(starts)
+        values, fits = _nano(part)
+        outside = f"lies before {times.first_day} or in the future"
+        self._report(part, ~inside, "timePeriod/start", outside)
+        self._report(part, inside & ~fits, "value", "is too large to be stored")
+        return np.where(inside, starts, 0) * MICROSECONDS, values, inside & fits
+
+    def _report(self, part: Series, bad: NDArray[np.bool_], element: str, detail: str) -> None:
+        path = f"IntervalReading/{element}"
+        for index in np.flatnonzero(bad).tolist():
+            line = part.readings.lines[index]
+            self.progress.error(line, None, f"{path} {detail}", element=path)
+
+    async def _rows(self, part: Series, place: tuple[int, int], times: Ints, values: Ints) -> None:
+        order = np.argsort(times, kind="stable")
+        for begin in range(0, order.size, FLUSH):
+            lot = order[begin : begin + FLUSH]
+            count = int(lot.size)
+            device, owner = (np.full(count, key, np.int64) for key in (place[1], place[0]))
+            columns = (times[lot], device, owner, values[lot])
+            outcomes = await self._intake.store_columns(columns, part.register, part.unit)
+            self.progress.duplicates += outcomes[Status.DUPLICATE]
+            self.progress.conflicts += outcomes[Status.CONFLICT]
+            self.progress.accepted += outcomes[Status.ACCEPTED]
+
+    async def _counters(
+        self, part: Series, place: tuple[str, str], times: Ints, good: NDArray[np.bool_]
+    ) -> None:
+        lines, values = part.readings.lines, part.readings.values
+        rows = [
+            (lines[i], _raw(part, place, int(times[i]), values[i]))
+            for i in np.flatnonzero(good).tolist()
+        ]
+
+        def report(line: int, detail: str) -> None:
+            path = "IntervalReading/value"
+            self.progress.error(line, None, f"{path} {detail}", element=path)
+
+        await take_counters(self._intake, self._caller, self.progress, rows, report)
+
+
+def _raw(part: Series, place: tuple[str, str], time: int, written: int) -> dict[str, Any]:
+    return {
+        "curator": place[0],
+        "device": place[1],
+        "register": part.register,
+        "unit": part.unit,
+        "kind": part.kind.value,
+        "time": Decimal(time // 1000),
+        "value": part.value(written),
+    }
+
+
+def _nano(part: Series) -> tuple[Ints, NDArray[np.bool_]]:
+    """Nano-units, and which of the values can be stored."""
+    written = np.array(part.readings.values, np.int64)
+    scale = part.scale
+    if scale is not None:
+        fits = np.abs(written) <= MAX_STORED // scale
+        return np.where(fits, written, 0) * scale if scale <= MAX_STORED else written, fits
+    values = np.zeros(written.size, np.int64)
+    fits = np.ones(written.size, np.bool_)
+    for index, value in enumerate(part.readings.values):
+        try:
+            values[index] = to_nano(part.value(value), part.unit, "value")
+        except BadItem:
+            fits[index] = False
+    return values, fits
+
+
+def _names(point: Entry | None) -> list[str]:
+    """The names that a usage point may have in a table."""
+    if point is None:
+        return []
+    last = point.self.rpartition("/")[2]
+    text = (point.id, point.id.removeprefix("urn:uuid:"), point.title, last)
+    return [name for name in text if name]
+
+
+def _short(point: Entry | None) -> str:
+    names = _names(point)
+    return (names[0] if names else "no usage point")[:128]
+
+
+def _device(point: Entry | None, curator: str) -> str:
+    """The usage point's id, else the end of its link, else the curator's own name."""
+    names = [name for name in _names(point)[1:] if _IDENTIFIER.fullmatch(name)]
+    return names[0] if names else curator

@@ -11,22 +11,21 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import to_json
-from starlette.responses import JSONResponse
 
 from common.bodies import invalid_from
 from common.principals import Principal
 from common.runtime.process import give_back
 from common.web.dependencies import part
-from common.web.openapi import gives
+from common.web.openapi import api_router
 from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadImport
 from curator.files.csv_columns import ColumnMap
 from curator.files.csv_import import Import
-from curator.files.green_button_import import FeedImport, FeedMap
+from curator.files.green_button import FeedImport, FeedMap
 from curator.files.upload import Imports, Progress, uploaded
 from curator.intake.intake import Intake
 from curator.settings import CuratorSettings
@@ -61,7 +60,7 @@ class ImportOptions(BaseModel):
     )
     kind: str | None = Field(
         None,
-        description="delta: what was used in each interval; total_increasing: the meter's stand; "
+        description="delta: what was used in each interval; total_increasing: the meter's total; "
         "instant: a power or level. Default: the register's",
     )
     rollover: str | None = Field(
@@ -70,7 +69,7 @@ class ImportOptions(BaseModel):
     delimiter: str = Field(",", description="Between two cells: one character, or tab")
     decimal: str = Field(".", description="The decimal sign: . or ,")
     header_line: int = Field(1, description="Number of the line that names the columns")
-    curator: str | None = Field(None, description="Whose all readings are, if no column says it")
+    curator: str | None = Field(None, description="Whose readings these are, if no column names it")
     curator_column: str | None = Field(None, description="The column that names the curator")
     device_column: str | None = Field(None, description="The column that names the meter")
     date_column: str | None = Field(
@@ -81,10 +80,10 @@ class ImportOptions(BaseModel):
     time_format: str | None = Field(None, description="As in strptime, such as %d.%m.%Y %H:%M")
     timezone: str | None = Field(None, description="IANA zone of stamps without an offset")
     ambiguous: str = Field(
-        "refuse", description="The hour that comes twice: refuse, order, earlier, later"
+        "refuse", description="The repeated hour of a clock change: refuse, order, earlier, later"
     )
     offset_column: str | None = Field(
-        None, description="The column that says of the hour that comes twice which it is"
+        None, description="The column that tells the two passes of the repeated hour apart"
     )
     stamp: str = Field("start", description="Which end of its interval a stamp names: start or end")
     start: str | None = Field(
@@ -124,12 +123,9 @@ def _map(kind: type[Map], given: dict[str, Any]) -> Map:
         raise invalid_from(error, given) from None
 
 
-# Taking a file of readings in, by the API or on a page: what it is, and how far it came.
-
-
 @dataclass(frozen=True)
 class Importer:
-    """Imports files into the intake; `imports` tells meanwhile how far each is."""
+    """Imports files into the intake; `imports` reports their progress."""
 
     intake: Intake
     settings: CuratorSettings
@@ -138,7 +134,7 @@ class Importer:
     async def take(
         self, chunks: AsyncIterator[bytes], options: ImportOptions, caller: Principal, *, xml: bool
     ) -> Progress:
-        """Read a file to its end; `xml`: its media type says Green Button where the options do not.
+        """Read a file to its end. `xml`: its media type is Green Button's; options may override it.
 
         Raises Invalid or BadImport for a map that means nothing, and BadImport, which then shows
         the progress, for a file that is none of this map. What was stored by then stays.
@@ -156,7 +152,7 @@ class Importer:
             await work.run(chunks)
         except BadImport as error:
             progress.state = "failed"
-            extra = {**error.extra, "import": progress.document()}
+            extra = {**error.extra, "import": progress.answer().model_dump(exclude_unset=True)}
             raise BadImport(error.detail, pointer=error.pointer or "", extra=extra) from None
         except BaseException:
             progress.state = "failed"
@@ -166,43 +162,40 @@ class Importer:
         return progress
 
 
-# The routes that import files of readings.
-
 Running = Annotated[Imports, Depends(part(Imports))]
 _XML = frozenset({"application/atom+xml", "application/xml", "text/xml"})
 
 
-def add_imports(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = api_router("readings")
 
-    @app.post(
-        "/v1/readings/import",
-        **gives(ImportedReadings),
-        tags=["readings"],
-        summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
-        description="The column map of a CSV file is given as query parameters; a Green Button "
-        "file says itself what its readings are. What cannot be read is listed with line and "
-        "column, or line and element; all else is stored.",
-        openapi_extra=examples.IMPORT_BODY,
-    )
-    async def import_readings(
-        request: Request,
-        caller: Sender,
-        options: Annotated[ImportOptions, Query()],
-        intake: Annotated[Intake, Depends(part(Intake))],
-        settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
-        imports: Running,
-    ) -> Response:
-        importer = Importer(intake, settings, imports)
-        xml = content_type(request) in _XML
-        progress = await importer.take(uploaded(request), options, caller, xml=xml)
-        return JSONResponse(progress.document())
 
-    @app.get(
-        "/v1/readings/imports/{import_id}",
-        **gives(ImportedReadings),
-        tags=["readings"],
-        summary="How far an import is, while it runs (give it an `import_id`)",
-    )
-    async def get_import(import_id: str, _: Operator, imports: Running) -> dict[str, Any]:
-        return imports.find(import_id).document()
+@router.post(
+    "/v1/readings/import",
+    response_model_exclude_unset=True,
+    summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
+    description="The column map of a CSV file is given as query parameters; a Green Button "
+    "file says itself what its readings are. What cannot be read is listed with line and "
+    "column, or line and element; all else is stored.",
+    openapi_extra=examples.IMPORT_BODY,
+)
+async def import_readings(
+    request: Request,
+    caller: Sender,
+    options: Annotated[ImportOptions, Query()],
+    intake: Annotated[Intake, Depends(part(Intake))],
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    imports: Running,
+) -> ImportedReadings:
+    importer = Importer(intake, settings, imports)
+    xml = content_type(request) in _XML
+    progress = await importer.take(uploaded(request), options, caller, xml=xml)
+    return progress.answer()
+
+
+@router.get(
+    "/v1/readings/imports/{import_id}",
+    response_model_exclude_unset=True,
+    summary="Progress of an import while it runs (give it an `import_id`)",
+)
+async def get_import(import_id: str, _: Operator, imports: Running) -> ImportedReadings:
+    return imports.find(import_id).answer()

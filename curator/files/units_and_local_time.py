@@ -29,7 +29,7 @@ UNMARKED: Final = "has an offset that the zone does not have then"
 
 
 class Twice(StrEnum):
-    """What a local time that comes twice stands for."""
+    """Which instant an ambiguous local time means."""
 
     REFUSE = "refuse"
     ORDER = "order"
@@ -47,7 +47,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True)
 class Moment:
-    """One reading of a local time: microseconds since 1970, and how the zone names its offset."""
+    """One meaning of a local time: microseconds since 1970, and the zone's name of its offset."""
 
     time: int
     names: frozenset[str]
@@ -55,8 +55,8 @@ class Moment:
 
 @lru_cache(maxsize=100_000)
 def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
-    """What a naive local time may mean: none, one, or two moments in their order."""
-    found: list[Moment] = []
+    """The instants that a naive local time may mean: none, one, or two in their order."""
+    instants: list[Moment] = []
     for fold, letter in ((0, "A"), (1, "B")):
         local = wall.replace(tzinfo=zone, fold=fold)
         if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != wall:
@@ -64,11 +64,11 @@ def moments(wall: datetime, zone: ZoneInfo) -> tuple[Moment, ...]:
         text = local.strftime("%z")
         names = {text, f"{text[:3]}:{text[3:]}", local.tzname() or "", letter, str(fold)}
         moment = Moment(epoch_microseconds(local), frozenset(names))
-        if all(other.time != moment.time for other in found):
-            found.append(moment)
-    if len(found) == 1:
-        return (Moment(found[0].time, found[0].names | {"A", "B", "0", "1"}),)
-    return tuple(found)
+        if all(other.time != moment.time for other in instants):
+            instants.append(moment)
+    if len(instants) == 1:
+        return (Moment(instants[0].time, instants[0].names | {"A", "B", "0", "1"}),)
+    return tuple(instants)
 
 
 def begin_of_gap(wall: datetime, zone: ZoneInfo) -> int | None:
@@ -94,25 +94,25 @@ class LocalTimes:
         (CEST), A or B, 0 or 1. Raises BadItem with one of the messages above."""
         if not 1 < wall.year < MAXYEAR:
             raise BadItem("is no time that exists")  # in UTC it may be beyond the calendar
-        found = moments(wall, self._zone)
-        if not found:
+        instants = moments(wall, self._zone)
+        if not instants:
             # An interval that ends as the clocks go forward: both 02:00 and 03:00 are its end.
             gap = begin_of_gap(wall, self._zone) if self._ends else None
             if gap is None:
                 raise BadItem(SKIPPED)
             return gap
         if mark:
-            found = tuple(moment for moment in found if mark in moment.names)
-            if not found:
+            instants = tuple(moment for moment in instants if mark in moment.names)
+            if not instants:
                 raise BadItem(UNMARKED)
         chosen = 0
         if self._twice is Twice.ORDER:
-            chosen = self._in_order(wall, device, len(found))
-        elif len(found) == 2:
+            chosen = self._in_order(wall, device, len(instants))
+        elif len(instants) == 2:
             if self._twice is Twice.REFUSE:
                 raise BadItem(TWICE)
             chosen = int(self._twice is Twice.LATER)
-        return found[chosen].time
+        return instants[chosen].time
 
     def _in_order(self, wall: datetime, device: Hashable, count: int) -> int:
         last, second = self._last.get(device, (None, False))
@@ -126,9 +126,6 @@ class LocalTimes:
             second = True
         self._last[device] = (wall, second)
         return int(second)
-
-
-# Register, unit and kind of readings as a column map or an MQTT mapping declares them.
 
 
 def _unit(unit: str) -> str:
@@ -148,7 +145,7 @@ RegisterName: TypeAlias = Annotated[str, AfterValidator(_register)]
 
 
 class Declared(WireModel):
-    """What readings are, once for all of them: unit and kind are those of the register."""
+    """Register, unit and kind of all readings; unit and kind must suit the register."""
 
     register_name: RegisterName = Field(units.DEFAULT, alias="register")
     unit: Unit
@@ -172,5 +169,5 @@ class Declared(WireModel):
         return _suited(kind, units.kind_mismatch(info.data.get("register_name", ""), kind))
 
 
-def _suited(value: Checked, found: units.Mismatch | None) -> Checked:
-    return value if found is None else require(False, value, found.detail)
+def _suited(value: Checked, reason: units.Mismatch | None) -> Checked:
+    return value if reason is None else require(False, value, reason.detail)

@@ -19,6 +19,7 @@ from common.runtime.clock import Clock, uuid7
 from common.web.wire import content_type
 from curator.errors import BadImport, UnknownImport
 from curator.intake.intake import Intake, Status
+from tacit.answers.curator import ImportedReadings, UnreadPlace
 from tacit.compression import GZIP_MAGIC, XZ_MAGIC, Decompressor, MalformedContent
 
 MAX_LINE: Final = 16 * 1024 * 1024
@@ -64,7 +65,7 @@ async def plain_chunks(
 
 
 async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterator[bytes]:
-    """What follows the first lines of a file, which are no rows. Raises BadImport for an endless
+    """The file after its first lines, which are no rows. Raises BadImport for an endless
     line among them."""
     rest = b""
     async for chunk in chunks:
@@ -79,8 +80,6 @@ async def after_lines(chunks: AsyncIterator[bytes], skipped: int) -> AsyncIterat
         if not skipped and rest:
             yield rest
 
-
-# The bytes of an uploaded file, as they arrive: a plain body, or one part of a multipart body.
 
 FORM: Final = "multipart/form-data"
 FIELDS_BYTES: Final = 64 * 1024
@@ -166,12 +165,12 @@ class _Parts:
         }
 
     def take(self) -> list[bytes]:
-        """What has come since the last call."""
+        """The bytes received since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
     def fields(self) -> dict[str, str]:
-        """The fields that have come, as text. Raises BadImport."""
+        """The fields received so far, as text. Raises BadImport."""
         try:
             return {name.decode(): value.decode() for name, value in self._fields.items()}
         except UnicodeDecodeError:
@@ -216,20 +215,18 @@ class _Parts:
         self._inside, self._current = False, None
 
 
-# What imports have done so far, and where they found something wrong.
-
 KEPT_IMPORTS: Final = 100
 
 
 class Progress:
-    """What an import has done so far; its sender may ask meanwhile."""
+    """The progress of an import; its sender may poll it."""
 
     def __init__(self, import_id: str, max_errors: int) -> None:
         self.id, self.state = import_id, "running"
         self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
         self.rejected_at_intake = 0
         """Rejections that the intake counted itself."""
-        self.errors: list[dict[str, Any]] = []
+        self.errors: list[UnreadPlace] = []
         self.unknown: Counter[str] = Counter()
         self._max_errors = max_errors
 
@@ -245,24 +242,23 @@ class Progress:
         """Report a place (of XML its element); all are counted, the first ones listed."""
         self.rejected += count
         if len(self.errors) < self._max_errors:
-            place = {"line": line, "column": column}
             named = {} if element is None else {"element": element}
-            self.errors.append({**place, **named, "detail": detail})
+            self.errors.append(UnreadPlace(line=line, column=column, detail=detail, **named))
 
-    def document(self) -> dict[str, Any]:
-        """As it is answered."""
-        return {
-            "id": self.id,
-            "state": self.state,
-            "lines": self.lines,
-            "accepted": self.accepted,
-            "duplicates": self.duplicates,
-            "conflicts": self.conflicts,
-            "rejected": self.rejected,
-            "unknown_curators": [name for name, _ in self.unknown.most_common(100)],
-            "unknown_curators_count": len(self.unknown),
-            "errors": self.errors,
-        }
+    def answer(self) -> ImportedReadings:
+        """The progress as the API answers it."""
+        return ImportedReadings(
+            id=self.id,
+            state=self.state,
+            lines=self.lines,
+            accepted=self.accepted,
+            duplicates=self.duplicates,
+            conflicts=self.conflicts,
+            rejected=self.rejected,
+            unknown_curators=[name for name, _ in self.unknown.most_common(100)],
+            unknown_curators_count=len(self.unknown),
+            errors=self.errors,
+        )
 
 
 class Imports:
@@ -273,7 +269,7 @@ class Imports:
         self._kept: dict[str, Progress] = {}
 
     def begin(self, name: str | None) -> Progress:
-        """That of a new import; without a name it gets one."""
+        """The progress of a new import; without a name it gets one."""
         progress = Progress(name or str(uuid7(self._clock)), self._max_errors)
         self._kept.pop(progress.id, None)
         self._kept[progress.id] = progress
@@ -283,13 +279,11 @@ class Imports:
 
     def find(self, name: str) -> Progress:
         """Raises UnknownImport."""
-        found = self._kept.get(name)
-        if found is None:
+        progress = self._kept.get(name)
+        if progress is None:
             raise UnknownImport
-        return found
+        return progress
 
-
-# Counters in a file: each total goes through the intake of single readings, many together.
 
 TOGETHER: Final = 5000
 

@@ -2,7 +2,6 @@
 
 intake          what happens when readings arrive; counters; readings that come late
 reading         one reading on the wire
-batching        many requests, one transaction
 hosted_names    curators that one process hosts
-routes          the HTTP of readings, other than files
+routes          the HTTP of readings, other than files; many requests share a transaction
 """

@@ -49,7 +49,7 @@ class Names:
         self._fresh: dict[str, int] = {}
 
     def add(self, names: Sequence[str], numbers: Sequence[int]) -> None:
-        """Names with their numbers; what is there already may be added again."""
+        """Add names with their numbers; the same names may be added again."""
         if len(names) < _FRESH:
             self._fresh.update(zip(names, numbers, strict=True))
         else:
@@ -88,7 +88,7 @@ class Names:
         """The number of each name, ABSENT where there is none."""
         self._merge()
         heads, proofs = self._heads(names), _hashes(self._second, names)
-        found = np.full(len(names), ABSENT, np.int64)
+        keys = np.full(len(names), ABSENT, np.int64)
         indices = np.empty(len(names), np.int64)
         order = np.argsort(heads)  # in order: neighbours are found in the processor's cache
         indices[order] = self._places.searchsorted(heads[order])
@@ -100,13 +100,13 @@ class Names:
             same = places & ~_LOW == heads[left]
             left, numbers = left[same], (places[same] & _LOW).astype(np.int64)
             proved = self._proofs[numbers] == proofs[left]
-            found[left[proved]] = numbers[proved]
+            keys[left[proved]] = numbers[proved]
             left = left[~proved]
             indices[left] += 1
         if self._fresh:
-            for index in np.flatnonzero(found == ABSENT).tolist():
-                found[index] = self._fresh.get(names[index], ABSENT)
-        return found
+            for index in np.flatnonzero(keys == ABSENT).tolist():
+                keys[index] = self._fresh.get(names[index], ABSENT)
+        return keys
 
     def _merge(self) -> None:
         if self._pages:
@@ -126,10 +126,6 @@ def _hashes(secret: str, names: Sequence[str]) -> Words:
     return np.fromiter(map(hash, map(secret.__add__, names)), np.int64, len(names)).view(np.uint64)
 
 
-# The names of the hosted curators and their devices, in memory in addition to the store.
-#
-# A device with the same name as its curator, as most have, stores no name here: four bytes.
-
 Device = tuple[int, str]
 """Key of the curator and the device's name."""
 
@@ -145,7 +141,7 @@ class Hosted:
         self._first: str | None = None
 
     async def load(self, transaction: Transaction) -> None:
-        """Read what the store has beyond what was read before."""
+        """Read what was added to the store since the last read."""
         async for keys, ids in party_store.curator_names(transaction, self._read[0]):
             self._first = self._first or ids[0]
             self._read[0] = max(self._read[0], max(keys) + 1)
@@ -159,17 +155,17 @@ class Hosted:
 
     def curator(self, name: str) -> int | None:
         """The key of a hosted curator."""
-        found = self._curators.find(name)
-        return None if found == ABSENT else found
+        key = self._curators.find(name)
+        return None if key == ABSENT else key
 
     def curators(self, names: Sequence[str]) -> dict[str, int]:
         """The keys of those names that are hosted curators': for many, faster than one by one."""
-        found = self._curators.find_all(names).tolist()
-        return {name: key for name, key in zip(names, found, strict=True) if key != ABSENT}
+        keys = self._curators.find_all(names).tolist()
+        return {name: key for name, key in zip(names, keys, strict=True) if key != ABSENT}
 
     @property
     def only(self) -> str | None:
-        """The name of the curator, where one alone is hosted."""
+        """The name of the curator, if only one is hosted."""
         return self._first if self._read[0] == 1 else None
 
     async def devices(
@@ -183,9 +179,9 @@ class Hosted:
         return dict(zip(pairs, keys.tolist(), strict=True)) | made
 
     def remember(self, made: dict[Device, int]) -> None:
-        """Keep device keys that are durable."""
-        found = self._find(list(made)).tolist()
-        new = [pair for pair, key in zip(made, found, strict=True) if key == ABSENT]
+        """Remember device keys that are durable."""
+        places = self._find(list(made)).tolist()
+        new = [pair for pair, key in zip(made, places, strict=True) if key == ABSENT]
         own = self._are_own(new).tolist()
         names = [None if same else name for (_, name), same in zip(new, own, strict=True)]
         self._keep([owner for owner, _ in new], names, [made[pair] for pair in new])
@@ -208,8 +204,8 @@ class Hosted:
 
     def _are_own(self, pairs: Sequence[Device]) -> NDArray[np.bool_]:
         """Which devices are named as their curators."""
-        found = self._curators.find_all([name for _, name in pairs])
-        own: NDArray[np.bool_] = found == _owners(pairs)
+        keys = self._curators.find_all([name for _, name in pairs])
+        own: NDArray[np.bool_] = keys == _owners(pairs)
         return own
 
 

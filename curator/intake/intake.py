@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
@@ -73,15 +73,15 @@ class Answer:
     pointer: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """As it is sent."""
-        found: dict[str, Any] = {"index": self.index, "status": self.status.value}
+        """The answer as JSON values."""
+        answer: dict[str, Any] = {"index": self.index, "status": self.status.value}
         if self.problem is not None:
-            found["problem"] = {
+            answer["problem"] = {
                 "name": self.problem,
                 "detail": self.detail,
                 "pointer": self.pointer,
             }
-        return found
+        return answer
 
 
 def rejected(index: int, error: BadItem | UnknownCurator | ForeignCurator) -> Answer:
@@ -98,7 +98,7 @@ class Intake:
         self._random = SecureRandom()
 
     async def look(self) -> None:
-        """Read the curators and devices that other processes of this service added since."""
+        """Load curators and devices that other processes of this service added."""
         if self._store.dialect.name == "postgresql":
             async with self._store.reading() as transaction:
                 await self.hosted.load(transaction)
@@ -254,12 +254,12 @@ class Intake:
         totals: dict[Meter, list[tuple[int, Sent]]],
         owners: dict[int, int],
     ) -> list[tuple[int, Status]]:
-        sent = {meter: [each for _, each in found] for meter, found in totals.items()}
+        sent = {meter: [item for _, item in totals_sent] for meter, totals_sent in totals.items()}
         statuses = await take_totals(transaction, sent, owners)
         return [
             (index, Status(status))
-            for meter, found in totals.items()
-            for (index, _), status in zip(found, statuses[meter], strict=True)
+            for meter, totals_sent in totals.items()
+            for (index, _), status in zip(totals_sent, statuses[meter], strict=True)
         ]
 
     async def _insert(
@@ -301,13 +301,13 @@ class Intake:
             suits(mismatch(register, unit, kept[register].base))
             key = kept[register].key
             randoms = self._words(times.size)
-            found = await insert_columns(
+            stored = await insert_columns(
                 transaction, key, Columns(times, devices, owners, quantities, randoms)
             )
-            conflicts = ~found.stored & ~found.same
+            conflicts = ~stored.stored & ~stored.same
             outcomes = {
-                Status.ACCEPTED: found.stored,
-                Status.DUPLICATE: found.same,
+                Status.ACCEPTED: stored.stored,
+                Status.DUPLICATE: stored.same,
                 Status.CONFLICT: conflicts,
             }
             keys, place = np.unique(owners, return_inverse=True)
@@ -315,7 +315,7 @@ class Intake:
             for status, members in outcomes.items():
                 column = party_store.COUNTS.index(TALLIES[status])
                 counts[:, column] = np.bincount(place[members], minlength=keys.size)
-            new = found.stored
+            new = stored.stored
             late = await after_release(transaction, register, times[new], owners[new])
             for owner, count in late.items():
                 column = party_store.COUNTS.index(REFRESHED)
@@ -325,20 +325,20 @@ class Intake:
             # They are sorted by time: the last of a device is its newest.
             _, last = np.unique(devices[::-1], return_index=True)
             last = times.size - 1 - last
-            sent = (each[last].tolist() for each in (devices, owners, times))
-            newest = [(key, *each) for each in zip(*sent, strict=True)]
+            sent = (column[last].tolist() for column in (devices, owners, times))
+            newest = [(key, *place) for place in zip(*sent, strict=True)]
             words = {status.value: count for status, count in totals.items()}
             await intake_counts.note(transaction, self._clock.now(), words, newest)
         return totals
 
-    async def count_rejected(self, found: Counter[int], rows: int) -> None:
+    async def count_rejected(self, counts: Counter[int], rows: int) -> None:
         """Add rejections of an import to what owners see, by curator, and all its `rows` that were
         rejected to the flow of readings."""
         if not rows:
             return
         async with self._store.begin() as transaction:
             rejections = Counter(
-                {(key, TALLIES[Status.REJECTED]): count for key, count in found.items()}
+                {(key, TALLIES[Status.REJECTED]): count for key, count in counts.items()}
             )
             await party_store.count_readings(transaction, *_tallies(rejections))
             await intake_counts.note(
@@ -370,32 +370,43 @@ def _answer(index: int, status: Status) -> Answer:
 
 
 def _outcome(answer: Answer) -> str:
-    """What the flow of readings calls it: of a rejection, its reason."""
+    """Its name in the hourly counts: of a rejection, the reason."""
     rejected_because = answer.problem if answer.status is Status.REJECTED else None
     return rejected_because or answer.status.value
 
 
-def _tallies(found: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
+def _tallies(tally: Counter[tuple[int, str]]) -> tuple[Ints, Ints]:
     """Curator keys, ascending, and what to add to each of their counts."""
-    keys = np.unique(np.array([key for key, _ in found], np.int64))
+    keys = np.unique(np.array([key for key, _ in tally], np.int64))
     counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
-    for (key, name), count in found.items():
+    for (key, name), count in tally.items():
         counts[np.searchsorted(keys, key), party_store.COUNTS.index(name)] += count
     return keys, counts
 
 
-# Counters (`total_increasing`): what is summed is the difference to the reading before.
+async def together(
+    intake: Intake, requests: Sequence[tuple[Sequence[Any], Principal]]
+) -> list[list[Answer]]:
+    """The items of several requests in one transaction; the answers of each, counted from 0."""
+    answers = await intake.take_sent([(raw, caller) for raws, caller in requests for raw in raws])
+    answers_of, begin = [], 0
+    for raws, _ in requests:
+        own = answers[begin : begin + len(raws)]
+        answers_of.append([replace(answer, index=answer.index - begin) for answer in own])
+        begin += len(raws)
+    return answers_of
+
+
+# Counters (`total_increasing`): what is summed is the difference to the reading before,
 #
 #     delta = total(next) - total(t), booked at t, where its interval begins
 #
-# so that a half-open window holds the intervals that begin in it.
-#
-# - The newest reading of a counter gives no delta yet: the next reading is not known.
-# - A smaller total is a **rollover** if the item declares the counter's size (`rollover`) and the
-#   delta across the end is below half of it; otherwise the meter was **replaced** (or reset): the
-#   new one counts from zero, so the delta is the new total. What the old meter counted between its
-#   last reading and its removal is lost.
-# - A late reading splits the interval that contains it: the delta before it is computed again. A
+# - The newest reading of a counter gives no delta yet.
+# - A smaller total is a rollover if the item declares the counter's size (`rollover`) and the delta
+#   across the end is below half of it; otherwise the meter was replaced or reset: the new one
+#   counts from zero, so the delta is the new total. What the old meter counted after its last
+#   reading is lost.
+# - A late reading splits the interval that contains it: the delta before it is computed again; a
 #   contribution that was made before is not changed.
 
 ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
@@ -423,7 +434,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Merged:
-    """What becomes of readings of one counter: a status each, new totals, deltas by their time."""
+    """Readings of one counter, merged: a status each, new totals, deltas by their time."""
 
     statuses: tuple[str, ...]
     totals: tuple[Total, ...]
@@ -436,15 +447,15 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
     totals = {time: (total, rollover) for time, total, rollover in known}
     new: set[int] = set()
     statuses = []
-    for each in sent:
-        there = totals.get(each.time)
-        if there is not None and there[0] == each.total:
+    for meter in sent:
+        there = totals.get(meter.time)
+        if there is not None and there[0] == meter.total:
             statuses.append(DUPLICATE)
-        elif there is not None and not each.correction:
+        elif there is not None and not meter.correction:
             statuses.append(CONFLICT)
         else:
-            totals[each.time] = (each.total, each.rollover)
-            new.add(each.time)
+            totals[meter.time] = (meter.total, meter.rollover)
+            new.add(meter.time)
             statuses.append(ACCEPTED)
     deltas = tuple(
         (before, difference(totals[before][0], *totals[after]))
@@ -459,18 +470,18 @@ async def take_totals(
 ) -> dict[Meter, tuple[str, ...]]:
     """Store readings of many counters and the resulting deltas; a status each. `curators` maps each
     device to its curator."""
-    found: dict[Meter, tuple[str, ...]] = {}
+    statuses: dict[Meter, tuple[str, ...]] = {}
     totals: list[tuple[Meter, Total]] = []
     rows: list[Row] = []
     for meter in sorted(sent):  # everybody locks in the same order
         device, register = meter
         await exclusive(transaction, f"counter {device}")
-        times = [each.time for each in sent[meter]]
-        known = await store_counters.around(transaction, meter, min(times), max(times))
-        merged = merge_totals(known, sent[meter])
-        found[meter] = merged.statuses
+        times = [total.time for total in sent[meter]]
+        around = await store_counters.around(transaction, meter, min(times), max(times))
+        merged = merge_totals(around, sent[meter])
+        statuses[meter] = merged.statuses
         totals += [(meter, total) for total in merged.totals]
-        randoms = {each.time: each.random for each in sent[meter]}
+        randoms = {total.time: total.random for total in sent[meter]}
         spare = sent[meter][0].random ^ 1
         rows += [
             (register, time, device, curators[device], delta, randoms.get(time, spare), None)
@@ -478,13 +489,11 @@ async def take_totals(
         ]
     await store_counters.put_totals(transaction, totals)
     await store_counters.put_readings(transaction, rows)
-    return found
+    return statuses
 
 
-# Readings that arrive, or are corrected, after their window was contributed to a round.
-#
-# Earlier sums stay as released: the change is in none of them, and gives no budget back. It is
-# counted, and visible only to the curator's owner, because it depends on data.
+# Readings that arrive or are corrected after a round used their window: released sums stay, and no
+# budget returns. They are counted, visible only to the curator's owner: the count depends on data.
 
 
 @lru_cache(maxsize=256)
@@ -516,5 +525,5 @@ async def after_release(
         inside = (at >= start) & (at < end) & (place >= 0) & (place < row.length)
         present = presence_bits(row.presence, row.length)
         late[inside] |= present[place[inside]]
-    found, counts = np.unique(keys[late], return_counts=True)
-    return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    curators, counts = np.unique(keys[late], return_counts=True)
+    return Counter(dict(zip(curators.tolist(), counts.tolist(), strict=True)))

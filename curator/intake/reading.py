@@ -104,8 +104,8 @@ class Doubled:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Doubled:
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else Doubled()
+    fields = dict(pairs)
+    return fields if len(fields) == len(pairs) else Doubled()
 
 
 def _number(text: str) -> Decimal:
@@ -213,10 +213,10 @@ def register_name(value: Any) -> str:
         refuse("register", str(error))
 
 
-def suits(found: Mismatch | None) -> None:
+def suits(problem: Mismatch | None) -> None:
     """Raise BadItem for what does not suit its register."""
-    if found is not None:
-        refuse(found.field, found.detail)
+    if problem is not None:
+        refuse(problem.field, problem.detail)
 
 
 def _kind(value: Any) -> Kind:

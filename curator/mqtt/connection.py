@@ -48,15 +48,15 @@ class BrokerClient(aiomqtt.Client):
         self._client.ack(message.mid, message.qos)
 
     def waiting(self, most: int) -> list[aiomqtt.Message]:
-        """What has come in, without waiting."""
+        """The messages received so far, without waiting."""
         count = min(most, self._queue.qsize())
-        found = [self._queue.get_nowait() for _ in range(count)]
+        messages = [self._queue.get_nowait() for _ in range(count)]
         self._resume()
-        return found
+        return messages
 
     @contextmanager
     def answers(self) -> Iterator[None]:
-        """While an answer of the broker is awaited, it is read through whatever comes before."""
+        """While an answer of the broker is awaited, messages before it are read."""
         self._bounded = False
         self._resume()
         try:
@@ -73,7 +73,7 @@ class BrokerClient(aiomqtt.Client):
         self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._readable)
 
     def _readable(self) -> None:
-        """Read until there is nothing, or no capacity."""
+        """Read until nothing is left, or capacity is used up."""
         try:
             while True:
                 self._client.loop_read()
@@ -100,16 +100,13 @@ class BrokerClient(aiomqtt.Client):
         self._loop.call_soon(self._readable)
 
 
-# The connection to the broker: a persistent session, explicit acknowledgements, reconnection.
-#
-# The order of steps is what keeps every reading:
+# The order of steps keeps every reading:
 #
 #     receive -> store (commit) -> publish dead letters -> acknowledge
 #
-# The broker keeps what was not acknowledged and sends it again to the same session, so a curator
-# that stops at any arrow loses nothing; what was stored already is then a duplicate. The broker
-# sends no more than `receive_maximum` messages beyond those that are acknowledged; one that sends
-# more is not read until there is capacity.
+# The broker keeps what is not acknowledged and sends it again to the same session, so a curator
+# that stops at any arrow loses nothing; what was stored already is then a duplicate. A broker that
+# sends more than `receive_maximum` unacknowledged messages is not read until there is capacity.
 
 STOP_S: Final = 10.0
 MOST_DOUBLINGS: Final = 16
@@ -151,7 +148,7 @@ class Connection:
         self._task = asyncio.create_task(self._serve())
 
     async def stop(self) -> None:
-        """Finish the messages in hand, acknowledge them, and leave; the session stays."""
+        """Finish and acknowledge the current messages, and disconnect; the session stays."""
         self._stopping.set()
         if self._task is None:
             return
@@ -246,7 +243,7 @@ class Connection:
         if not lot:
             return
         received = self._intake.now()
-        letters = await self._intake.take([_message(each, received) for each in lot])
+        letters = await self._intake.take([_message(message, received) for message in lot])
         if letters:
             with client.answers():
                 await asyncio.gather(*(self._send(client, letter) for letter in letters))
@@ -254,7 +251,7 @@ class Connection:
             client.acknowledge(message)
 
     async def _send(self, client: BrokerClient, letter: Letter) -> None:
-        """A letter that the broker refuses delays no reading: it is counted."""
+        """Publish dead letters; one that the broker refuses is counted and delays no reading."""
         properties = _properties(PacketTypes.PUBLISH)
         properties.ContentType = "application/json"
         if letter.correlation is not None:
@@ -297,9 +294,6 @@ def _tls(settings: CuratorSettings) -> ssl.SSLContext | None:
     if not settings.mqtt_tls:
         return None
     return trust(settings.mqtt_tls_authority, settings.mqtt_tls_certificate, settings.mqtt_tls_key)
-
-
-# The settings as a connection: mappings and device table read, everything wired.
 
 
 def connection(

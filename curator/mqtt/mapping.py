@@ -61,7 +61,7 @@ class TopicRule(WireModel):
     payload: Literal["readings", "json", "text"]
     time: Literal["received"] | Pointer = RECEIVED
     ignore: tuple[str, ...] = ()
-    """Texts that say that there is no reading (such as `unavailable`)."""
+    """Texts that mean that there is no reading (such as `unavailable`)."""
     readings: tuple[ReadingRule, ...] = ()
 
     @field_validator("topic")
@@ -101,7 +101,7 @@ class Mapping(WireModel):
 
 @dataclass(frozen=True)
 class Route:
-    """A rule at one site: what is subscribed, and which topics are its own."""
+    """A rule at one site: its topic filter, and which topics match it."""
 
     filter: str
     pattern: re.Pattern[str]
@@ -109,8 +109,8 @@ class Route:
 
     def device(self, topic: str) -> str | None:
         """The device that a topic names, or nothing if the topic is not of this rule."""
-        found = self.pattern.fullmatch(topic)
-        return None if found is None else found["device"]
+        match = self.pattern.fullmatch(topic)
+        return None if match is None else match["device"]
 
 
 def routes(mappings: Sequence[Mapping], site: str) -> tuple[Route, ...]:
@@ -154,7 +154,7 @@ def _load(name: str) -> Mapping:
 
 
 def load_devices(path: Path | None) -> Table[str, str]:
-    """Whose each device is: a file of `device = curator`. Raises BadMapping."""
+    """The curator of each device, from a file of `device = curator`. Raises BadMapping."""
     if path is None:
         return {}
     content = _read(path)
@@ -176,14 +176,14 @@ def _read(path: Path) -> Any:
 
 def _broken(path: Path, error: ValidationError, content: Any) -> BadMapping:
     problem = invalid_from(error, content)
-    fields = problem.errors if isinstance(problem, Invalid) else ()
-    return BadMapping(f"{path}: " + "; ".join(f"{each.pointer} {each.message}" for each in fields))
+    errors = problem.errors if isinstance(problem, Invalid) else ()
+    return BadMapping(f"{path}: " + "; ".join(f"{e.pointer} {e.message}" for e in errors))
 
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a mapping file, as in `mappings/schema.json`."""
-    found = Mapping.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    document = Mapping.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from common.web.problems import TYPE_PREFIX
 from common.web.wire import NDJSON
 from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
-from curator.intake.batching import together
-from curator.intake.intake import Answer, Intake, Status
+from curator.intake.intake import Answer, Intake, Status, together
 from curator.intake.reading import items_of, load_json
 from curator.mqtt.mapping import RECEIVED, ReadingRule, Route, TopicRule
 from tacit.errors import DomainError, Invalid
@@ -51,7 +50,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Letter:
-    """What goes to the dead-letter topic, and the reason that is counted."""
+    """A dead letter, with the reason that is counted."""
 
     topic: str
     payload: bytes
@@ -75,7 +74,8 @@ def raw_items(
         if text in rule.ignore:
             return []
         return [
-            _item(each, device, text, _milliseconds(message.received)) for each in rule.readings
+            _item(reading, device, text, _milliseconds(message.received))
+            for reading in rule.readings
         ]
     return _pointed(message, rule, device, zone)
 
@@ -86,16 +86,16 @@ def _pointed(message: Message, rule: TopicRule, device: str, zone: ZoneInfo | No
     except ValueError:
         raise BadItem("the payload is not JSON") from None
     values = [
-        (each, value)
-        for each in rule.readings
-        if (value := _at(content, each.value or "")) is not None and value not in rule.ignore
+        (reading, value)
+        for reading in rule.readings
+        if (value := _at(content, reading.value or "")) is not None and value not in rule.ignore
     ]
     if not values:
         return []
     time: Any = _milliseconds(message.received)
     if rule.time != RECEIVED:
         time = _with_offset(_at(content, rule.time), zone)
-    return [_item(each, device, value, time) for each, value in values]
+    return [_item(reading, device, value, time) for reading, value in values]
 
 
 def _own(raw: Any, device: str) -> Any:
@@ -129,7 +129,7 @@ def _milliseconds(microseconds: int) -> Decimal:
 
 
 def _at(content: Any, pointer: str) -> Any:
-    """What a JSON pointer points to, or nothing."""
+    """The value at a JSON pointer, or None."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(content, dict):
@@ -195,11 +195,6 @@ def _error(answer: Answer) -> dict[str, Any]:
     }
 
 
-# Messages of many devices into the store, in one transaction, by the intake that HTTP uses.
-#
-# Returns after the commit: only then may the messages be acknowledged to the broker. Counted are
-# messages, by their outcome and the name of the problem; never readings, and never a device.
-
 DEVICE: Final = frozenset({Scope.DEVICE})
 REFUSED: Final = frozenset({Status.REJECTED, Status.CONFLICT})
 _logger = get_logger("tacit.curator.mqtt")
@@ -251,8 +246,8 @@ class MessageIntake:
         return epoch_microseconds(self._clock.now())
 
     async def take(self, messages: Sequence[Message]) -> list[Letter]:
-        """Store what is good, durably; the letters of what is not. Raises what the store raises
-        when it fails: then nothing may be acknowledged."""
+        """Store valid messages, durably; returns dead letters for the others. Raises what the store
+        raises when it fails: then nothing may be acknowledged."""
         await self._intake.look()
         sent = [self._sent(message) for message in messages]
         good = [item for item in sent if isinstance(item, _Sent)]
@@ -261,8 +256,8 @@ class MessageIntake:
         for message, item in zip(messages, sent, strict=True):
             refused: DomainError | list[Answer] | None
             if isinstance(item, _Sent):
-                found = next(answers)
-                refused = found if isinstance(found, DomainError) else _refused(found)
+                outcome = next(answers)
+                refused = outcome if isinstance(outcome, DomainError) else _refused(outcome)
             else:
                 refused = item
             size = len(item.raws) if isinstance(item, _Sent) else 0
@@ -292,7 +287,7 @@ class MessageIntake:
         return None, ""
 
     def _sent(self, message: Message) -> _Sent | DomainError | None:
-        """The items of a message, what is wrong with all of it, or nothing if it is not ours."""
+        """The items of a message, the error of all of it, or None if no rule matches."""
         route, device = self._route(message.topic)
         if route is None:
             return None
@@ -308,7 +303,7 @@ class MessageIntake:
             return Unprocessable()
 
     def _caller(self, device: str) -> Principal:
-        """Whose the device is: by the table, by its own name, or the only one hosted."""
+        """The device's curator: by the table, by its own name, or the only one hosted."""
         hosted = self._intake.hosted
         curator = self._devices.get(device)
         if curator is None:
@@ -321,7 +316,9 @@ class MessageIntake:
         if not sent:
             return []
         try:
-            return list(await together(self._intake, [(each.raws, each.caller) for each in sent]))
+            return list(
+                await together(self._intake, [(message.raws, message.caller) for message in sent])
+            )
         except Exception as error:
             if store_failed(error):
                 raise

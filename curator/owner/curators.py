@@ -14,25 +14,24 @@ from fractions import Fraction
 from typing import Annotated, Final
 
 import numpy as np
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Query, Request, Response
 from numpy.typing import NDArray
 from pydantic import Field
 
-from common.bodies import JSON
 from common.principals import Principal, Scope
-from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
+from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.store.transactions import Transaction
-from common.web.dependencies import part
-from common.web.paging import PageQuery, next_link
+from common.web.openapi import api_router
+from common.web.paging import PageQuery
 from curator.ledger import INFINITE, LIFETIME, Bits
 from curator.owner import readings_received, statement
-from curator.owner.policies import Policies, holding
+from curator.owner.policies import PoliciesPart, holding
 from curator.owner.readings_received import Device, IntakeFlow, ReadingsCompleteness, Register
 from curator.policy import Policy
 from curator.store import accounts, intake_counts, stops
 from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
-from curator.web import DatabasePart, Operator, Owner
+from curator.web import ClockPart, DatabasePart, Operator, Owner, page_of
 from tacit.accounting.amounts import MICRO
 from tacit.query.terms import PrivacyUnit
 from tacit.wire import Exact, Instant, WireModel
@@ -53,8 +52,8 @@ class Filter(StrEnum):
 
 
 class Listed(WireModel):
-    """A curator of a list. `left`: epsilon that its readings together may still cost in the period
-    of now, None without a limit; `without_bound`: whether some answer has no proven bound."""
+    """A curator of a list. `left`: epsilon that its readings together may still cost in the current
+    period, None without a limit; `without_bound`: whether some answer has no proven bound."""
 
     id: str
     party: str
@@ -139,42 +138,38 @@ class Asked:
 
 
 async def page_of_curators(
-    transaction: Transaction, found: Standing, asked: Asked
+    transaction: Transaction, state: Standing, wanted: Asked
 ) -> tuple[list[Listed], int, int | None]:
-    """The curators of a page, in the order of their enrolment, how many there are in all, and the
+    """The curators of a page, in the order of their enrolment, how many there are in total, and the
     key after which the next page begins."""
-    chosen = np.ones(len(found.left), np.bool_) if asked.only is None else found.flags[asked.only]
-    if asked.prefix:
+    chosen = np.ones(len(state.left), np.bool_) if wanted.only is None else state.flags[wanted.only]
+    if wanted.prefix:
         named = np.zeros(len(chosen), np.bool_)
-        named[await store.keys_by_prefix(transaction, asked.prefix)] = True
+        named[await store.keys_by_prefix(transaction, wanted.prefix)] = True
         chosen = chosen & named
     keys = np.flatnonzero(chosen)
-    here = keys[keys > asked.after][: asked.limit].tolist()
+    here = keys[keys > wanted.after][: wanted.limit].tolist()
     rows = await store.curators_by_key(transaction, here)
     newest = await intake_counts.newest_of(transaction, here)
-    items = [_listed(row, found, newest.get(row.key)) for row in rows]
-    return items, len(keys), here[-1] if len(here) == asked.limit else None
+    items = [_listed(row, state, newest.get(row.key)) for row in rows]
+    return items, len(keys), here[-1] if len(here) == wanted.limit else None
 
 
-def _listed(row: CuratorRow, found: Standing, newest_us: int | None) -> Listed:
-    left, limit = int(found.left[row.key]), int(found.limit[row.key])
+def _listed(row: CuratorRow, state: Standing, newest_us: int | None) -> Listed:
+    left, limit = int(state.left[row.key]), int(state.limit[row.key])
     return Listed(
         id=row.id,
         party=row.party,
         left=None if limit == _NO_LIMIT else Fraction(left, MICRO),
         limit=None if limit == _NO_LIMIT else Fraction(limit, MICRO),
-        without_bound=bool(found.flags[Filter.WITHOUT_BOUND][row.key]),
+        without_bound=bool(state.flags[Filter.WITHOUT_BOUND][row.key]),
         accepted=row.accepted,
         last_reading=None if newest_us is None else from_epoch_microseconds(newest_us),
-        stopped=bool(found.flags[Filter.STOPPED][row.key]),
-        own_policy=bool(found.flags[Filter.OWN_POLICY][row.key]),
+        stopped=bool(state.flags[Filter.STOPPED][row.key]),
+        own_policy=bool(state.flags[Filter.OWN_POLICY][row.key]),
     )
 
 
-# The routes of a process' curators and of the flow of their readings.
-
-PoliciesPart = Annotated[Policies, Depends(part(Policies))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
 Prefix = Annotated[str, Query(max_length=128, description="How the name begins.")]
 Only = Annotated[Filter | None, Query(alias="filter", description="Without it, all.")]
 Begin = Annotated[
@@ -205,118 +200,117 @@ class ListOfRegisters(WireModel):
     registers: tuple[Register, ...]
 
 
-def _answer(value: WireModel, headers: dict[str, str] | None = None) -> Response:
-    return Response(value.model_dump_json(), media_type=JSON, headers=headers)
+router = api_router()
 
 
-def add_curators(app: FastAPI) -> None:
-    """Add the routes to an app."""
+@router.get(
+    "/v1/curators",
+    tags=["owner"],
+    summary="The curators of this process: budget left, newest reading, stops",
+    response_model=ListOfCurators,
+)
+async def list_curators(
+    request: Request,
+    page: PageQuery,
+    database: DatabasePart,
+    policies: PoliciesPart,
+    clock: ClockPart,
+    _: Operator,
+    prefix: Prefix = "",
+    only: Only = None,
+) -> Response:
+    after = page.after_number()
+    wanted = Asked(prefix, only, -1 if after is None else after, page.limit)
+    default = await policies.current()
+    async with database.reading() as transaction:
+        state = await standing(transaction, default, clock.now())
+        items, total, following = await page_of_curators(transaction, state, wanted)
+    return page_of(request, ListOfCurators(curators=tuple(items), total=total), following)
 
-    @app.get(
-        "/v1/curators",
-        tags=["owner"],
-        summary="The curators of this process: budget left, newest reading, stops",
-        response_model=ListOfCurators,
-    )
-    async def list_curators(
-        request: Request,
-        page: PageQuery,
-        database: DatabasePart,
-        policies: PoliciesPart,
-        clock: ClockPart,
-        _: Operator,
-        prefix: Prefix = "",
-        only: Only = None,
-    ) -> Response:
-        after = page.after_number()
-        asked = Asked(prefix, only, -1 if after is None else after, page.limit)
-        default = await policies.current()
-        async with database.reading() as transaction:
-            found = await standing(transaction, default, clock.now())
-            items, total, following = await page_of_curators(transaction, found, asked)
-        headers = None if following is None else next_link(request, following)
-        return _answer(ListOfCurators(curators=tuple(items), total=total), headers)
 
-    @app.get(
-        "/v1/summary",
-        tags=["owner"],
-        summary="How many curators this process has, and how many need a look",
-    )
-    async def get_summary(
-        database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
-    ) -> Summary:
-        default = await policies.current()
-        async with database.reading() as transaction:
-            return (await standing(transaction, default, clock.now())).summary
+@router.get(
+    "/v1/summary",
+    tags=["owner"],
+    summary="How many curators this process has, and how many need attention",
+)
+async def get_summary(
+    database: DatabasePart, policies: PoliciesPart, clock: ClockPart, _: Operator
+) -> Summary:
+    default = await policies.current()
+    async with database.reading() as transaction:
+        return (await standing(transaction, default, clock.now())).summary
 
-    @app.get(
-        "/v1/intake",
-        tags=["readings"],
-        summary="Readings that came in, by hour and outcome",
-    )
-    async def get_intake(
-        database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
-    ) -> IntakeFlow:
-        span = readings_received.span_of(begin, end, clock.now(), readings_received.HOUR)
-        async with database.reading() as transaction:
-            return await readings_received.intake(transaction, *span)
 
-    @app.get(
-        "/v1/devices",
-        tags=["readings"],
-        summary="Devices that sent nothing for a while, the longest silent first",
-        response_model=ListOfDevices,
-    )
-    async def list_devices(
-        request: Request,
-        page: PageQuery,
-        database: DatabasePart,
-        clock: ClockPart,
-        caller: Owner,
-        silent_s: SilentS = 86_400,
-    ) -> Response:
-        before = clock.now() - timedelta(seconds=silent_s)
-        after = page.after_place()
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key = None if of is None else of[0].key
-            found, following = await readings_received.silent(
-                transaction, before, key, after, page.limit
-            )
-        headers = None if following is None else next_link(request, *following)
-        return _answer(ListOfDevices(devices=tuple(found)), headers)
+@router.get(
+    "/v1/intake",
+    tags=["readings"],
+    summary="Readings that came in, by hour and outcome",
+)
+async def get_intake(
+    database: DatabasePart, clock: ClockPart, _: Operator, begin: Begin = None, end: End = None
+) -> IntakeFlow:
+    span = readings_received.span_of(begin, end, clock.now(), readings_received.HOUR)
+    async with database.reading() as transaction:
+        return await readings_received.intake(transaction, *span)
 
-    @app.get(
-        "/v1/registers",
-        tags=["readings"],
-        summary="Registers that have readings, their units, and the queries that ask for them",
-    )
-    async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key, party = (None, None) if of is None else (of[0].key, of[1].id)
-            found = await readings_received.registers(transaction, key, party)
-        return ListOfRegisters(registers=tuple(found))
 
-    @app.get(
-        "/v1/completeness",
-        tags=["readings"],
-        summary="How many devices have a reading of a register in each period",
-    )
-    async def get_completeness(
-        database: DatabasePart,
-        clock: ClockPart,
-        caller: Owner,
-        register: RegisterName,
-        period_s: PeriodS = 3_600,
-        begin: Begin = None,
-        end: End = None,
-    ) -> ReadingsCompleteness:
-        span = readings_received.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
-        async with database.reading() as transaction:
-            of = await own(transaction, caller)
-            key = None if of is None else of[0].key
-            return await readings_received.completeness(transaction, register, period_s, span, key)
+@router.get(
+    "/v1/devices",
+    tags=["readings"],
+    summary="Devices that sent nothing for a while, the longest silent first",
+    response_model=ListOfDevices,
+)
+async def list_devices(
+    request: Request,
+    page: PageQuery,
+    database: DatabasePart,
+    clock: ClockPart,
+    caller: Owner,
+    silent_s: SilentS = 86_400,
+) -> Response:
+    before = clock.now() - timedelta(seconds=silent_s)
+    after = page.after_place()
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key = None if of is None else of[0].key
+        devices, following = await readings_received.silent(
+            transaction, before, key, after, page.limit
+        )
+    return page_of(request, ListOfDevices(devices=tuple(devices)), following)
+
+
+@router.get(
+    "/v1/registers",
+    tags=["readings"],
+    summary="Registers that have readings, their units, and the queries that ask for them",
+)
+async def list_registers(database: DatabasePart, caller: Owner) -> ListOfRegisters:
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key, party = (None, None) if of is None else (of[0].key, of[1].id)
+        registers = await readings_received.registers(transaction, key, party)
+    return ListOfRegisters(registers=tuple(registers))
+
+
+@router.get(
+    "/v1/completeness",
+    tags=["readings"],
+    summary="How many devices have a reading of a register in each period",
+)
+async def get_completeness(
+    database: DatabasePart,
+    clock: ClockPart,
+    caller: Owner,
+    register: RegisterName,
+    period_s: PeriodS = 3_600,
+    begin: Begin = None,
+    end: End = None,
+) -> ReadingsCompleteness:
+    span = readings_received.span_of(begin, end, clock.now(), timedelta(seconds=period_s))
+    async with database.reading() as transaction:
+        of = await own(transaction, caller)
+        key = None if of is None else of[0].key
+        return await readings_received.completeness(transaction, register, period_s, span, key)
 
 
 async def own(transaction: Transaction, caller: Principal) -> tuple[CuratorRow, PartyRow] | None:

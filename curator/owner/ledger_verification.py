@@ -10,20 +10,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from fastapi import FastAPI
 from fastapi import Query as Parameter
 
 from common.bodies import LARGEST
 from common.runtime.clock import epoch_microseconds
 from common.store.transactions import Transaction
-from common.web.openapi import gives
+from common.web.openapi import api_router
 from curator.store import history
 from curator.store.outbox import stored_aborts
 from curator.web import DatabasePart, Operator
 from tacit.accounting.charges import abort_credit
-from tacit.answers.budget import LedgerVerification
+from tacit.answers.budget import BrokenRow, LedgerVerification
 from tacit.crypto.sealing import length_prefixed
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -83,38 +82,31 @@ def _bytes(value: object) -> bytes:
     return b"" if value is None else str(value).encode()
 
 
-# The route that verifies the ledger of a whole process, for its operator.
+router = api_router()
 
 
-def add_ledger(app: FastAPI) -> None:
-    """Add the route to an app."""
-
-    @app.get(
-        "/v1/ledger/verification",
-        **gives(LedgerVerification),
-        tags=["owner"],
-        summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
+@router.get(
+    "/v1/ledger/verification",
+    tags=["owner"],
+    summary="Look at every row of this process's ledger, also at a checkpoint that was kept",
+)
+async def verify_ledger(
+    _: Operator,
+    database: DatabasePart,
+    seq: Annotated[
+        int | None,
+        Parameter(ge=0, le=LARGEST, description="The rows of a checkpoint that you kept."),
+    ] = None,
+    head: Annotated[
+        str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")
+    ] = None,
+) -> LedgerVerification:
+    kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
+    async with database.reading() as transaction:
+        outcome = await verify(transaction, kept)
+    broken = None
+    if outcome.broken is not None:
+        broken = BrokenRow(row=outcome.broken[0], reason=outcome.broken[1])
+    return LedgerVerification(
+        verified=broken is None, rows=outcome.rows, head=outcome.head.hex(), broken=broken
     )
-    async def verify_ledger(
-        _: Operator,
-        database: DatabasePart,
-        seq: Annotated[
-            int | None,
-            Parameter(ge=0, le=LARGEST, description="The rows of a checkpoint that you kept."),
-        ] = None,
-        head: Annotated[
-            str | None, Parameter(pattern="^[0-9a-f]{64}$", description="Its hash.")
-        ] = None,
-    ) -> dict[str, Any]:
-        kept = None if seq is None or head is None else (seq, bytes.fromhex(head))
-        async with database.reading() as transaction:
-            found = await verify(transaction, kept)
-        broken = None
-        if found.broken is not None:
-            broken = {"row": found.broken[0], "reason": found.broken[1]}
-        return {
-            "verified": broken is None,
-            "rows": found.rows,
-            "head": found.head.hex(),
-            "broken": broken,
-        }

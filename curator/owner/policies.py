@@ -1,7 +1,7 @@
 """Policies: the default one, which policies hold for which curators, and the routes to change them.
 
-An owner's policy is no wider than its operator's for it: both are asked in every round, so a wider
-one is refused to tell the owner so. Spec: console, section 6.5.
+An owner's policy is no wider than its operator's for it: both must agree in every round, so a wider
+one would have no effect and is refused. Spec: console, section 6.5.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
 from common.principals import Principal, Scope
-from common.runtime.clock import Clock
 from common.store.transactions import Database, Transaction
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.wire import read_body
 from curator import examples
 from curator.ledger import Bits
-from curator.owner import policy_trial, statement
+from curator.owner import policy_trial
 from curator.owner.policy_trial import Tried
+from curator.owner.statement import OwnCurator, OwnCuratorPart
 from curator.policy import Limits, Policy, agreed, initial_policy
 from curator.settings import CuratorSettings
 from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
-from curator.web import CuratorId, DatabasePart, Operator, Owner, answer
+from curator.web import ClockPart, DatabasePart, Operator, answer
 from tacit.errors import FieldError, Invalid
 from tacit.query.terms import PrivacyUnit
 
@@ -71,22 +71,16 @@ async def holding(
         index = key - row.first_key - offset
         rest[index] = False
         groups.setdefault((texts[0], texts[1]), np.zeros(length, np.bool_))[index] = True
-    found = [
+    policies = [
         (policy, members) for texts, members in groups.items() for policy in agreed(default, *texts)
     ]
-    return [(default, rest), *found] if rest.any() else found
+    return [(default, rest), *policies] if rest.any() else policies
 
 
 async def _stored(database: Database) -> Policy | None:
     async with database.reading() as transaction:
         text = await store.fact(transaction, POLICY)
     return None if text is None else Policy.model_validate_json(text)
-
-
-# An owner's policy is no wider than what its operator agrees to for it.
-#
-# Both are asked in every round, so a wider one would not be followed; it is refused to tell the
-# owner so. Spec: console, section 6.5.
 
 
 class WiderThanTheOperators(Invalid):
@@ -97,7 +91,7 @@ class WiderThanTheOperators(Invalid):
 
 
 def check_stricter(owner: Policy, operator: Policy) -> None:
-    """Raise WiderThanTheOperators with each field that is wider, and what the operator says."""
+    """Raise WiderThanTheOperators with each field that is wider, and the operator's limit."""
     errors = [FieldError(pointer, said) for pointer, said in wider(owner, operator)]
     if errors:
         raise WiderThanTheOperators(errors=errors)
@@ -105,7 +99,7 @@ def check_stricter(owner: Policy, operator: Policy) -> None:
 
 def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
     """The fields in which an owner's policy allows what the operator's does not: a pointer, and
-    what the operator's says."""
+    the operator's limit."""
     if owner.period_s != operator.period_s:
         yield "/period_s", f"the operator's periods have {operator.period_s} seconds"
     for unit in PrivacyUnit:
@@ -152,122 +146,88 @@ def _fewer(owner: int | str, operator: int | str) -> bool:
     return operator == "all" or int(owner) < int(operator)
 
 
-# The routes of policies: the default one, and a curator's own.
-
-Defaults = Annotated[Policies, Depends(part(Policies))]
-ClockPart = Annotated[Clock, Depends(part(Clock))]
+PoliciesPart = Annotated[Policies, Depends(part(Policies))]
 Of = Annotated[
     Literal["operator", "owner"] | None,
     Query(description="Whose; else the caller's own. Of an owner without one: the operator's."),
 ]
 
 
-def add_policy(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = api_router("policy")
 
-    @app.get(
-        "/v1/policy", **gives(Policy), tags=["policy"], summary="The default policy of this process"
-    )
-    async def get_policy(_: Operator, policies: Defaults) -> Response:
-        return answer(await policies.current())
 
-    @app.put(
-        "/v1/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="Set the default policy; it holds from the next contribution on",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_policy(request: Request, _: Operator, policies: Defaults) -> Response:
-        body = await read_body(request, Policy)
-        await policies.put(body)
-        return answer(body)
+@router.get("/v1/policy", **gives(Policy), summary="The default policy of this process")
+async def get_policy(_: Operator, policies: PoliciesPart) -> Response:
+    return answer(await policies.current())
 
-    @app.post(
-        "/v1/policy/preview",
-        tags=["policy"],
-        summary="Which rounds of the last 30 days a policy would have answered",
-        openapi_extra=takes(Policy, examples.POLICY),
-        response_model=Tried,
-    )
-    async def preview_policy(
-        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
-    ) -> Response:
-        body = await read_body(request, Policy)
-        return answer(await policy_trial.try_on(database, (body,), clock.now(), None))
 
-    @app.get(
-        "/v1/curators/{curator_id}/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="A curator's policy",
-    )
-    async def get_own_policy(
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-        of: Of = None,
-    ) -> Response:
-        async with database.reading() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-        operators, *owners = agreed(await policies.current(), row.policy, row.owner_policy)
-        by_owner = _by_owner(caller) if of is None else of == "owner"
-        return answer(owners[0] if owners and by_owner else operators)
+@router.put(
+    "/v1/policy",
+    **gives(Policy),
+    summary="Set the default policy; it holds from the next contribution on",
+    openapi_extra=takes(Policy, examples.POLICY),
+)
+async def put_policy(request: Request, _: Operator, policies: PoliciesPart) -> Response:
+    body = await read_body(request, Policy)
+    await policies.put(body)
+    return answer(body)
 
-    @app.put(
-        "/v1/curators/{curator_id}/policy",
-        **gives(Policy),
-        tags=["policy"],
-        summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
-        openapi_extra=takes(Policy, examples.POLICY),
-    )
-    async def put_own_policy(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-    ) -> Response:
-        body = await read_body(request, Policy)
-        default = await policies.current()
-        async with database.begin() as transaction:
-            await set_own(transaction, curator_id, caller, default, body)
-        return answer(body)
 
-    @app.delete(
-        "/v1/curators/{curator_id}/policy",
-        tags=["policy"],
-        status_code=204,
-        summary="Delete your override of a curator's policy",
-    )
-    async def drop_own_policy(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart, policies: Defaults
-    ) -> None:
-        default = await policies.current()
-        async with database.begin() as transaction:
-            await set_own(transaction, curator_id, caller, default, None)
+@router.post(
+    "/v1/policy/preview",
+    summary="Which rounds of the last 30 days a policy would have answered",
+    openapi_extra=takes(Policy, examples.POLICY),
+    response_model=Tried,
+)
+async def preview_policy(
+    request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+) -> Response:
+    body = await read_body(request, Policy)
+    return answer(await policy_trial.try_on(database, (body,), clock.now(), None))
 
-    @app.post(
-        "/v1/curators/{curator_id}/policy/preview",
-        tags=["policy"],
-        summary="Which rounds of the last 30 days a curator would have answered with a policy",
-        openapi_extra=takes(Policy, examples.POLICY),
-        response_model=Tried,
-    )
-    async def preview_own_policy(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Defaults,
-        clock: ClockPart,
-    ) -> Response:
-        body = await read_body(request, Policy)
-        async with database.reading() as transaction:
-            of = await statement.find(transaction, curator_id, caller)
-        both = beside(body, of[0], caller, await policies.current())
-        return answer(await policy_trial.try_on(database, both, clock.now(), of))
+
+@router.get("/v1/curators/{curator_id}/policy", **gives(Policy), summary="A curator's policy")
+async def get_own_policy(own: OwnCuratorPart, policies: PoliciesPart, of: Of = None) -> Response:
+    row, _ = await own.find()
+    operators, *owners = agreed(await policies.current(), row.policy, row.owner_policy)
+    by_owner = _by_owner(own.caller) if of is None else of == "owner"
+    return answer(owners[0] if owners and by_owner else operators)
+
+
+@router.put(
+    "/v1/curators/{curator_id}/policy",
+    **gives(Policy),
+    summary="Give a curator a policy of its own; an owner's is no wider than the operator's",
+    openapi_extra=takes(Policy, examples.POLICY),
+)
+async def put_own_policy(request: Request, own: OwnCuratorPart, policies: PoliciesPart) -> Response:
+    policy = await read_body(request, Policy)
+    await set_own(own, await policies.current(), policy)
+    return answer(policy)
+
+
+@router.delete(
+    "/v1/curators/{curator_id}/policy",
+    status_code=204,
+    summary="Delete your override of a curator's policy",
+)
+async def drop_own_policy(own: OwnCuratorPart, policies: PoliciesPart) -> None:
+    await set_own(own, await policies.current(), None)
+
+
+@router.post(
+    "/v1/curators/{curator_id}/policy/preview",
+    summary="Which rounds of the last 30 days a curator would have answered with a policy",
+    openapi_extra=takes(Policy, examples.POLICY),
+    response_model=Tried,
+)
+async def preview_own_policy(
+    request: Request, own: OwnCuratorPart, policies: PoliciesPart, clock: ClockPart
+) -> Response:
+    policy = await read_body(request, Policy)
+    row, party = await own.find()
+    both = beside(policy, row, own.caller, await policies.current())
+    return answer(await policy_trial.try_on(own.database, both, clock.now(), (row, party)))
 
 
 def _by_owner(caller: Principal) -> bool:
@@ -275,29 +235,23 @@ def _by_owner(caller: Principal) -> bool:
 
 
 def beside(
-    asked: Policy, row: CuratorRow, caller: Principal, default: Policy
+    policy: Policy, row: CuratorRow, caller: Principal, default: Policy
 ) -> tuple[Policy, ...]:
-    """A caller's policy for a curator beside that of the other, as both would hold."""
-    text = asked.model_dump_json()
+    """A caller's policy for a curator and that of the other, as both would hold."""
+    text = policy.model_dump_json()
     if _by_owner(caller):
         return agreed(default, row.policy, text)
     return agreed(default, text, row.owner_policy)
 
 
-async def set_own(
-    transaction: Transaction,
-    curator_id: str,
-    caller: Principal,
-    default: Policy,
-    asked: Policy | None,
-) -> None:
-    """Set the caller's own policy for a curator, or take it back.
+async def set_own(own: OwnCurator, default: Policy, policy: Policy | None) -> None:
+    """Set the caller's own policy for a curator; None deletes it.
 
     Raises ForeignCurator, UnknownCurator, WiderThanTheOperators.
     """
-    row, _ = await statement.find(transaction, curator_id, caller)
-    by_owner = _by_owner(caller)
-    if asked is not None and by_owner:
-        check_stricter(asked, agreed(default, row.policy, None)[0])
-    text = None if asked is None else asked.model_dump_json()
-    await store.set_policy(transaction, row.key, text, by_owner=by_owner)
+    by_owner = _by_owner(own.caller)
+    text = None if policy is None else policy.model_dump_json()
+    async with own.changing() as (transaction, row, _):
+        if policy is not None and by_owner:
+            check_stricter(policy, agreed(default, row.policy, None)[0])
+        await store.set_policy(transaction, row.key, text, by_owner=by_owner)

@@ -57,7 +57,7 @@ _ONE: Final = np.ones(1, np.bool_)
 
 @dataclass
 class Ledger:
-    """Of one curator and one unit; what it has spent in the period of now and in all."""
+    """Of one curator and one unit; what it has spent in the current period and in total."""
 
     period_s: int
     limits: Limits
@@ -101,7 +101,7 @@ def answered(
     anchors: int,
     jobs: Mapping[str, JobTerms] = MappingProxyType({}),
 ) -> Counter[str]:
-    """How many rounds end with each name of a refusal, and "answered" for the rest.
+    """How many rounds end with each refusal's name, and "answered" for the rest.
 
     `policies`: all of them must agree. `rounds`: in the order in which they were opened. `anchors`:
     how many aggregators the party's join token names. `jobs`: those that are debited once.
@@ -113,22 +113,22 @@ def answered(
     ]
     seen: set[tuple[bytes, str]] = set()
     begun: set[str] = set()
-    found: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
     for descriptor in rounds:
         job = descriptor.query.job or ""
         if job in jobs and _later(descriptor) and job not in begun:
-            found[StepMissed.name] += 1
+            outcomes[StepMissed.name] += 1
             continue
         charges = _charges(descriptor, jobs.get(job))
         window = (descriptor.query.digest(), descriptor.window.model_dump_json())
         name = _refusal(policies, ledgers, descriptor, charges, anchors, window in seen)
-        found[name or "answered"] += 1
+        outcomes[name or "answered"] += 1
         if name is None:
             seen.add(window)
             begun.add(job)
             for _, ledger in ledgers:
                 ledger.pay(descriptor, charges)
-    return found
+    return outcomes
 
 
 def _later(descriptor: RoundDescriptor) -> bool:
@@ -183,13 +183,13 @@ async def past(
         row, party_row = of
         party, position = party_row.id, row.key - party_row.first_key
         outside = await history.left_out(transaction, party, position, since, _OUTSIDE)
-    asked = await history.opened_since(transaction, since, MOST, party)
-    found = [
+    texts = await history.opened_since(transaction, since, MOST, party)
+    descriptors = [
         Signed[RoundDescriptor].model_validate_json(text).statement
-        for round_id, text in asked
+        for round_id, text in texts
         if round_id not in outside
     ]
-    return found, found[0].opened if len(asked) == MOST else since
+    return descriptors, descriptors[0].opened if len(texts) == MOST else since
 
 
 class Tried(WireModel):
@@ -210,12 +210,12 @@ async def try_on(
 ) -> Tried:
     """Try policies, which must all agree, on the past of a curator or of the whole process."""
     async with database.reading() as transaction:
-        asked, since = await past(transaction, now, of)
+        rounds, since = await past(transaction, now, of)
         anchors = len(of[1].anchors) if of else await _most_anchors(transaction)
         jobs = await records.debited_once(transaction)
-    counts = await asyncio.to_thread(answered, policies, asked, anchors, jobs)
+    counts = await asyncio.to_thread(answered, policies, rounds, anchors, jobs)
     refused = {name: counts[name] for name in sorted(counts) if name != "answered"}
-    return Tried(since=since, rounds=len(asked), answered=counts["answered"], refused=refused)
+    return Tried(since=since, rounds=len(rounds), answered=counts["answered"], refused=refused)
 
 
 async def _most_anchors(transaction: Transaction) -> int:

@@ -1,4 +1,4 @@
-"""The flow of readings: what came in by the hour, who is silent, and how complete a register is.
+"""The flow of readings: received by the hour, silent devices, completeness of a register.
 
 Counts, times and units; never a value. Spec: console, sections 6.4 and 7, row 19.
 """
@@ -32,7 +32,7 @@ QUERIES: Final = 200
 
 
 class Hour(WireModel):
-    """Items that came in within an hour, by outcome: accepted, duplicate, conflict, or the reason
+    """Items received within an hour, by outcome: accepted, duplicate, conflict, or the reason
     of a rejection."""
 
     start: Instant
@@ -40,7 +40,7 @@ class Hour(WireModel):
 
 
 class IntakeFlow(WireModel):
-    """Hours from one to another, those without any item left out, and their totals."""
+    """Hours from one to another, without empty ones, and their totals."""
 
     begin: Annotated[Instant, Field(alias="from")]
     end: Annotated[Instant, Field(alias="to")]
@@ -103,7 +103,7 @@ class UnknownRegister(NotFound):
 def span_of(
     begin: datetime | None, end: datetime | None, now: datetime, step: timedelta
 ) -> tuple[datetime, datetime]:
-    """A span widened to whole steps since 1970; where nothing is said, a day that ends now.
+    """A span widened to whole steps since 1970; by default a day that ends now.
     Raises Invalid for one that is empty, or longer than 31 days."""
     # Of now the step that has begun.
     last = _aligned(end or now + timedelta(microseconds=1), step, up=True)
@@ -124,7 +124,7 @@ def _aligned(at: datetime, step: timedelta, *, up: bool) -> datetime:
 
 
 async def intake(transaction: Transaction, first: datetime, last: datetime) -> IntakeFlow:
-    """What came in within whole hours."""
+    """The items received within whole hours."""
     rows = await store.hours(transaction, _hour(first), _hour(last))
     hours: dict[int, dict[str, int]] = {}
     totals: dict[str, int] = {}
@@ -160,7 +160,7 @@ async def silent(
     its key, or of all. And where the next page begins."""
     instant = epoch_microseconds(before)
     rows = await store.silent_devices(transaction, instant, curator, after, limit)
-    found = [
+    devices = [
         Device(
             curator=row.curator,
             device=row.id,
@@ -170,28 +170,28 @@ async def silent(
         for row in rows
     ]
     full = len(rows) == limit
-    return found, (rows[-1].time, rows[-1].register, rows[-1].device) if full else None
+    return devices, (rows[-1].time, rows[-1].register, rows[-1].device) if full else None
 
 
 async def registers(
     transaction: Transaction, curator: int | None, party: str | None
 ) -> list[Register]:
     """The registers of a curator, or of all, with the queries that its party was asked."""
-    asked: dict[str, list[RegisterQuery]] = {}
+    queries: dict[str, list[RegisterQuery]] = {}
     for text in await history.newest_queries(transaction, QUERIES, party):
         query = Signed[RoundDescriptor].model_validate_json(text).statement.query
         of = statement.asked(query)
-        if of["register"] is not None and of["unit"] in UNITS:
-            named = RegisterQuery(name=query.name, unit=of["unit"], fits=True)
-            asked.setdefault(of["register"], []).append(named)
+        if of.register_name is not None and of.unit in UNITS:
+            named = RegisterQuery(name=query.name, unit=of.unit, fits=True)
+            queries.setdefault(of.register_name, []).append(named)
     return [
         Register(
             name=row.name,
             unit=row.base,
             devices=row.devices,
             queries=tuple(
-                each.model_copy(update={"fits": UNITS[each.unit].base == row.base})
-                for each in asked.get(row.name, [])
+                query.model_copy(update={"fits": UNITS[query.unit].base == row.base})
+                for query in queries.get(row.name, [])
             ),
         )
         for row in await store.register_rows(transaction, curator)
@@ -221,8 +221,8 @@ async def completeness(
     first, last = (epoch_microseconds(at) for at in span)
     counts: dict[int, int] = {}
     for row in rows:
-        found = await store.present(transaction, row.key, size, (first, last), curator)
-        for period, count in found:
+        counted = await store.present(transaction, row.key, size, (first, last), curator)
+        for period, count in counted:
             counts[period] = counts.get(period, 0) + count
     return ReadingsCompleteness(
         register_name=register,

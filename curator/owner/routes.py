@@ -8,27 +8,22 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request, Response
-from starlette.responses import JSONResponse
+from fastapi import Depends, Request, Response
 
-from common.bodies import JSON
-from common.principals import Principal
-from common.runtime.clock import Clock
-from common.store.transactions import Database
 from common.web.dependencies import part
-from common.web.openapi import gives
-from common.web.paging import PageQuery, next_link
+from common.web.openapi import api_router, gives
+from common.web.paging import PageQuery
 from common.web.problems import ProblemReceived
 from common.web.wire import json_response
 from curator.errors import NotGiven, NothingPublished, SignerForgotten
 from curator.owner import statement
-from curator.owner.policies import Policies
-from curator.owner.statement import AskedReports
+from curator.owner.policies import PoliciesPart
+from curator.owner.statement import AskedReports, OwnCurator, OwnCuratorPart
 from curator.parties.peers import Peers
 from curator.store.parties import Coordinator, PartyRow
-from curator.web import CuratorId, DatabasePart, Owner, answer
+from curator.web import ClockPart, answer, page_of
 from tacit.answers.curator import (
     ListOfContributions,
     ListOfDebits,
@@ -47,7 +42,7 @@ from tacit.wire import WireModel
 
 @dataclass(frozen=True)
 class Given:
-    """A round that a curator answered, as `coordinator_key` signed it, and the party that spoke for
+    """A round that a curator answered, as `coordinator_key` signed it, and the party that acted for
     the curator."""
 
     descriptor: RoundDescriptor
@@ -75,12 +70,11 @@ class Given:
         )
 
 
-async def given(database: Database, curator_id: str, round_id: str, caller: Principal) -> Given:
+async def given(own: OwnCurator, round_id: str) -> Given:
     """Raises ForeignCurator, UnknownCurator, UnknownAnswer, NotGiven, SignerForgotten."""
-    async with database.reading() as transaction:
-        row, party = await statement.find(transaction, curator_id, caller)
+    async with own.reading() as (transaction, row, party):
         answer, signed = await statement.answered(transaction, row, party, round_id)
-    if not answer["contributed"]:
+    if not answer.contributed:
         raise NotGiven
     return Given(signed.statement, _signer(signed, party.coordinator), party)
 
@@ -105,156 +99,113 @@ async def transcript(peers: Peers, of: Given) -> bytes:
         raise NothingPublished(extra={"problem": problem.name}) from None
 
 
-# The routes of a curator's owner: budget, contributions, counts of readings.
-
-
 class ListOfReports(WireModel):
     """A page of jobs."""
 
     reports: tuple[AskedReports, ...]
 
 
+async def _round_id(round_id: str) -> str:
+    return round_id
+
+
 PeersPart = Annotated[Peers, Depends(part(Peers))]
+OfRound = Annotated[str, Depends(_round_id)]
+"""A dependency, so that the API document lists it after the curator, as in the path."""
 
 
-def add_owner(app: FastAPI) -> None:
-    """Add the routes to an app."""
+router = api_router("owner")
 
-    @app.get(
-        "/v1/curators/{curator_id}/budget",
-        **gives(OwnBudget),
-        tags=["owner"],
-        summary="The ledger statement: what was spent, what is left",
-    )
-    async def get_own_budget(
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        policies: Annotated[Policies, Depends(part(Policies))],
-        clock: Annotated[Clock, Depends(part(Clock))],
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.budget(
-                transaction, row, party, await policies.current(), clock.now()
-            )
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions",
-        **gives(ListOfContributions),
-        tags=["owner"],
-        summary="Rounds this curator contributed to or refused, newest first",
-    )
-    async def list_contributions(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-    ) -> Response:
-        after = page.after_number()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.contributions(
-                transaction, row, party, after, page.limit
-            )
-        headers = None if following is None else next_link(request, following)
-        return JSONResponse({"contributions": items}, headers=headers)
+@router.get(
+    "/v1/curators/{curator_id}/budget",
+    response_model_exclude_unset=True,
+    summary="The ledger statement: what was spent, what is left",
+)
+async def get_own_budget(
+    own: OwnCuratorPart, policies: PoliciesPart, clock: ClockPart
+) -> OwnBudget:
+    async with own.reading() as (transaction, row, party):
+        default = await policies.current()
+        return await statement.budget(transaction, row, party, default, clock.now())
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}",
-        **gives(WholeContribution),
-        tags=["owner"],
-        summary="One answer, and who would have to work together to learn what of it",
-    )
-    async def get_contribution(
-        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.contribution(transaction, row, party, round_id)
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}/transcript",
-        tags=["owner"],
-        summary="The transcript of a round that was answered, as its coordinator published it",
-        responses={200: {"model": Transcript}},
-    )
-    async def get_contribution_transcript(
-        curator_id: CuratorId,
-        round_id: str,
-        caller: Owner,
-        database: DatabasePart,
-        peers: PeersPart,
-    ) -> Response:
-        of = await given(database, curator_id, round_id, caller)
-        return json_response(await transcript(peers, of))
+@router.get(
+    "/v1/curators/{curator_id}/contributions",
+    **gives(ListOfContributions),
+    summary="Rounds this curator contributed to or refused, newest first",
+)
+async def list_contributions(request: Request, page: PageQuery, own: OwnCuratorPart) -> Response:
+    after = page.after_number()
+    async with own.reading() as (transaction, row, party):
+        items, following = await statement.contributions(transaction, row, party, after, page.limit)
+    return page_of(request, ListOfContributions(contributions=items), following)
 
-    @app.get(
-        "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
-        tags=["owner"],
-        summary="Which round was answered, and whose identities the answer went to",
-        responses={200: {"model": Anchors}},
-    )
-    async def get_contribution_anchors(
-        curator_id: CuratorId, round_id: str, caller: Owner, database: DatabasePart
-    ) -> Response:
-        of = await given(database, curator_id, round_id, caller)
-        return answer(of.anchors)
 
-    @app.get(
-        "/v1/curators/{curator_id}/debits",
-        **gives(ListOfDebits),
-        tags=["owner"],
-        summary="All debits of the ledger in one privacy unit, newest first",
-    )
-    async def list_debits(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-        unit: PrivacyUnit = PrivacyUnit.CURATOR,
-    ) -> Response:
-        after = page.after_number()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.debits(
-                transaction, row, party, unit, after, page.limit
-            )
-        headers = None if following is None else next_link(request, following)
-        return JSONResponse({"debits": items}, headers=headers)
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}",
+    response_model_exclude_unset=True,
+    summary="One answer, and who would have to work together to learn what of it",
+)
+async def get_contribution(own: OwnCuratorPart, round_id: OfRound) -> WholeContribution:
+    async with own.reading() as (transaction, row, party):
+        return await statement.contribution(transaction, row, party, round_id)
 
-    @app.get(
-        "/v1/curators/{curator_id}/reports",
-        tags=["owner"],
-        summary="Jobs that asked for noisy reports, newest first, and how many were made",
-        response_model=ListOfReports,
-    )
-    async def list_reports(
-        request: Request,
-        curator_id: CuratorId,
-        page: PageQuery,
-        caller: Owner,
-        database: DatabasePart,
-    ) -> Response:
-        after = page.after_text()
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            items, following = await statement.reports(transaction, row, party, after, page.limit)
-        headers = None if following is None else next_link(request, following)
-        body = ListOfReports(reports=tuple(items)).model_dump_json()
-        return Response(body, media_type=JSON, headers=headers)
 
-    @app.get(
-        "/v1/curators/{curator_id}/readings",
-        **gives(ReadingCounts),
-        tags=["owner"],
-        summary="How many readings were accepted, refused, used, clamped",
-    )
-    async def list_readings(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, party = await statement.find(transaction, curator_id, caller)
-            return await statement.reading_counts(transaction, row, party)
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}/transcript",
+    summary="The transcript of a round that was answered, as its coordinator published it",
+    responses={200: {"model": Transcript}},
+)
+async def get_contribution_transcript(
+    own: OwnCuratorPart, round_id: OfRound, peers: PeersPart
+) -> Response:
+    of = await given(own, round_id)
+    return json_response(await transcript(peers, of))
+
+
+@router.get(
+    "/v1/curators/{curator_id}/contributions/{round_id}/anchors",
+    summary="Which round was answered, and whose identities the answer went to",
+    responses={200: {"model": Anchors}},
+)
+async def get_contribution_anchors(own: OwnCuratorPart, round_id: OfRound) -> Response:
+    return answer((await given(own, round_id)).anchors)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/debits",
+    **gives(ListOfDebits),
+    summary="All debits of the ledger in one privacy unit, newest first",
+)
+async def list_debits(
+    request: Request,
+    page: PageQuery,
+    own: OwnCuratorPart,
+    unit: PrivacyUnit = PrivacyUnit.CURATOR,
+) -> Response:
+    after = page.after_number()
+    async with own.reading() as (transaction, row, party):
+        items, following = await statement.debits(transaction, row, party, unit, after, page.limit)
+    return page_of(request, ListOfDebits(debits=items), following)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/reports",
+    summary="Jobs that asked for noisy reports, newest first, and how many were made",
+    response_model=ListOfReports,
+)
+async def list_reports(request: Request, page: PageQuery, own: OwnCuratorPart) -> Response:
+    after = page.after_text()
+    async with own.reading() as (transaction, row, party):
+        items, following = await statement.reports(transaction, row, party, after, page.limit)
+    return page_of(request, ListOfReports(reports=tuple(items)), following)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/readings",
+    summary="How many readings were accepted, refused, used, clamped",
+)
+async def list_readings(own: OwnCuratorPart) -> ReadingCounts:
+    async with own.reading() as (transaction, row, party):
+        return await statement.reading_counts(transaction, row, party)

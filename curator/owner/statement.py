@@ -1,4 +1,4 @@
-"""What a curator's owner may see, and nobody else: budget, contributions, counts of readings.
+"""What only a curator's owner may see: budget, contributions, counts of readings.
 
 What each answer was asked, how well it is hidden, and why a contribution counted no reading. Counts
 of readings used and clamped depend on data; they are answered to the curator's own token and to the
@@ -8,15 +8,19 @@ operator alone.
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypeVar
 
+from fastapi import Depends
 from sqlalchemy import Row
 
 from common.principals import Principal, Scope
 from common.runtime.clock import epoch_microseconds
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from curator import ledger
 from curator.errors import ForeignCurator, UnknownAnswer, UnknownCurator
 from curator.ledger import Charge, Debit, format_charge, presence_bits, statement_of, worst_instant
@@ -27,11 +31,33 @@ from curator.store import readings as store
 from curator.store import reports as report_store
 from curator.store.outbox import State
 from curator.store.parties import CuratorRow, PartyRow
+from curator.web import CuratorId, DatabasePart, Owner
 from tacit.accounting.scenarios import Scenario, assumption
+from tacit.answers import curator as answers
+from tacit.answers.base import Answer
+from tacit.answers.curator import (
+    AskedFor,
+    DeclaredCharge,
+    GivenContribution,
+    NamedAggregator,
+    OwnBudget,
+    ReadingCounts,
+    ReadingsUsed,
+    RecordStatement,
+    RefusalReason,
+    RefusedProof,
+    StatedCharge,
+    UnitCharges,
+    Units,
+    UnitStatement,
+    WholeContribution,
+)
+from tacit.answers.rounds import Span
 from tacit.crypto.signing import Signed
 from tacit.protocol.federation import Descriptor, column_name
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import REFUSED_BY_PROOF
+from tacit.query.fields import Window
 from tacit.query.functions import reading_dimension, reads_vectors
 from tacit.query.query import Query
 from tacit.query.terms import Layer, Mechanism, PrivacyUnit
@@ -40,6 +66,7 @@ from tacit.report.queries import verified_statements
 from tacit.units import DIMENSIONS, UNITS
 from tacit.wire import Instant, WireModel, encode_binary, format_exact, format_instant
 
+Whole = TypeVar("Whole", bound=Answer)
 SHOWN: Final = 100
 """Debits of a statement: the newest."""
 NOTHING: Final = "nothing of anybody else: reports have all their noise before they leave"
@@ -59,31 +86,66 @@ async def find(
     return row, party
 
 
+@dataclass(frozen=True)
+class OwnCurator:
+    """A curator as its owner, or an operator, asks about it. Both contexts yield a transaction, the
+    curator and its party, and raise ForeignCurator or UnknownCurator."""
+
+    id: str
+    caller: Principal
+    database: Database
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[tuple[Transaction, CuratorRow, PartyRow]]:
+        """To read."""
+        async with self.database.reading() as transaction:
+            yield transaction, *await find(transaction, self.id, self.caller)
+
+    @asynccontextmanager
+    async def changing(
+        self, *, large: bool = False
+    ) -> AsyncIterator[tuple[Transaction, CuratorRow, PartyRow]]:
+        """To write."""
+        async with self.database.begin(large=large) as transaction:
+            yield transaction, *await find(transaction, self.id, self.caller)
+
+    async def find(self) -> tuple[CuratorRow, PartyRow]:
+        """The curator and its party."""
+        async with self.reading() as (_, row, party):
+            return row, party
+
+
+async def _own_curator(curator_id: CuratorId, caller: Owner, database: DatabasePart) -> OwnCurator:
+    return OwnCurator(curator_id, caller, database)
+
+
+OwnCuratorPart = Annotated[OwnCurator, Depends(_own_curator)]
+
+
 async def budget(
     transaction: Transaction, row: CuratorRow, party: PartyRow, default: Policy, now: datetime
-) -> dict[str, Any]:
+) -> OwnBudget:
     """The ledger statement: per unit, per period and lifetime, columns (e) and (d), the rows."""
     policies = agreed(default, row.policy, row.owner_policy)
     public = [name for name in policies[0].public_columns if name in policies[-1].public_columns]
     position = row.key - party.first_key
-    units: dict[str, Any] = {}
+    units: dict[str, UnitStatement] = {}
     for unit in PrivacyUnit:
         debits = await accounts.list_debits(transaction, party.id, unit)
         limits = policies[0].limits(unit).meet(policies[-1].limits(unit))
-        found = statement_of(debits, position, now, policies[0].period_s, limits)
-        if unit is PrivacyUnit.RECORD:
-            found["worst_instant"] = worst_instant(debits, position)
         shown = [item for item in debits if item.over(position, 1)[0]][-SHOWN:]
         paid = [item.contribution for item in shown if item.contribution is not None]
         texts = await history.descriptors(transaction, paid)
-        found["debits"] = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
-        units[unit.value] = found
-    return {
-        "curator": row.id,
-        "party": party.id,
-        "public_columns": public,
-        "units": units,
-    }
+        rows = [_debit(item, texts.get(item.contribution or 0)) for item in shown]
+        stated = statement_of(debits, position, now, policies[0].period_s, limits, rows)
+        units[unit.value] = stated
+        if unit is PrivacyUnit.RECORD:
+            units[unit.value] = extended(
+                RecordStatement, stated, worst_instant=worst_instant(debits, position)
+            )
+    return OwnBudget(
+        curator=row.id, party=party.id, public_columns=public, units=Units.model_validate(units)
+    )
 
 
 async def debits(
@@ -93,14 +155,14 @@ async def debits(
     unit: PrivacyUnit,
     before: int | None,
     limit: int,
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[answers.Debit], int | None]:
     """A page of a curator's debits in one unit, newest first, and where the next page starts."""
     position = row.key - party.first_key
-    found = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
-    paid = [item.contribution for _, item in found if item.contribution is not None]
+    rows = await accounts.debits_of(transaction, party.id, unit, position, before, limit)
+    paid = [item.contribution for _, item in rows if item.contribution is not None]
     texts = await history.descriptors(transaction, paid)
-    items = [_debit(item, texts.get(item.contribution or 0)) for _, item in found]
-    return items, found[-1][0] if len(found) == limit else None
+    items = [_debit(item, texts.get(item.contribution or 0)) for _, item in rows]
+    return items, rows[-1][0] if len(rows) == limit else None
 
 
 class AskedReports(WireModel):
@@ -124,45 +186,52 @@ async def reports(
 ) -> tuple[list[AskedReports], str | None]:
     """A page of the jobs that asked a curator for noisy reports, newest first, and where the next
     page starts."""
-    found = await report_store.asked_of(transaction, party.id, row.key, before, limit)
+    collections = await report_store.asked_of(transaction, party.id, row.key, before, limit)
     items = []
-    for collection, made in found:
+    for collection, made in collections:
         signed = Signed[Descriptor].model_validate_json(collection.descriptor)
-        asked = signed.statement
+        descriptor = signed.statement
         items.append(
             AskedReports(
-                job=asked.job,
-                algorithm=asked.algorithm,
-                stance=asked.stance,
-                columns=tuple(map(column_name, asked.columns)),
-                label=asked.label,
-                opened=asked.opened,
-                deadline=asked.deadline,
+                job=descriptor.job,
+                algorithm=descriptor.algorithm,
+                stance=descriptor.stance,
+                columns=tuple(map(column_name, descriptor.columns)),
+                label=descriptor.label,
+                opened=descriptor.opened,
+                deadline=descriptor.deadline,
                 state=collection.state.value,
                 reports=made,
                 refused_because=collection.ground,
             )
         )
-    return items, found[-1][0].job if len(found) == limit else None
+    return items, collections[-1][0].job if len(collections) == limit else None
 
 
-def _debit(item: Debit, text: str | None) -> dict[str, Any]:
+def _debit(item: Debit, text: str | None) -> answers.Debit:
     descriptor = None if text is None else _descriptor(text)
-    return {
-        "round": None if descriptor is None else descriptor.round,
-        "assumes": NOTHING if descriptor is None else _assumption(descriptor),
-        "made": format_instant(item.made),
-        "window": item.window.model_dump(mode="json"),
-        **_charge(item.charge),
-        "credited": item.credited,
-    }
+    return answers.Debit(
+        round=None if descriptor is None else descriptor.round,
+        assumes=NOTHING if descriptor is None else _assumption(descriptor),
+        made=format_instant(item.made),
+        window=_span(item.window),
+        status=_status(item.charge),
+        credited=item.credited,
+        **format_charge(item.charge),
+    )
 
 
-def _charge(charge: Charge) -> dict[str, str]:
-    return {
-        "status": "verified" if charge.verified else "unverified",
-        **format_charge(charge),
-    }
+def _status(charge: Charge) -> Literal["verified", "unverified"]:
+    return "verified" if charge.verified else "unverified"
+
+
+def _span(window: Window) -> Span:
+    return Span.model_validate(window.model_dump(mode="json"))
+
+
+def extended(kind: type[Whole], answer: Answer, **more: object) -> Whole:
+    """An answer as a derived model, with the additional fields."""
+    return kind(**{name: getattr(answer, name) for name in answer.model_fields_set}, **more)
 
 
 def _descriptor(text: str) -> RoundDescriptor:
@@ -170,117 +239,138 @@ def _descriptor(text: str) -> RoundDescriptor:
 
 
 def _assumption(descriptor: RoundDescriptor) -> str:
-    """Under which the figure of a round's debit holds."""
+    """The assumption under which the figure of a round's debit holds."""
     ids = [entry.id for entry in descriptor.aggregators]
     return assumption(descriptor.query, ids, descriptor.operators)
 
 
 async def contribution(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> dict[str, Any]:
+) -> WholeContribution:
     """One answer, with who would have to work together to learn what. Raises UnknownAnswer."""
     answer, signed = await answered(transaction, row, party, round_id)
     descriptor = signed.statement
-    lines = verified(descriptor.query, descriptor.operators)
-    return answer | {
-        "verified": [line.model_dump(mode="json", exclude_none=True) for line in lines],
-        "aggregators": [
-            {
-                "id": entry.id,
-                "operator": entry.operator,
-                "url": entry.url,
-                "fingerprint": entry.fingerprint.hex(),
-            }
+    return extended(
+        WholeContribution,
+        answer,
+        verified=[
+            VerifiedStatement.model_validate_json(line.model_dump_json(exclude_none=True))
+            for line in verified(descriptor.query, descriptor.operators)
+        ],
+        aggregators=[
+            NamedAggregator(
+                id=entry.id,
+                operator=entry.operator,
+                url=entry.url,
+                fingerprint=entry.fingerprint.hex(),
+            )
             for entry in descriptor.aggregators
         ],
-    }
+    )
 
 
 async def answered(
     transaction: Transaction, row: CuratorRow, party: PartyRow, round_id: str
-) -> tuple[dict[str, Any], Signed[RoundDescriptor]]:
-    """One answer as the history tells it, and the round as it was asked. Raises UnknownAnswer."""
-    found = await history.of_round(transaction, party.id, round_id)
-    if found is None:
+) -> tuple[GivenContribution, Signed[RoundDescriptor]]:
+    """One answer as the history has it, and the round's signed descriptor. Raises
+    UnknownAnswer."""
+    stored = await history.of_round(transaction, party.id, round_id)
+    if stored is None:
         raise UnknownAnswer
-    [answer] = (await contributions(transaction, row, party, found.id + 1, 1))[0]
-    return answer, Signed[RoundDescriptor].model_validate_json(found.descriptor)
+    [answer] = (await contributions(transaction, row, party, stored.id + 1, 1))[0]
+    return answer, Signed[RoundDescriptor].model_validate_json(stored.descriptor)
 
 
 async def contributions(
     transaction: Transaction, row: CuratorRow, party: PartyRow, after: int | None, limit: int
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[GivenContribution], int | None]:
     """The curator's history, newest first, and where the next page starts."""
-    found = await history.history(transaction, party.id, after, limit)
-    ids = [item.id for item in found]
+    rows = await history.history(transaction, party.id, after, limit)
+    ids = [item.id for item in rows]
     position = row.key - party.first_key
     debits, refusals = await history.spans_over(transaction, ids, position)
     states = await outbox.delivery_states(transaction, ids)
     problems = await outbox.problems_of(transaction, ids)
-    items = [
-        _contribution(item, position, debits.get(item.id), refusals.get(item.id, []))
-        | {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
-        for item in found
-    ]
-    for item, answer in zip(found, items, strict=True):
-        if answer.get("readings", {}).get("used") == 0:
-            because = await unusable(transaction, _descriptor(item.descriptor), row.key)
-            answer["readings"]["note"] = f"contributed nothing usable, because {because}"
+    items = []
+    for item in rows:
+        charged = await _charged(transaction, item, row.key, position, debits.get(item.id))
+        delivery = {"delivery": states.get(item.id, {}), "problems": problems.get(item.id, [])}
+        items.append(_contribution(item, position, refusals.get(item.id, []), charged | delivery))
     return items, ids[-1] if len(ids) == limit else None
 
 
-def _contribution(
-    item: Row[Any], position: int, debit: Row[Any] | None, refusals: list[Row[Any]]
+async def _charged(
+    transaction: Transaction, item: Row[Any], curator: int, position: int, debit: Row[Any] | None
 ) -> dict[str, Any]:
+    """What a curator's answer to a round cost, and which readings it used; empty if it gave none.
+    `curator`: its key; `position`: its place among its party's."""
+    if debit is None or not presence_bits(debit.presence, debit.length)[position - debit.offset]:
+        return {}
     descriptor = _descriptor(item.descriptor)
     query = descriptor.query
-    taken = (
-        debit is not None and presence_bits(debit.presence, debit.length)[position - debit.offset]
-    )
+    charges = {unit: accounts.charge_in(debit, unit) for unit in PrivacyUnit}
+    declared = charges[query.privacy_unit]
+    used, clamped = _usage(debit, position)
+    note = {}
+    if used == 0:
+        because = await unusable(transaction, descriptor, curator)
+        note["note"] = f"contributed nothing usable, because {because}"
+    fields: dict[str, Any] = {
+        "declared": DeclaredCharge(
+            assumes=_assumption(descriptor),
+            status=_status(declared),
+            guess=promised(query, descriptor.operators).guess,
+            **format_charge(declared),
+        ),
+        "charged": UnitCharges(
+            **{
+                unit.value: StatedCharge(status=_status(charge), **format_charge(charge))
+                for unit, charge in charges.items()
+            }
+        ),
+        "readings": ReadingsUsed(used=used, clamped=clamped, **note),
+    }
+    if debit.refused is not None:
+        reasons = debit.refused.split(", ")
+        fields["refused_by_proof"] = RefusedProof(reasons=reasons, detail=REFUSED_BY_PROOF)
+    return fields
+
+
+def _contribution(
+    item: Row[Any], position: int, refusals: list[Row[Any]], more: dict[str, Any]
+) -> GivenContribution:
+    descriptor = _descriptor(item.descriptor)
+    query = descriptor.query
     grounds = [
-        {"name": r.name, "detail": r.detail, "figures": json.loads(r.figures)}
+        RefusalReason(name=r.name, detail=r.detail, figures=json.loads(r.figures))
         for r in refusals
         if presence_bits(r.members, r.length)[position - r.offset]
     ]
     # Of an expired round the grounds are gone: who is not in what was delivered has refused.
     refused = grounds or (item.expired is not None and item.state == State.DELIVERED)
-    answer: dict[str, Any] = {
-        "round": item.round,
-        "query": descriptor.query_id,
-        "query_name": query.name,
-        "query_hash": encode_binary(query.digest()),
-        "descriptor_hash": encode_binary(descriptor.digest()),
-        "function": query.function.value,
-        "mechanism": query.mechanism.value,
-        "stance": query.stance.value,
-        "privacy_unit": query.privacy_unit.value,
-        "asked": asked(query),
-        "window": descriptor.window.model_dump(mode="json"),
-        "state": "refused" if refused and not taken else item.state,
-        "send_at": format_instant(item.send_at),
-        "finished": None if item.finished is None else format_instant(item.finished),
-        "outcome": item.outcome,
-        "expired": None if item.expired is None else format_instant(item.expired),
-        "contributed": bool(taken),
-        "refused_because": grounds,
-        "credited": item.credited is not None,
-    }
-    if taken and debit is not None:
-        used, clamped = _usage(debit, position)
-        charged = {unit: _charge(accounts.charge_in(debit, unit)) for unit in PrivacyUnit}
-        answer["declared"] = {
-            "assumes": _assumption(descriptor),
-            **charged[query.privacy_unit],
-            "guess": promised(query, descriptor.operators).guess,
-        }
-        answer["charged"] = {unit.value: figures for unit, figures in charged.items()}
-        answer["readings"] = {"used": used, "clamped": clamped}
-        if debit.refused is not None:
-            answer["refused_by_proof"] = {
-                "reasons": debit.refused.split(", "),
-                "detail": REFUSED_BY_PROOF,
-            }
-    return answer
+    contributed = "charged" in more
+    return GivenContribution(
+        round=item.round,
+        query=descriptor.query_id,
+        query_name=query.name,
+        query_hash=encode_binary(query.digest()),
+        descriptor_hash=encode_binary(descriptor.digest()),
+        function=query.function.value,
+        mechanism=query.mechanism.value,
+        stance=query.stance.value,
+        privacy_unit=query.privacy_unit.value,
+        asked=asked(query),
+        window=_span(descriptor.window),
+        state="refused" if refused and not contributed else item.state,
+        send_at=format_instant(item.send_at),
+        finished=None if item.finished is None else format_instant(item.finished),
+        outcome=item.outcome,
+        expired=None if item.expired is None else format_instant(item.expired),
+        contributed=contributed,
+        refused_because=grounds,
+        credited=item.credited is not None,
+        **more,
+    )
 
 
 def _usage(row: Row[Any], position: int) -> tuple[int, int]:
@@ -295,31 +385,28 @@ def _usage(row: Row[Any], position: int) -> tuple[int, int]:
 
 async def reading_counts(
     transaction: Transaction, row: CuratorRow, party: PartyRow
-) -> dict[str, Any]:
+) -> ReadingCounts:
     """The outcomes of the curator's readings."""
     position = row.key - party.first_key
     usage = [
         _usage(span, position)
         for span in await history.usage_spans(transaction, party.id, position)
     ]
-    return {
-        "curator": row.id,
-        "accepted": row.accepted,
-        "duplicates": row.duplicates,
-        "conflicts": row.conflicts,
-        "rejected": row.rejected,
-        "refreshed_after_contribution": row.refreshed,
-        "contributed": sum(used for used, _ in usage),
-        "clamped": sum(clamped for _, clamped in usage),
-    }
-
-
-# What an answer was asked, in words that its owner knows, and how well it is hidden.
+    return ReadingCounts(
+        curator=row.id,
+        accepted=row.accepted,
+        duplicates=row.duplicates,
+        conflicts=row.conflicts,
+        rejected=row.rejected,
+        refreshed_after_contribution=row.refreshed,
+        contributed=sum(used for used, _ in usage),
+        clamped=sum(clamped for _, clamped in usage),
+    )
 
 
 @lru_cache(maxsize=256)  # an owner's history has few queries, and each costs some milliseconds
 def verified(query: Query, operators: tuple[str, ...]) -> tuple[VerifiedStatement, ...]:
-    """Who would have to work together to learn what: rows a to e, whoever else takes part."""
+    """Who would have to work together to learn what: rows a to e, for any other participants."""
     return verified_statements(query, operators=operators)
 
 
@@ -344,20 +431,18 @@ def _noise_by(query: Query) -> str:
     return "both"
 
 
-def asked(query: Query) -> dict[str, Any]:
-    """What of the readings is asked for; `bounds`: to which each is cut."""
-    return {
-        "register": query.register_name,
-        "unit": query.unit,
-        "bounds": [format_exact(bound) for bound in query.bounds],
-        "min_participants": query.min_participants,
-        "noise_by": _noise_by(query),
-    }
+def asked(query: Query) -> AskedFor:
+    """What a query asks of the readings; `bounds`: to which each is clamped."""
+    return AskedFor(
+        register=query.register_name,
+        unit=query.unit,
+        bounds=[format_exact(bound) for bound in query.bounds],
+        min_participants=query.min_participants,
+        noise_by=_noise_by(query),
+    )
 
 
-# Why a contribution counted no reading of a curator: compares the store with the request.
-#
-# The reason depends on data, so it is visible only to the curator's owner.
+# Why a contribution counted no reading. It depends on data, so only the curator's owner sees it.
 
 
 async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curator: int) -> str:
@@ -371,15 +456,15 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
         bases = await store.register_bases(transaction, name)
         if not bases:
             return f"no reading of {name} was ever stored"
-        kept = " and ".join(DIMENSIONS[each] for each in bases)
+        kept = " and ".join(DIMENSIONS[base_unit] for base_unit in bases)
         return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base]}"
     window = descriptor.window
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
-    found = await store.lengths(transaction, key, curator, start, end)
-    if not found:
+    lengths = await store.lengths(transaction, key, curator, start, end)
+    if not lengths:
         return f"there is no reading of {name} in the window"
     wanted = reading_dimension(query) if reads_vectors(query) else None
-    if wanted in found:
+    if wanted in lengths:
         return f"the readings of {name} in the window came after the contribution was made"
-    asked = "numbers" if wanted is None else f"vectors of {wanted}"
-    return f"the readings of {name} in the window are not the {asked} that the query asks for"
+    wanted_form = "numbers" if wanted is None else f"vectors of {wanted}"
+    return f"the readings of {name} in the window are not the {wanted_form} that the query asks for"

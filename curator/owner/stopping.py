@@ -1,76 +1,65 @@
-"""Stop: a curator, or all of a process, take part in nothing more until they are started again.
+"""Stop: a curator, or all curators of a process, participate in nothing until they are resumed.
 
-An owner and an operator each stop for themselves, and each takes back only its own: a curator takes
-part while neither has stopped it. The routes are at the end.
+An owner and an operator each set their own stop, and each removes only its own: a curator
+participates while neither has stopped it. The routes are at the end.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Request
 
-from common.principals import Principal, Scope
-from common.runtime.clock import Clock
+from common.principals import Scope
 from common.store.transactions import Transaction
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, takes
 from common.web.wire import read_body
 from curator import examples
 from curator.owner import statement
+from curator.owner.statement import OwnCurator, OwnCuratorPart
 from curator.store import stops
-from curator.web import CuratorId, DatabasePart, Operator, Owner
-from tacit.answers.curator import CuratorStop, ProcessStop
+from curator.store.parties import CuratorRow
+from curator.web import ClockPart, DatabasePart, Operator
+from tacit.answers.curator import CuratorStop, ProcessStop, StoppedBy
 from tacit.wire import WireModel, format_instant
 
 
 class Stop(WireModel):
-    """`stopped`: whether to take part in nothing from now on."""
+    """`stopped`: whether to participate in nothing from now on."""
 
     stopped: bool
 
 
-async def of_process(transaction: Transaction) -> dict[str, Any]:
+async def of_process(transaction: Transaction) -> ProcessStop:
     """Whether all curators of this process are stopped, and since when."""
     since = await stops.process(transaction)
-    return {"stopped": since is not None, "since": _instant(since)}
+    return ProcessStop(stopped=since is not None, since=_instant(since))
 
 
-async def of_curator(
-    transaction: Transaction, curator_id: str, caller: Principal
-) -> dict[str, Any]:
-    """Whether a curator is stopped, and by whom since when.
-
-    Raises ForeignCurator, UnknownCurator.
-    """
-    row, _ = await statement.find(transaction, curator_id, caller)
-    by = {
-        "owner": row.stopped_by_owner,
-        "operator": row.stopped_by_operator,
-        "process": await stops.process(transaction),
-    }
-    return {
-        "curator": row.id,
-        "stopped": any(by.values()),
-        "by": {who: _instant(since) for who, since in by.items()},
-    }
+async def of_curator(transaction: Transaction, row: CuratorRow) -> CuratorStop:
+    """Whether a curator is stopped, and by whom since when."""
+    by = StoppedBy(
+        owner=_instant(row.stopped_by_owner),
+        operator=_instant(row.stopped_by_operator),
+        process=_instant(await stops.process(transaction)),
+    )
+    stopped = any((by.owner, by.operator, by.process))
+    return CuratorStop(curator=row.id, stopped=stopped, by=by)
 
 
-async def set_curator(
-    transaction: Transaction, curator_id: str, caller: Principal, asked: Stop, now: datetime
-) -> dict[str, Any]:
-    """Set the caller's own stop. Raises ForeignCurator, UnknownCurator."""
-    row, _ = await statement.find(transaction, curator_id, caller)
-    by_owner = not caller.has(Scope.OPERATOR)
-    since = now if asked.stopped else None
-    await stops.set_curator(transaction, row.key, since, by_owner=by_owner)
-    return await of_curator(transaction, curator_id, caller)
+async def set_curator(own: OwnCurator, stop: Stop, now: datetime) -> CuratorStop:
+    """Set or remove the caller's own stop. Raises ForeignCurator, UnknownCurator."""
+    by_owner = not own.caller.has(Scope.OPERATOR)
+    async with own.changing() as (transaction, row, _):
+        since = now if stop.stopped else None
+        await stops.set_curator(transaction, row.key, since, by_owner=by_owner)
+        row, _ = await statement.find(transaction, own.id, own.caller)
+        return await of_curator(transaction, row)
 
 
-async def set_process(transaction: Transaction, asked: Stop, now: datetime) -> dict[str, Any]:
-    """Stop all curators of this process, or start them again; what each was stopped by stays."""
-    await stops.set_process(transaction, now if asked.stopped else None)
+async def set_process(transaction: Transaction, stop: Stop, now: datetime) -> ProcessStop:
+    """Stop all curators of this process, or resume them; stops of single curators stay."""
+    await stops.set_process(transaction, now if stop.stopped else None)
     return await of_process(transaction)
 
 
@@ -78,64 +67,44 @@ def _instant(since: datetime | None) -> str | None:
     return None if since is None else format_instant(since)
 
 
-# The routes by which a curator, or all of a process, take part in nothing more.
-
-ClockPart = Annotated[Clock, Depends(part(Clock))]
+router = api_router("owner")
 
 
-def add_stops(app: FastAPI) -> None:
-    """Add the routes to an app."""
+@router.get(
+    "/v1/stop",
+    summary="Whether all curators of this process are stopped",
+)
+async def get_stop(_: Operator, database: DatabasePart) -> ProcessStop:
+    async with database.reading() as transaction:
+        return await of_process(transaction)
 
-    @app.get(
-        "/v1/stop",
-        **gives(ProcessStop),
-        tags=["owner"],
-        summary="Whether all curators of this process are stopped",
-    )
-    async def get_stop(_: Operator, database: DatabasePart) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            return await of_process(transaction)
 
-    @app.put(
-        "/v1/stop",
-        **gives(ProcessStop),
-        tags=["owner"],
-        summary="Let all curators of this process take part in nothing, or start them again",
-        openapi_extra=takes(Stop, examples.STOP),
-    )
-    async def put_stop(
-        request: Request, _: Operator, database: DatabasePart, clock: ClockPart
-    ) -> dict[str, Any]:
-        asked = await read_body(request, Stop)
-        async with database.begin() as transaction:
-            return await set_process(transaction, asked, clock.now())
+@router.put(
+    "/v1/stop",
+    summary="Stop all curators of this process, or resume them",
+    openapi_extra=takes(Stop, examples.STOP),
+)
+async def put_stop(
+    request: Request, _: Operator, database: DatabasePart, clock: ClockPart
+) -> ProcessStop:
+    stop = await read_body(request, Stop)
+    async with database.begin() as transaction:
+        return await set_process(transaction, stop, clock.now())
 
-    @app.get(
-        "/v1/curators/{curator_id}/stop",
-        **gives(CuratorStop),
-        tags=["owner"],
-        summary="Whether a curator takes part in nothing, and who stopped it since when",
-    )
-    async def get_own_stop(
-        curator_id: CuratorId, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            return await of_curator(transaction, curator_id, caller)
 
-    @app.put(
-        "/v1/curators/{curator_id}/stop",
-        **gives(CuratorStop),
-        tags=["owner"],
-        summary="Let a curator take part in nothing, or take back one's own stop",
-        openapi_extra=takes(Stop, examples.STOP),
-    )
-    async def put_own_stop(
-        request: Request,
-        curator_id: CuratorId,
-        caller: Owner,
-        database: DatabasePart,
-        clock: ClockPart,
-    ) -> dict[str, Any]:
-        asked = await read_body(request, Stop)
-        async with database.begin() as transaction:
-            return await set_curator(transaction, curator_id, caller, asked, clock.now())
+@router.get(
+    "/v1/curators/{curator_id}/stop",
+    summary="Whether a curator is stopped, by whom and since when",
+)
+async def get_own_stop(own: OwnCuratorPart) -> CuratorStop:
+    async with own.reading() as (transaction, row, _):
+        return await of_curator(transaction, row)
+
+
+@router.put(
+    "/v1/curators/{curator_id}/stop",
+    summary="Stop a curator, or remove your stop",
+    openapi_extra=takes(Stop, examples.STOP),
+)
+async def put_own_stop(request: Request, own: OwnCuratorPart, clock: ClockPart) -> CuratorStop:
+    return await set_curator(own, await read_body(request, Stop), clock.now())

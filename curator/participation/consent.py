@@ -97,7 +97,7 @@ class Consent:
     def refuse(
         self, members: Bits, name: str, detail: str, figures: dict[str, object] | None = None
     ) -> None:
-        """Leave members out, and say why."""
+        """Exclude members, with the ground."""
         blocked = members & self.present
         if not blocked.any():
             return
@@ -158,12 +158,12 @@ async def consent(
             _asked_of(descriptor),
         )
     repeated = await _repeated(transaction, row, terms)
-    asked = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
+    price = Asked(descriptor.query.privacy_unit, descriptor.window, charges)
     for policy, members in await holding(transaction, row, default, offset, length):
         result.periods.add(policy.period_s)
         try:
             check_policy(
-                policy, descriptor, verified=asked.charge.verified, anchors=len(row.anchors)
+                policy, descriptor, verified=price.charge.verified, anchors=len(row.anchors)
             )
         except PolicyRefused as error:
             result.refuse(members, error.name, error.detail, dict(error.extra))
@@ -173,7 +173,7 @@ async def consent(
                 members, WindowContributed.name, WindowContributed.title, {"round": repeated}
             )
             continue
-        await afford(transaction, row, asked, policy, span, members, now, result)
+        await afford(transaction, row, price, policy, span, members, now, result)
     return result
 
 
@@ -210,7 +210,7 @@ class Asked:
 async def afford(
     transaction: Transaction,
     row: PartyRow,
-    asked: Asked,
+    price: Asked,
     policy: Policy,
     span: tuple[int, int],
     members: Bits,
@@ -224,7 +224,7 @@ async def afford(
     # Of a host's curators a round may concern few: the ledger is read no further than they reach.
     first, end = int(places[0]), int(places[-1]) + 1
     near = (span[0] + first, end - first)
-    for unit, charge in asked.charges.items():
+    for unit, charge in price.charges.items():
         limits = policy.limits(unit)
         if limits == Limits():
             continue
@@ -236,7 +236,7 @@ async def afford(
         if unit is PrivacyUnit.RECORD:
             since = None if limits.lifetime != Limit() else period_of(now, policy.period_s)[0]
             overlapping = await accounts.list_debits(
-                transaction, row.id, unit, since=since, overlapping=asked.window, span=near
+                transaction, row.id, unit, since=since, overlapping=price.window, span=near
             )
         for some in spans(*near, TOGETHER):
             part = (some.first, some.length)
@@ -244,7 +244,7 @@ async def afford(
                 period = await accounts.totals(transaction, row.id, policy.period_s, now, part)
                 lifetime = await accounts.totals(transaction, row.id, LIFETIME, now, part)
             else:
-                period, lifetime = _record_totals(overlapping, asked.window, policy, part, now)
+                period, lifetime = _record_totals(overlapping, price.window, policy, part, now)
             inside = slice(some.first - span[0], some.first - span[0] + some.length)
             for shortage in shortages(limits, charge, period, lifetime, members[inside]):
                 short = np.zeros(members.size, np.bool_)
@@ -272,13 +272,12 @@ def _record_totals(
     )
 
 
-# Reports refusals to a coordinator: which curators refuse a round, on which of a few grounds.
+# --- refusals are reported to a coordinator ------------------------------------------------------
 #
-# Without it a round would wait for its deadline, for no visible reason. A refusal is decided before
-# any reading is read (`consent`), at the contribution's random moment, and reveals no more than
-# anyone can infer from the descriptor and the policy: every ground that depends on a curator's own
-# ledger or past (budget, a window contributed before, a restore) is reported as `own`. The grounds
-# themselves, with their figures, are visible only to the curator's owner.
+# A refusal is decided before any reading is read, at the contribution's random moment. The report
+# contains no more than anyone can infer from the descriptor and the policy: every ground that
+# depends on a curator's ledger or history (budget, a window contributed before, a restore) is
+# reported as `own`; only the curator's owner sees the grounds with their figures.
 
 GROUNDS: Final[Mapping[str, RefusalGround]] = MappingProxyType(
     {
@@ -303,15 +302,19 @@ def refusal_of(grounds: Sequence[history_Ground], curators: int) -> Refusal | No
     """The report of a party's grounds; None if no round awaits the refusing curators anyway."""
     refused = np.zeros(curators, np.bool_)
     counts: Counter[RefusalGround] = Counter()
-    for each in grounds:
-        if each.name in UNINVITED:
+    for ground in grounds:
+        if ground.name in UNINVITED:
             continue
-        span = refused[each.offset : each.offset + each.length]
-        new = sets.unpack(each.members, each.length) & ~span
+        span = refused[ground.offset : ground.offset + ground.length]
+        new = sets.unpack(ground.members, ground.length) & ~span
         span |= new
-        counts[GROUNDS.get(each.name, RefusalGround.OWN)] += int(new.sum())
-    found = {ground: count for ground, count in counts.items() if count}
-    return Refusal(members=sets.pack(refused), grounds=found) if found else None
+        counts[GROUNDS.get(ground.name, RefusalGround.OWN)] += int(new.sum())
+    refused_by_ground = {ground: count for ground, count in counts.items() if count}
+    return (
+        Refusal(members=sets.pack(refused), grounds=refused_by_ground)
+        if refused_by_ground
+        else None
+    )
 
 
 @dataclass(frozen=True)
@@ -327,8 +330,8 @@ class Refusing:
     """Set after the pass that has not begun yet, if one waits."""
 
     async def tell(self) -> None:
-        """Send the pending reports of open rounds; a report that fails stays pending. Who comes
-        while a pass has not begun waits for that one."""
+        """Send the pending reports of open rounds; a report that fails stays pending. A call
+        while a pass waits to begin joins that pass."""
         if self._awaited:
             await self._awaited[0].wait()
             return
@@ -346,30 +349,30 @@ class Refusing:
     async def _tell_all(self) -> None:
         async with self.database.reading() as transaction:
             decided = await history.decided_refusals(transaction, self.clock.now(), UNINVITED)
-            fresh = [each for each in decided if each.contribution not in self._told]
+            fresh = [decision for decision in decided if decision.contribution not in self._told]
             parties = await party_store.parties_by_id(transaction, [e.party for e in fresh])
-        self._told.intersection_update(each.contribution for each in decided)
+        self._told.intersection_update(decision.contribution for decision in decided)
         by_coordinator: defaultdict[str, list[Decided]] = defaultdict(list)
-        for each in fresh:
-            by_coordinator[parties[each.party].coordinator_url].append(each)
+        for decision in fresh:
+            by_coordinator[parties[decision.party].coordinator_url].append(decision)
         await asyncio.gather(*(self._tell(own, parties) for own in by_coordinator.values()))
 
     async def _tell(self, decided: Sequence[Decided], parties: Mapping[str, PartyRow]) -> None:
         """Report to one coordinator; if it does not answer, the rest waits for the next pass."""
-        for each in decided:
-            party = parties[each.party]
+        for decision in decided:
+            party = parties[decision.party]
             async with self.database.reading() as transaction:
-                grounds = await history.grounds(transaction, each.contribution)
+                grounds = await history.grounds(transaction, decision.contribution)
             refusal = refusal_of(grounds, party.curators)
             if refusal is not None and party.coordinator_token is not None:
                 try:
                     await self.peers.refuse(
-                        party.coordinator_url, party.coordinator_token, each.round, refusal
+                        party.coordinator_url, party.coordinator_token, decision.round, refusal
                     )
                 except PeerUnavailable:
                     return
                 except ProblemReceived as problem:
                     if problem.retryable or problem.status >= 500:
                         continue
-                    _logger.info("refusal_not_taken", round=each.round, problem=problem.name)
-            self._told.add(each.contribution)
+                    _logger.info("refusal_not_taken", round=decision.round, problem=problem.name)
+            self._told.add(decision.contribution)

@@ -108,7 +108,7 @@ class Lot:
         """How many numbers it seals for an aggregator, at most."""
         invited = self.work.terms.invited
         near = (concerned(portion, invited) for portion in self.portions)
-        return self.work.terms.dimension * sum(int(each.stop - each.start) for each in near)
+        return self.work.terms.dimension * sum(int(span.stop - span.start) for span in near)
 
     @property
     def is_large(self) -> bool:
@@ -224,13 +224,13 @@ class Contributor:
 
     async def _charges_of(self, descriptor: RoundDescriptor) -> Charges:
         """What a round costs: computed in a thread, once."""
-        asked = (descriptor.query.digest(), descriptor.operators)
-        if asked not in self._charges:
+        priced = (descriptor.query.digest(), descriptor.operators)
+        if priced not in self._charges:
             charges = await asyncio.to_thread(charges_of, descriptor.query, descriptor.operators)
             while len(self._charges) >= CHARGES_KEPT:
                 self._charges.pop(next(iter(self._charges)))
-            self._charges[asked] = charges
-        return self._charges[asked]
+            self._charges[priced] = charges
+        return self._charges[priced]
 
     async def _question(
         self, descriptor: RoundDescriptor, tasks: list[Task]
@@ -272,9 +272,11 @@ class Contributor:
         left: list[Portion] = []
         whole = []
         for task in tasks:
-            found = portions(task, work.terms.descriptor.segment_size, done[task.contribution.id])
-            left += found
-            if not found:
+            own_portions = portions(
+                task, work.terms.descriptor.segment_size, done[task.contribution.id]
+            )
+            left += own_portions
+            if not own_portions:
                 whole.append(task.contribution.id)
         if whole:
             async with self._store.begin() as transaction:
@@ -344,7 +346,7 @@ class Contributor:
     async def _lot(self, lot: Lot) -> list[Sealed]:
         """Sealed bytes of a lot, durable; none if no curator participates."""
         written = await self._lots.submit(lot)
-        tasks = {each.task.contribution.id: each.task for each in lot.portions}
+        tasks = {portion.task.contribution.id: portion.task for portion in lot.portions}
         for contribution, state in written.ended.items():
             self._note(tasks[contribution], state.value)
         return written.sealed
@@ -352,37 +354,37 @@ class Contributor:
     async def _write(self, transaction: Transaction, lots: Sequence[Lot]) -> list[Written]:
         """Lots of any rounds, one after the other: each sees the debits of those before it."""
         # Always in this order: two processes would wait for each other otherwise.
-        for party in sorted({each.task.party.id for lot in lots for each in lot.portions}):
+        for party in sorted({portion.task.party.id for lot in lots for portion in lot.portions}):
             await exclusive(transaction, f"ledger {party}")
         return [await self._write_lot(transaction, lot) for lot in lots]
 
     async def _write_lot(self, transaction: Transaction, lot: Lot) -> Written:
         work, portions = lot.work, lot.portions
         sealed: list[Sealed] = []
-        ids = list({each.task.contribution.id: None for each in portions})
+        ids = list({portion.task.contribution.id: None for portion in portions})
         done = await accounts.debited_segments(transaction, ids)
         left = [
-            each
-            for each in portions  # another process may have been faster
-            if each.span.segment not in done[each.task.contribution.id]
+            portion
+            for portion in portions  # another process may have been faster
+            if portion.span.segment not in done[portion.task.contribution.id]
         ]
         decided = [await self._decide(transaction, work, run) for run in runs(left)]
-        every = [each for run in decided for each in run]
+        every = [portion for run in decided for portion in run]
         if every:
             prepared = iter(await self._prepared(transaction, lot, every))
             for run in filter(None, decided):
                 own = [next(prepared) for _ in run]
                 sealed += await self._debit(transaction, work, run, own)
                 done[run[0].portion.task.contribution.id].update(
-                    each.portion.span.segment for each in run
+                    portion.portion.span.segment for portion in run
                 )
             await outbox.add_sealed(transaction, sealed)
         ended = {
-            each.task.contribution.id: State.PREPARED
-            if done[each.task.contribution.id]
+            portion.task.contribution.id: State.PREPARED
+            if done[portion.task.contribution.id]
             else State.REFUSED
-            for each in portions
-            if each.last
+            for portion in portions
+            if portion.last
         }
         for state in set(ended.values()):
             chosen = [contribution for contribution, found in ended.items() if found is state]
@@ -407,7 +409,7 @@ class Contributor:
             Decided(portion, decision.within(portion.within(first)), engine) for portion in run
         ]
         await self._record_grounds(transaction, decided, now)
-        return [each for each in decided if each.decision.present.any()]
+        return [item for item in decided if item.decision.present.any()]
 
     async def _prepared(
         self, transaction: Transaction, lot: Lot, decided: Sequence[Decided]
@@ -415,7 +417,7 @@ class Contributor:
         """Sealed bodies of each; what was too large to be read at once is read here."""
         terms, window = lot.work.terms, lot.window
         if isinstance(window, RecordWindow):
-            keys = [key for each in decided for key in each.keys]
+            keys = [key for item in decided for key in item.keys]
             window = await window.admitted(transaction, terms.query, keys)
         if not isinstance(window, ReadingSource | RecordSource):
             if lot.is_large:
@@ -445,12 +447,14 @@ class Contributor:
         """Charge the curators of a run; what they send from then on."""
         task, now = run[0].portion.task, self._clock.now()
         party, contribution = task.party, task.contribution.id
-        debits = [_debit_of(work, each, own, now) for each, own in zip(run, prepared, strict=True)]
+        debits = [
+            _debit_of(work, portion, own, now) for portion, own in zip(run, prepared, strict=True)
+        ]
         first, last = debits[0], debits[-1]
         members = np.zeros(last.offset + last.length - first.offset, np.bool_)
-        for each in run:
-            here, present = each.portion.offset - first.offset, each.present_only
-            members[here + present.start : here + present.stop] = each.decision.present[present]
+        for portion in run:
+            here, present = portion.portion.offset - first.offset, portion.present_only
+            members[here + present.start : here + present.stop] = portion.decision.present[present]
         await accounts.charge_accounts(
             transaction,
             party.id,
@@ -463,13 +467,13 @@ class Contributor:
         await accounts.add_debits(transaction, debits)
         return [
             Sealed(
-                Place(contribution, each.portion.span.segment, PART, body.aggregator),
+                Place(contribution, portion.portion.span.segment, PART, body.aggregator),
                 body.media_type,
                 body.content,
                 body.session,
                 body.announce,
             )
-            for each, own in zip(run, prepared, strict=True)
+            for portion, own in zip(run, prepared, strict=True)
             for body in own.bodies
         ]
 
@@ -477,11 +481,11 @@ class Contributor:
         self, transaction: Transaction, decided: Sequence[Decided], now: datetime
     ) -> None:
         contribution = decided[0].portion.task.contribution.id
-        offsets = [each.portion.offset for each in decided]
+        offsets = [item.portion.offset for item in decided]
         await accounts.forget_refusals(transaction, contribution, offsets)
-        for each in decided:
-            place = (each.portion.offset, each.portion.span.length)
-            for ground in each.decision.grounds:
+        for item in decided:
+            place = (item.portion.offset, item.portion.span.length)
+            for ground in item.decision.grounds:
                 self._counted(ground.name)
                 await accounts.add_refusal(
                     transaction,

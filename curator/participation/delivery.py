@@ -151,18 +151,18 @@ class Delivery:
 
     async def _together(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
         refused = await self._stopped(letters)
-        refused |= await self._introduced([each for each in letters if each not in refused])
+        refused |= await self._introduced([letter for letter in letters if letter not in refused])
         left = [letter for letter in letters if letter not in refused]
-        found = dict(zip(left, await self._carried(left), strict=True))
-        return [{**refused, **found}[letter] for letter in letters]
+        answers = dict(zip(left, await self._carried(left), strict=True))
+        return [{**refused, **answers}[letter] for letter in letters]
 
     async def _stopped(self, letters: Sequence[Letter]) -> dict[Letter, Answer | None]:
         """What is never sent, as a curator in it was stopped after it was sealed."""
-        held = await self._stops.submit([letter.item.place for letter in letters])
+        withheld = await self._stops.submit([letter.item.place for letter in letters])
         return {
             letter: Answer(letter.item.place, MISSED, Stopped.name)
             for letter in letters
-            if letter.item.place in held
+            if letter.item.place in withheld
         }
 
     async def _carried(self, letters: Sequence[Letter]) -> Sequence[Answer | None]:
@@ -172,7 +172,7 @@ class Delivery:
                 for letter in letters
             ]
             try:
-                found = await self._peers.upload_together(carried, letters[0].kind)
+                answered = await self._peers.upload_together(carried, letters[0].kind)
             except PeerUnavailable:
                 return [None] * len(letters)
             except ProblemReceived as error:
@@ -182,7 +182,7 @@ class Delivery:
             else:
                 return [
                     await self._answered(letter, answer)
-                    for letter, answer in zip(letters, found, strict=True)
+                    for letter, answer in zip(letters, answered, strict=True)
                 ]
         return [await self._alone(letter) for letter in letters]
 
@@ -214,8 +214,8 @@ class Delivery:
     def _unannounced(self, letter: Letter) -> bytes | None:
         """The announcement that has to go with it, if one has."""
         announce = letter.item.announce
-        known = announce is None or self._keyring.is_answered(*letter.session)
-        return None if known else announce
+        announced = announce is None or self._keyring.is_answered(*letter.session)
+        return None if announced else announce
 
     def _body(self, letter: Letter) -> bytes:
         """What is sent: a piece takes its announcement along. What was sealed never changes."""
@@ -288,7 +288,7 @@ class Delivery:
                 _logger.info(
                     "delivered", party=parcel.party.logged, round=parcel.round, outcome=state.value
                 )
-        return [each for each in parcels if ended.get(each.contribution) is State.PREPARED]
+        return [parcel for parcel in parcels if ended.get(parcel.contribution) is State.PREPARED]
 
     async def _end(
         self, transaction: Transaction, several: Sequence[Sequence[Parcel]]
@@ -333,8 +333,8 @@ def _state_of(bodies: Collection[str]) -> State:
 
 async def _held(transaction: Transaction, several: Sequence[Sequence[Place]]) -> list[Set[Place]]:
     """What is never sent, of what several requests would send."""
-    held = await stops.held(transaction, [place for places in several for place in places])
-    return [held] * len(several)
+    withheld = await stops.held(transaction, [place for places in several for place in places])
+    return [withheld] * len(several)
 
 
 async def _note(transaction: Transaction, several: Sequence[Sequence[Answer]]) -> list[None]:

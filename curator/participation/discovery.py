@@ -49,7 +49,7 @@ class Ask(Protocol):
 @dataclass
 class Discovery:
     """One list of each coordinator; `take` is given the coordinator as parties here know it, and
-    all that is listed whenever that changes; it says whether something is signed by another key."""
+    the whole list whenever that changes; it returns whether another key signed something."""
 
     database: Database
     coordinators: Coordinators
@@ -64,10 +64,12 @@ class Discovery:
     async def look(self, url: str, wait_s: float = 0.0) -> bool:
         """Process a coordinator's list; whether it answered."""
         async with self.database.reading() as transaction:
-            speakers = [each for each in await party_store.speakers(transaction) if each.url == url]
+            speakers = [
+                speaker for speaker in await party_store.speakers(transaction) if speaker.url == url
+            ]
         for speaker in _chance.sample(speakers, min(SPEAKERS, len(speakers))):
             try:
-                found = await self.ask(url, speaker.token, self._etags.get(url), wait_s)
+                listing = await self.ask(url, speaker.token, self._etags.get(url), wait_s)
             except ProblemReceived as error:
                 if error.status in (401, 403):
                     continue
@@ -75,12 +77,12 @@ class Discovery:
             except PeerUnavailable:
                 return False
             await self.coordinators.look(url)
-            if found is not None:
-                known = await self.coordinators.known(url)
-                foreign = await self.take(known, found.items)
+            if listing is not None:
+                coordinators = await self.coordinators.known(url)
+                foreign = await self.take(coordinators, listing.items)
                 if foreign and await self.coordinators.follow(url):
-                    await self.take(await self.coordinators.known(url), found.items)
-                self._etags[url] = found.etag
+                    await self.take(await self.coordinators.known(url), listing.items)
+                self._etags[url] = listing.etag
             return True
         return False
 
@@ -88,18 +90,15 @@ class Discovery:
         """Poll without end; `wait_s` 0 polls at intervals instead of waiting for a change."""
         while True:
             try:
-                known = await self.look(url, wait_s)
+                answered = await self.look(url, wait_s)
             except Exception as error:
                 _logger.warning("coordinator_unreachable", **describe(error))
-                known = False
-            if not known or wait_s == 0:
+                answered = False
+            if not answered or wait_s == 0:
                 await asyncio.sleep(retry_s)
 
 
-# Open rounds are planned: each party that is enrolled gets a random moment of the open time.
-#
-# What a list newly shows is planned in one transaction, or in few. A descriptor that does not hold
-# is left out and holds up no other.
+# --- planning: each enrolled party gets a random moment while the round is open ------------------
 
 PLANS: Final = 10_000
 """Most contributions that are planned in one transaction, unless one round has more."""
@@ -140,7 +139,7 @@ class Planning:
     ) -> set[str]:
         """Plan those that are sound descriptors of this coordinator; their ids."""
         now = self._clock.now()
-        sound = {each.statement.round: each for each in fresh if _is_sound(each, coordinator, now)}
+        sound = {row.statement.round: row for row in fresh if _is_sound(row, coordinator, now)}
         async with self._store.reading() as transaction:
             enrolled = await party_store.enrolled(transaction, coordinator.key)
         parties = max([1, *map(len, enrolled.values())])
@@ -155,13 +154,13 @@ class Planning:
         now: datetime,
     ) -> None:
         async with self._store.begin() as transaction:
-            known = await outbox.rounds_by_id(transaction, list(sound))
+            stored = await outbox.rounds_by_id(transaction, list(sound))
             checked = dict(sound)
-            for name, row in known.items():
+            for name, row in stored.items():
                 if row.hash != sound[name].statement.digest():
                     _planning_logger.warning("descriptor_changed", round=name)
                     del checked[name]
-            await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - known])
+            await outbox.add_rounds(transaction, [checked[n] for n in checked.keys() - stored])
             taken = await outbox.parties_of(transaction, list(checked))
             plans = [
                 Plan(name, party, self._moment_of(signed.statement, now))

@@ -88,8 +88,8 @@ class Steps:
         query = descriptor.query
         try:
             step = FederatedStep.model_validate_json(text)
-            asked = sums.read(step.algorithm, step.sum)
-            _check(query, step, asked)
+            record_sum = sums.read(step.algorithm, step.sum)
+            _check(query, step, record_sum)
             _check_terms(descriptor, step)
         except (ValidationError, sums.SumRefused) as error:
             reason = str(error) if isinstance(error, sums.SumRefused) else "the step is malformed"
@@ -98,16 +98,16 @@ class Steps:
             raise StepRefused("rows of a table have no time: the window must cover all of it")
         if step.terms is not None:
             self.restore.check_after(step.terms.opened)
-        job, began, undone = await self._noted(step, asked, descriptor)
+        job, began, undone = await self._noted(step, record_sum, descriptor)
         debit = None
         if step.terms is not None:
             debit = JobDebit(
                 step.job, descriptor.round, job.first_round, step.terms.epsilon, began, undone
             )
-        return _question(step, asked, job, debit)
+        return _question(step, record_sum, job, debit)
 
     async def _noted(
-        self, step: FederatedStep, asked: sums.RecordSum, descriptor: RoundDescriptor
+        self, step: FederatedStep, record_sum: sums.RecordSum, descriptor: RoundDescriptor
     ) -> tuple[JobRow, int, frozenset[str]]:
         """The job, the step that first asked its question, and its rounds that opened nothing; its
         plan, its terms and its steps are compared with those seen before. Raises PathOverspent."""
@@ -117,7 +117,7 @@ class Steps:
             await exclusive(transaction, "federated jobs")
             row = await store.job(transaction, step.job)
             undone = await _undone(transaction, step)
-            place = await standing(transaction, step, asked, descriptor.round, undone)
+            place = await standing(transaction, step, record_sum, descriptor.round, undone)
             if row is None:
                 seed, now = os.urandom(SEED_BYTES), self.clock.now()
                 first = descriptor.round if step.of_first_question else None
@@ -135,7 +135,7 @@ class Steps:
                 )
                 await store.add_job(transaction, new)
                 if step.terms is not None:
-                    await note(transaction, place, asked, step.terms)
+                    await note(transaction, place, record_sum, step.terms)
                 return new, place.row.began, undone
             if (row.plan, row.algorithm) != (step.plan, step.algorithm):
                 raise StepRefused("the job's plan is another one than before")
@@ -148,7 +148,7 @@ class Steps:
             if terms is not None and step.step == row.step and row.last_round != descriptor.round:
                 raise StepRefused("the job asks a step twice")
             if step.terms is not None:
-                await note(transaction, place, asked, step.terms)
+                await note(transaction, place, record_sum, step.terms)
             if step.step > row.step:
                 await store.note_step(transaction, step.job, step.step, digest, descriptor.round)
                 if step.of_first_question and {row.first_round, row.last_round} <= undone:
@@ -159,25 +159,27 @@ class Steps:
         """Nothing was opened for the job: the debit of its first round is given back, and this
         round makes it."""
         assert row.first_round is not None
-        found = (await outbox.of_rounds(transaction, [row.first_round]))[row.first_round]
-        parties = await party_store.parties_by_id(transaction, [each.party for each in found])
-        await credit(transaction, row.first_round, found, parties, self.clock)
+        contributions = (await outbox.of_rounds(transaction, [row.first_round]))[row.first_round]
+        parties = await party_store.parties_by_id(
+            transaction, [contribution.party for contribution in contributions]
+        )
+        await credit(transaction, row.first_round, contributions, parties, self.clock)
         await store.pay_first(transaction, row.id, round_id)
         return replace(row, first_round=round_id)
 
 
 async def _undone(transaction: Transaction, step: FederatedStep) -> frozenset[str]:
     """The attempts before that this process has seen, and that opened nothing. Raises StepRefused
-    where the statements do not say so."""
-    attempts = {each.round: each.aborts for each in step.aborted or ()}
-    known = await outbox.rounds_by_id(transaction, list(attempts))
-    for name, seen in known.items():
+    where the statements do not prove it."""
+    attempts = {attempt.round: attempt.aborts for attempt in step.aborted or ()}
+    seen_rounds = await outbox.rounds_by_id(transaction, list(attempts))
+    for name, seen in seen_rounds.items():
         if not abort_credit(seen.signed().statement, attempts[name]):
             raise StepRefused("the job asks a step again that may have been opened")
-    return frozenset(known)
+    return frozenset(seen_rounds)
 
 
-def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
+def _check(query: Query, step: FederatedStep, record_sum: sums.RecordSum) -> None:
     """Raises SumRefused where the query is not that of the step."""
     if step.name != query.name or step.job != query.job:
         raise sums.SumRefused("the step is not the one that the query names")
@@ -185,24 +187,24 @@ def _check(query: Query, step: FederatedStep, asked: sums.RecordSum) -> None:
         raise sums.SumRefused("a job's rounds are sound")
     if query.registers != registers_of(step.columns):
         raise sums.SumRefused("the query's registers are not those of the step's columns")
-    if len(step.columns) != asked.columns:
+    if len(step.columns) != record_sum.columns:
         raise sums.SumRefused("the sum takes another number of columns")
     lists = any(isinstance(column, ItemTable) for column in step.columns)
     if query.every_record and isinstance(step.columns[0], RegisterStatistic):
         raise sums.SumRefused("a statistic changes with one reading: it is not one record alone")
-    if isinstance(asked, CountSum) != lists:
+    if isinstance(record_sum, CountSum) != lists:
         raise sums.SumRefused("the algorithm's sum is of other records")
-    if isinstance(asked, CountSum):
-        _check_sequences(query, step, asked)
-    sums.check_query(query, asked)
+    if isinstance(record_sum, CountSum):
+        _check_sequences(query, step, record_sum)
+    sums.check_query(query, record_sum)
 
 
-def _check_sequences(query: Query, step: FederatedStep, asked: CountSum) -> None:
+def _check_sequences(query: Query, step: FederatedStep, count_sum: CountSum) -> None:
     """Raises SumRefused where a table may hold more than counts, or where places name no item."""
     if not query.every_record or query.max_readings < MOST_SEQUENCES:
         raise sums.SumRefused("all records of a table count")
     universe = step.universe or ()
-    if len(set(universe)) != len(universe) or len(universe) != asked.asked.items:
+    if len(set(universe)) != len(universe) or len(universe) != count_sum.asked.items:
         raise sums.SumRefused("the universe is not that of the question")
 
 
@@ -232,26 +234,23 @@ def _check_terms(descriptor: RoundDescriptor, step: FederatedStep) -> None:
 
 
 def _question(
-    step: FederatedStep, asked: sums.RecordSum, job: JobRow, debit: JobDebit | None
+    step: FederatedStep, record_sum: sums.RecordSum, job: JobRow, debit: JobDebit | None
 ) -> Question:
-    """What is asked of which records."""
+    """The question about the records."""
     column = step.columns[0]
     if isinstance(column, ItemTable):
-        assert isinstance(asked, CountSum)
-        return ItemQuestion(column.place, asked, step.universe or (), job.seen, debit)
-    assert isinstance(asked, sums.RowSum)
-    return RowQuestion(step.columns, asked, job.seed, job.seen, debit)
+        assert isinstance(record_sum, CountSum)
+        return ItemQuestion(column.place, record_sum, step.universe or (), job.seen, debit)
+    assert isinstance(record_sum, sums.RowSum)
+    return RowQuestion(step.columns, record_sum, job.seed, job.seen, debit)
 
 
-# Where a step stands among a job's questions, and that no path spends more than the job's epsilon.
+# --- the place of a step among a job's questions -------------------------------------------------
 #
-# Spec: federated-counting, section 6.2. From questions alone, so a refusal tells nothing private.
 # Parts of one question, and a part that is asked again after a round that opened nothing, are one
-# question: it is counted once, on paths and in what records spend. A part that is asked a second
-# time begins a question of its own, whatever name it is given.
-#
-# The theorem needs that the sum along a path stays within epsilon, not that a group is asked once:
-# a group may be asked again while the sum allows it.
+# question, counted once, on paths and in what records spend. A part that is asked a second time
+# begins a question of its own. The theorem bounds the sum along a path, so a group may be asked
+# again while the sum stays within epsilon. Spec: federated-counting, section 6.2.
 
 
 @dataclass(frozen=True)
@@ -264,10 +263,10 @@ class Standing:
     known: bool
 
 
-def _path_question(step: FederatedStep, asked: RecordSum) -> bytes:
+def _path_question(step: FederatedStep, record_sum: RecordSum) -> bytes:
     """Identifies a question, whichever part of it is asked."""
     document = dict(step.sum)
-    if isinstance(asked, CountSum):
+    if isinstance(record_sum, CountSum):
         document.pop("first", None)
     columns = [json.loads(step.model_dump_json(include={"columns"}))]
     return sha256(json.dumps([columns, document], sort_keys=True).encode()).digest()
@@ -276,13 +275,13 @@ def _path_question(step: FederatedStep, asked: RecordSum) -> bytes:
 async def standing(
     transaction: Transaction,
     step: FederatedStep,
-    asked: RecordSum,
+    record_sum: RecordSum,
     round_id: str,
     undone: Collection[str],
 ) -> Standing:
-    """Where a step stands; undone: rounds that opened nothing."""
-    question = await asyncio.to_thread(_path_question, step, asked)
-    first = asked.first if isinstance(asked, CountSum) else 0
+    """The place of a step; undone: rounds that opened nothing."""
+    question = await asyncio.to_thread(_path_question, step, record_sum)
+    first = record_sum.first if isinstance(record_sum, CountSum) else 0
     row = await store.find_path(transaction, step.job)
     if row is not None and row.question == question:
         before = row.rounds.get(first)
@@ -290,23 +289,23 @@ async def standing(
             rounds = {**row.rounds, first: round_id}
             return Standing(replace(row, rounds=rounds), PathSpends(), known=True)
     spends = PathSpends() if row is None else PathSpends.unpacked(row.spends)
-    found = PathRow(step.job, question, step.step, {first: round_id}, b"")
-    return Standing(found, spends, known=False)
+    new = PathRow(step.job, question, step.step, {first: round_id}, b"")
+    return Standing(new, spends, known=False)
 
 
 async def note(
-    transaction: Transaction, place: Standing, asked: RecordSum, terms: JobTerms
+    transaction: Transaction, place: Standing, record_sum: RecordSum, terms: JobTerms
 ) -> None:
     """Remember a step. Raises PathOverspent, and remembers nothing then."""
     row = place.row
     if not place.known:
-        row = replace(row, spends=await asyncio.to_thread(_within, place.spends, asked, terms))
+        row = replace(row, spends=await asyncio.to_thread(_within, place.spends, record_sum, terms))
     await store.put_path(transaction, row)
 
 
-def _within(spends: PathSpends, asked: RecordSum, terms: JobTerms) -> bytes:
+def _within(spends: PathSpends, record_sum: RecordSum, terms: JobTerms) -> bytes:
     try:
-        after = after_sum(spends, asked)
+        after = after_sum(spends, record_sum)
     except NoSuchPaths as error:
         raise PathOverspent(str(error)) from None
     if after.most > terms.epsilon:
@@ -314,7 +313,11 @@ def _within(spends: PathSpends, asked: RecordSum, terms: JobTerms) -> bytes:
     return after.packed()
 
 
-def after_sum(spends: PathSpends, asked: RecordSum) -> PathSpends:
+def after_sum(spends: PathSpends, record_sum: RecordSum) -> PathSpends:
     """What paths spend with a question more; sums over rows of numbers have no paths. Raises
     NoSuchPaths."""
-    return asked.after(spends) if isinstance(asked, CountSum) else spends.with_loose(asked.epsilon)
+    return (
+        record_sum.after(spends)
+        if isinstance(record_sum, CountSum)
+        else spends.with_loose(record_sum.epsilon)
+    )

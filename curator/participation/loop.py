@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ from curator.store.parties import Coordinator, PartyRow, Speaker
 UNDER_WAY_BYTES = 8 << 20
 """Sealed bytes between preparing and their first sending, beyond which no more are prepared."""
 GIVEN_BACK_BYTES = 1 << 20
-"""After so many sealed bytes freed memory is given back: it takes a millisecond."""
+"""After this many sealed bytes freed memory is returned to the system: it takes a millisecond."""
 IDLE_S = 1.0
 WATCHERS_S = 10.0
 """Seconds between checks for coordinators of parties that another process on the store enrolled."""
@@ -49,6 +50,28 @@ RESUME_S = 30.0
 ERASE_S = 30.0
 
 _logger = get_logger("tacit.curator.participation")
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What answers rounds and collections, and what follows: delivery, refusals, final states."""
+
+    contributor: Contributor
+    delivery: Delivery
+    reporting: Reporting
+    refusing: Refusing
+    settling: Settling
+
+
+@dataclass(frozen=True)
+class PartyUpkeep:
+    """What keeps the hosted parties able to answer: enrolment, pins of their coordinators, keys and
+    tokens."""
+
+    enroller: Enroller
+    coordinators: Coordinators
+    successions: Successions
+    renewals: Renewals
 
 
 class Participation:
@@ -61,24 +84,16 @@ class Participation:
         peers: Peers,
         clock: Clock,
         settings: CuratorSettings,
-        contributor: Contributor,
-        delivery: Delivery,
-        settling: Settling,
-        enroller: Enroller,
-        reporting: Reporting,
-        refusing: Refusing,
-        coordinators: Coordinators,
-        successions: Successions,
-        renewals: Renewals,
+        answering: Answering,
+        upkeep: PartyUpkeep,
     ) -> None:
-        self._store, self._peers, self._clock, self._settings = database, peers, clock, settings
-        self._contributor, self._delivery = contributor, delivery
-        self._settling, self._enroller = settling, enroller
-        self._successions, self._renewals = successions, renewals
-        self._reporting, self._refusing = reporting, refusing
+        self._store, self._clock, self._settings = database, clock, settings
+        self._answering, self._upkeep = answering, upkeep
         self._planning = Planning(database, clock, settings.send_window_share)
-        self._rounds = Discovery(database, coordinators, peers.open_rounds, self._take_up)
-        self._collections = Discovery(database, coordinators, peers.collecting, reporting.take_up)
+        self._rounds = Discovery(database, upkeep.coordinators, peers.open_rounds, self._take_up)
+        self._collections = Discovery(
+            database, upkeep.coordinators, peers.collecting, answering.reporting.take_up
+        )
         self._watched: set[str] = set()
         self._speakers: set[Speaker] = set()
         self._enrolled = Notice()
@@ -96,13 +111,13 @@ class Participation:
 
     def start(self) -> None:
         """Start: finish what was in progress, then poll for rounds."""
-        self._spawn(self._enroller.resume())
+        self._spawn(self._upkeep.enroller.resume())
         self._spawn(self._forever(self._look_after_watchers, 0.0))
         self._spawn(self._forever(self._work, 0.0))
         self._spawn(self._forever(self.settle, self._settings.settle_after_s or IDLE_S))
-        self._spawn(self._forever(self._replace_identities, SWEEP_S))
-        self._spawn(self._forever(self._renew_tokens, SWEEP_S))
-        self._spawn(self._forever(self._reporting.turn, self._settings.retry_s))
+        self._spawn(self._forever(self._upkeep.successions.sweep, SWEEP_S))
+        self._spawn(self._forever(self._upkeep.renewals.sweep, SWEEP_S))
+        self._spawn(self._forever(self._answering.reporting.turn, self._settings.retry_s))
         self._spawn(self._forever(self.tell_refusals, self._settings.retry_s))
         self._spawn(self._forever(partial(self.resume_deliveries, wait=False), RESUME_S))
         self._spawn(self._forever(self._erase, ERASE_S))
@@ -137,7 +152,7 @@ class Participation:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _forever(self, step: Callable[[], Awaitable[None]], pause_s: float) -> None:
+    async def _forever(self, step: Callable[[], Awaitable[object]], pause_s: float) -> None:
         while True:
             try:
                 await step()
@@ -149,12 +164,12 @@ class Participation:
     async def _look_after_watchers(self) -> None:
         ticket = self._enrolled.ticket()
         async with self._store.reading() as transaction:
-            found = await party_store.speakers(transaction)
-        if set(found) != self._speakers:
-            self._speakers = set(found)
+            speakers = await party_store.speakers(transaction)
+        if set(speakers) != self._speakers:
+            self._speakers = set(speakers)
             self._planning.forget()
         wait_s, retry_s = self._settings.poll_wait_s, self._settings.retry_s
-        for url in {speaker.url for speaker in found} - self._watched:
+        for url in {speaker.url for speaker in speakers} - self._watched:
             self._watched.add(url)
             for discovery in (self._rounds, self._collections):
                 self._spawn(discovery.watch(url, wait_s, retry_s))
@@ -170,8 +185,8 @@ class Participation:
         """Process the open collections of a coordinator now; whether it answered."""
         return await self._collections.look(url)
 
-    async def _take_up(self, known: Set[Coordinator], items: Sequence[Any]) -> bool:
-        listed, foreign = await self._planning.take_up(known, items)
+    async def _take_up(self, coordinators: Set[Coordinator], items: Sequence[Any]) -> bool:
+        listed, foreign = await self._planning.take_up(coordinators, items)
         await self._note_gone(listed)
         self._awake.notify()
         return foreign
@@ -217,8 +232,8 @@ class Participation:
         earlier = self._earlier(by_round, rounds, parties)
         for round_id, items in by_round.items():
             self._busy.update(item.id for item in items)
-            row, known = rounds[round_id], earlier[round_id]
-            started.append(self._spawn(self._perform(row, items, parties, known)))
+            row, settled = rounds[round_id], earlier[round_id]
+            started.append(self._spawn(self._perform(row, items, parties, settled)))
         if wait:
             await asyncio.gather(*started)
         return following
@@ -241,7 +256,7 @@ class Participation:
             moments = {item.id: item.send_at for item in items}
             under_way: dict[asyncio.Task[None], int] = {}
             sealed_bytes = 0
-            async for lot in self._contributor.contribute(row, tasks):
+            async for lot in self._answering.contributor.contribute(row, tasks):
                 size = sum(len(item.body) for item in lot)
                 under_way[asyncio.create_task(self._first(parcels, moments, lot))] = size
                 del lot  # it is gone when it is sent
@@ -253,7 +268,7 @@ class Participation:
                         await sent
             self._spawn(self.tell_refusals())  # a coordinator that hangs delays no contribution
             await asyncio.gather(*under_way)
-            await self._delivery.finish(list(parcels.values()))
+            await self._answering.delivery.finish(list(parcels.values()))
             if self._more:
                 self._awake.notify()
             if sealed_bytes >= GIVEN_BACK_BYTES:
@@ -272,16 +287,16 @@ class Participation:
         async def send(item: Sealed) -> Answer | None:
             contribution = item.place.contribution
             await asyncio.sleep(self._until(moments[contribution]))
-            return await self._delivery.send(parcels[contribution], item)
+            return await self._answering.delivery.send(parcels[contribution], item)
 
-        await self._delivery.note(await asyncio.gather(*map(send, lot)))
+        await self._answering.delivery.note(await asyncio.gather(*map(send, lot)))
 
     def _until(self, moment: datetime) -> float:
         return max(0.0, (moment - self._clock.now()).total_seconds())
 
     async def tell_refusals(self) -> None:
         """Report to coordinators which curators refuse open rounds, where not yet reported."""
-        await self._refusing.tell()
+        await self._answering.refusing.tell()
 
     async def resume_deliveries(self, *, wait: bool = True) -> None:
         """Send again, byte for byte, what has no final answer, and close what has one.
@@ -306,7 +321,7 @@ class Participation:
     async def _resume(self, parcel: Parcel, item: ContributionRow) -> None:
         try:
             await asyncio.sleep(self._until(item.send_at))
-            await self._delivery.finish([parcel])
+            await self._answering.delivery.finish([parcel])
         finally:
             self._busy.discard(item.id)
 
@@ -322,15 +337,15 @@ class Participation:
         of the same coordinators are asked about together: one that hangs delays no other's."""
         together: dict[frozenset[str], list[RoundRow]] = {}
         for round_id, items in due.items():
-            asked = frozenset(parties[item.party].coordinator_url for item in items)
-            together.setdefault(asked, []).append(rounds[round_id])
-        found: dict[str, asyncio.Task[bool]] = {}
+            urls = frozenset(parties[item.party].coordinator_url for item in items)
+            together.setdefault(urls, []).append(rounds[round_id])
+        settling: dict[str, asyncio.Task[bool]] = {}
         for rows in together.values():
             task = asyncio.create_task(self._settled_together(rows))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
-            found |= {row.id: task for row in rows}
-        return found
+            settling |= {row.id: task for row in rows}
+        return settling
 
     async def _settled_together(self, rows: Sequence[RoundRow]) -> bool:
         """Whether no error came up."""
@@ -344,30 +359,24 @@ class Participation:
     async def _settle_earlier(self, rows: Sequence[RoundRow]) -> None:
         """Fetch the final state of earlier rounds of these queries and windows, before deciding."""
         async with self._store.reading() as transaction:
-            found = {
+            unsettled = {
                 earlier.id: earlier
                 for row in rows
                 for earlier in await outbox.open_ended(transaction, row)
             }
-        if found:
-            await self._settling.ask(list(found.values()))
+        if unsettled:
+            await self._answering.settling.ask(list(unsettled.values()))
 
     async def settle(self) -> None:
         """Poll for the final state of rounds that are over or no longer listed as open."""
         now, pause = self._clock.now(), timedelta(seconds=self._settings.settle_after_s)
         async with self._store.reading() as transaction:
-            asked = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
-        rows = list({**self._gone, **{item.id: item for item in asked}}.values())
-        for round_id in await self._settling.ask(rows) if rows else ():
+            unsettled = await outbox.unsettled_rounds(transaction, now - pause, now - pause)
+        rows = list({**self._gone, **{item.id: item for item in unsettled}}.values())
+        for round_id in await self._answering.settling.ask(rows) if rows else ():
             self._gone.pop(round_id, None)
 
     async def _erase(self) -> None:
         """Sealed bytes that were delivered, and keys that were replaced, leave the files, too."""
         if not await self.erasure.erase():
             _logger.warning("log_not_emptied")
-
-    async def _replace_identities(self) -> None:
-        await self._successions.sweep()
-
-    async def _renew_tokens(self) -> None:
-        await self._renewals.sweep()

@@ -160,13 +160,13 @@ class Reporting:
         except (EncodingRefused, RoundRefused) as error:
             await self._refuse(item, str(error))
             return False
-        asked = _asked(descriptor, encoding, cost)
+        price = _asked(descriptor, encoding, cost)
         async with self.database.begin() as transaction:
             await exclusive(transaction, f"ledger {party.id}")
             again = await store.find(transaction, item.job, item.party)
             if again is None or again.state is not Stage.PLANNED:
                 return again is not None and again.state is Stage.PREPARED
-            decision = await self._consent(transaction, party, descriptor, asked)
+            decision = await self._consent(transaction, party, descriptor, price)
             keys = (party.first_key, party.first_key + party.curators)
             rows = await self._rows(transaction, descriptor, keys)
             taking = {
@@ -182,7 +182,7 @@ class Reporting:
                 await store.change(transaction, again, Stage.REFUSED, ground)
                 return False
             used = Counter(report.curator for report in reports)
-            await self._debit(transaction, party, asked, decision, used)
+            await self._debit(transaction, party, price, decision, used)
             await store.add(transaction, item.job, party.id, reports)
             await store.change(transaction, again, Stage.PREPARED)
         return True
@@ -197,8 +197,8 @@ class Reporting:
             return await load_rows(transaction, descriptor.taken, descriptor.window, keys)
         tables = await item_store.item_tables_of(transaction, column.place, keys, self.clock.now())
         return {
-            each.curator: [{each.universe[place] for place in each.lists.items.tolist()}]
-            for each in tables
+            table.curator: [{table.universe[place] for place in table.lists.items.tolist()}]
+            for table in tables
         }
 
     def _checked(self, descriptor: Descriptor) -> tuple[Encoding, Cost | None]:
@@ -230,7 +230,7 @@ class Reporting:
         transaction: Transaction,
         party: PartyRow,
         descriptor: Descriptor,
-        asked: consent.Asked,
+        price: consent.Asked,
     ) -> consent.Consent:
         """Who is not stopped; then the policy, then the ledger."""
         span, now = (0, party.curators), self.clock.now()
@@ -242,18 +242,18 @@ class Reporting:
         ):
             result.periods.add(policy.period_s)
             try:
-                check_collection(policy, descriptor, verified=asked.charge.verified)
+                check_collection(policy, descriptor, verified=price.charge.verified)
             except PolicyRefused as error:
                 result.refuse(members, error.name, error.detail, dict(error.extra))
                 continue
-            await consent.afford(transaction, party, asked, policy, span, members, now, result)
+            await consent.afford(transaction, party, price, policy, span, members, now, result)
         return result
 
     async def _debit(
         self,
         transaction: Transaction,
         party: PartyRow,
-        asked: consent.Asked,
+        price: consent.Asked,
         decision: consent.Consent,
         rows: Mapping[int, int],
     ) -> None:
@@ -270,9 +270,9 @@ class Reporting:
             offset=0,
             length=party.curators,
             presence=sets.pack(members),
-            unit=asked.unit,
-            charges=asked.charges,
-            window=asked.window,
+            unit=price.unit,
+            charges=price.charges,
+            window=price.window,
             made=now,
             used=ledger.pack_run_lengths(np.array(used, np.int64)),
             clamped=ledger.pack_run_lengths(np.zeros(len(used), np.int64)),
@@ -281,7 +281,7 @@ class Reporting:
             transaction,
             party.id,
             party.curators,
-            asked.charges[PrivacyUnit.CURATOR],
+            price.charges[PrivacyUnit.CURATOR],
             now,
             (0, members),
             sorted(decision.periods),

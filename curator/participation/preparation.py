@@ -88,10 +88,10 @@ def portions(task: Task, segment_size: int, done: Collection[int]) -> list[Porti
     party = task.party
     if party.kind is PartyKind.HOST:
         assert party.first is not None
-        found = spans(party.first, party.curators, segment_size)
+        parts = spans(party.first, party.curators, segment_size)
     else:
-        found = [_LONE]
-    left = [span for span in found if span.segment not in done]
+        parts = [_LONE]
+    left = [span for span in parts if span.segment not in done]
     return [Portion(task, span, span is left[-1]) for span in left]
 
 
@@ -106,20 +106,20 @@ def concerned(portion: Portion, invited: Bits | None) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
 
 
-def keys_of(found: Sequence[Portion], invited: Bits | None = None) -> tuple[int, int]:
+def keys_of(some: Sequence[Portion], invited: Bits | None = None) -> tuple[int, int]:
     """The half-open range of keys that holds all invited curators of some portions."""
-    near = [(each.first_key, concerned(each, invited)) for each in found]
+    near = [(portion.first_key, concerned(portion, invited)) for portion in some]
     keys = [(first + own.start, first + own.stop) for first, own in near if own.stop > own.start]
     if not keys:
-        return found[0].first_key, found[0].first_key
+        return some[0].first_key, some[0].first_key
     return min(first for first, _ in keys), max(end for _, end in keys)
 
 
-def groups(found: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:
+def groups(some: Sequence[Portion], reach: int) -> Iterator[list[Portion]]:
     """Portions in the order of their keys, cut where their keys would span more than `reach`; a
     portion that does alone is a group alone."""
     group: list[Portion] = []
-    for portion in sorted(found, key=lambda each: each.first_key):
+    for portion in sorted(some, key=lambda portion: portion.first_key):
         if group and portion.end_key - group[0].first_key > reach:
             yield group
             group = []
@@ -151,10 +151,7 @@ def runs(lot: Iterable[Portion]) -> Iterator[list[Portion]]:
         yield run
 
 
-# Readings and records become sealed bytes: what the portions of a lot share is done once for all.
-#
-# Lone curators draw noise and shares together; hosts' parts of a proved round are proved together.
-# No store is read or written here. Spec: aggregation, section 6; validity, section 9.
+# --- sealing (spec: aggregation, section 6; validity, section 9) ---------------------------------
 
 PART: Final = 0
 """A host sends one part of each segment."""
@@ -171,8 +168,10 @@ class Decided:
     @property
     def keys(self) -> list[int]:
         """Of its curators that participate, in the store."""
-        found: list[int] = (self.portion.first_key + np.flatnonzero(self.decision.present)).tolist()
-        return found
+        present: list[int] = (
+            self.portion.first_key + np.flatnonzero(self.decision.present)
+        ).tolist()
+        return present
 
     @property
     def present_only(self) -> slice:
@@ -185,11 +184,11 @@ def prepare(
     terms: Terms, decided: Sequence[Decided], window: WindowReadings | RecordWindow
 ) -> list[Prepared]:
     """Sealed bodies for each."""
-    lone = [each for each in decided if not each.portion.hosted]
-    hosted = [each for each in decided if each.portion.hosted]
+    lone = [item for item in decided if not item.portion.hosted]
+    hosted = [item for item in decided if item.portion.hosted]
     of_lone = iter(_prepare_lone(terms, lone, window))
     of_hosts = iter(_prepare_hosted(terms, hosted, window))
-    return [next(of_hosts if each.portion.hosted else of_lone) for each in decided]
+    return [next(of_hosts if item.portion.hosted else of_lone) for item in decided]
 
 
 def _prepare_lone(
@@ -199,11 +198,11 @@ def _prepare_lone(
     if not decided:
         return []
     if isinstance(window, WindowReadings):
-        own = [window.of(each.portion.first_key, each.decision.present) for each in decided]
-        return prepare_together(terms, [each.engine for each in decided], joined(own))
+        own = [window.of(item.portion.first_key, item.decision.present) for item in decided]
+        return prepare_together(terms, [item.engine for item in decided], joined(own))
     return [
-        each.engine.prepare(terms, window.of(each.portion.first_key, each.decision.present))
-        for each in decided
+        item.engine.prepare(terms, window.of(item.portion.first_key, item.decision.present))
+        for item in decided
     ]
 
 
@@ -213,20 +212,20 @@ def _prepare_hosted(
     """A part of each in a proved round, else the batches of all its curators."""
     if terms.proofs is not None:
         parts = []
-        for each in decided:
-            present = each.decision.present
-            totals = totals_of(terms, window, each.portion.first_key, present)
-            parts.append(HostPart(each.portion.span, present, totals, PART))
-        return prepare_parts(terms, [each.engine for each in decided], parts)
+        for item in decided:
+            present = item.decision.present
+            totals = totals_of(terms, window, item.portion.first_key, present)
+            parts.append(HostPart(item.portion.span, present, totals, PART))
+        return prepare_parts(terms, [item.engine for item in decided], parts)
     return [
-        each.engine.prepare_segment(
+        item.engine.prepare_segment(
             terms,
-            each.portion.span,
-            each.decision.present,
-            window.of(each.portion.first_key, each.decision.present),
+            item.portion.span,
+            item.decision.present,
+            window.of(item.portion.first_key, item.decision.present),
             PART,
         )
-        for each in decided
+        for item in decided
     ]
 
 

@@ -60,45 +60,51 @@ class Settling:
 
     async def ask(self, rows: Sequence[RoundRow]) -> dict[str, str]:
         """The final states of those rounds that are over, by id; credits what is due. Rounds of one
-        coordinator share requests, and what became of them a transaction."""
+        coordinator share requests, and their final states a transaction."""
         async with self.database.reading() as transaction:
-            found = await outbox.of_rounds(transaction, [row.id for row in rows])
-            ids = [item.party for items in found.values() for item in items]
+            contributions = await outbox.of_rounds(transaction, [row.id for row in rows])
+            ids = [item.party for items in contributions.values() for item in items]
             parties = await party_store.parties_by_id(transaction, ids)
-        documents = await self._documents(found, parties)
+        documents = await self._documents(contributions, parties)
         over = {
-            row.id: found[row.id] for row in rows if documents.get(row.id, {}).get("state") in FINAL
+            row.id: contributions[row.id]
+            for row in rows
+            if documents.get(row.id, {}).get("state") in FINAL
         }
-        known = await self._acknowledged(over, parties)
+        acknowledged = await self._acknowledged(over, parties)
         outcomes: dict[str, str] = {}
         for row in rows:
             document = documents.get(row.id, {})
-            if row.id in known and await self._stood(row, document, found[row.id], parties):
+            if row.id in acknowledged and await self._stood(
+                row, document, contributions[row.id], parties
+            ):
                 outcomes[row.id] = str(document["state"])
         now, aborted = self.clock.now(), {}
         for row in rows:
             if outcomes.get(row.id) == "aborted" and (aborts := statements(documents[row.id])):
                 aborted[row.id] = aborts
-        asked = [Asked(row.id, outcomes.get(row.id)) for row in rows if row.id not in aborted]
+        settled = [Asked(row.id, outcomes.get(row.id)) for row in rows if row.id not in aborted]
         async with self.database.begin() as transaction:
-            await outbox.settle_rounds(transaction, asked, now)
+            await outbox.settle_rounds(transaction, settled, now)
         for row in rows:
             if row.id in aborted:
-                await self._settle_aborted(row, aborted[row.id], found[row.id], parties)
+                await self._settle_aborted(row, aborted[row.id], contributions[row.id], parties)
         return outcomes
 
     async def _documents(
-        self, found: Mapping[str, Sequence[ContributionRow]], parties: Mapping[str, PartyRow]
+        self,
+        contributions: Mapping[str, Sequence[ContributionRow]],
+        parties: Mapping[str, PartyRow],
     ) -> dict[str, dict[str, Any]]:
-        """What coordinators tell of rounds, by id; nothing of those that they do not know."""
-        asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        for round_id, items in found.items():
+        """What coordinators answer about rounds, by id; unknown rounds are omitted."""
+        by_speaker: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for round_id, items in contributions.items():
             speakers = (parties[item.party] for item in items)
-            speaker = next((each for each in speakers if each.coordinator_token), None)
+            speaker = next((party for party in speakers if party.coordinator_token), None)
             if speaker is not None and speaker.coordinator_token is not None:
-                asked[speaker.coordinator_url, speaker.coordinator_token].append(round_id)
+                by_speaker[speaker.coordinator_url, speaker.coordinator_token].append(round_id)
         documents: dict[str, dict[str, Any]] = {}
-        for (url, token), ids in asked.items():
+        for (url, token), ids in by_speaker.items():
             for start in range(0, len(ids), TOGETHER):
                 some = ids[start : start + TOGETHER]
                 if len(some) > 1:
@@ -117,7 +123,7 @@ class Settling:
         try:
             return await self.peers.round_state(url, token, round_id)
         except ProblemReceived as problem:
-            # Its statements are gone, and with them a credit; how it ended is still said.
+            # Its statements are gone, and with them a credit; the final state is still reported.
             return dict(problem.problem) if problem.name == "round_expired" else {}
         except PeerUnavailable:
             return {}
@@ -126,21 +132,21 @@ class Settling:
         self,
         row: RoundRow,
         aborts: Sequence[Signed[AbortStatement]],
-        found: Sequence[ContributionRow],
+        contributions: Sequence[ContributionRow],
         parties: Mapping[str, PartyRow],
     ) -> None:
         async with self.database.begin() as transaction:
-            asked = [Asked(row.id, "aborted", aborts)]
-            await outbox.settle_rounds(transaction, asked, self.clock.now())
+            settled = [Asked(row.id, "aborted", aborts)]
+            await outbox.settle_rounds(transaction, settled, self.clock.now())
             due = abort_credit(row.signed().statement, aborts)
             if due and not await _went_on(transaction, row):
-                await credit(transaction, row.id, found, parties, self.clock)
+                await credit(transaction, row.id, contributions, parties, self.clock)
 
     async def _stood(
         self,
         row: RoundRow,
         document: dict[str, Any],
-        found: Sequence[ContributionRow],
+        contributions: Sequence[ContributionRow],
         parties: Mapping[str, PartyRow],
     ) -> bool:
         """Note whose proofs were refused, with their debits, which stay; whether it is known.
@@ -151,7 +157,7 @@ class Settling:
             return True  # of a declared round it is null
         if not is_proved(row.signed().statement.query):
             return True
-        for item in found:
+        for item in contributions:
             party = parties[item.party]
             if party.coordinator_token is None or party.first is None:
                 continue
@@ -164,7 +170,7 @@ class Settling:
             except ProblemReceived as problem:
                 _logger.info("standing_not_told", round=row.id, problem=problem.name)
                 continue
-            reasons = {each.number - party.first: ", ".join(each.reasons) for each in refused}
+            reasons = {member.number - party.first: ", ".join(member.reasons) for member in refused}
             if reasons:
                 async with self.database.begin() as transaction:
                     noted = await accounts.note_refused(transaction, item.id, reasons)
@@ -173,14 +179,16 @@ class Settling:
         return True
 
     async def _acknowledged(
-        self, found: Mapping[str, Sequence[ContributionRow]], parties: Mapping[str, PartyRow]
+        self,
+        contributions: Mapping[str, Sequence[ContributionRow]],
+        parties: Mapping[str, PartyRow],
     ) -> set[str]:
         """Report to coordinators whom this process debited, to be compared; the rounds of which
         all have it.
 
         A coordinator that refuses a report is not sent it again.
         """
-        every = [item for items in found.values() for item in items]
+        every = [item for items in contributions.values() for item in items]
         said: defaultdict[str, list[Said]] = defaultdict(list)
         for some in batches(every, lambda item: parties[item.party].curators, CURATORS):
             curators = {item.id: parties[item.party].curators for item in some}
@@ -194,11 +202,11 @@ class Settling:
         silent: set[str] = set()
         for url, reports in said.items():
             for together in batches(
-                reports, lambda each: len(each.members), TOGETHER_BYTES, TOGETHER
+                reports, lambda report: len(report.members), TOGETHER_BYTES, TOGETHER
             ):
                 if not await self._acknowledge(url, together):
-                    silent |= {each.round for each in together}
-        return found.keys() - silent
+                    silent |= {report.round for report in together}
+        return contributions.keys() - silent
 
     async def _acknowledge(self, url: str, reports: Sequence[Said]) -> bool:
         """Send several reports in one request, or each alone where that is refused: the reason may
@@ -210,15 +218,15 @@ class Settling:
                 except ProblemReceived:
                     pass
                 else:
-                    for each, answer in zip(reports, answers, strict=True):
+                    for report, answer in zip(reports, answers, strict=True):
                         if answer.status >= 400:
-                            _refused(each.round, answer.problem or "")
+                            _refused(report.round, answer.problem or "")
                     return True
-            for each in reports:
+            for report in reports:
                 try:
-                    await self.peers.acknowledge(url, each.token, each.round, each.members)
+                    await self.peers.acknowledge(url, report.token, report.round, report.members)
                 except ProblemReceived as problem:
-                    _refused(each.round, problem.name)
+                    _refused(report.round, problem.name)
         except PeerUnavailable:
             return False
         return True
@@ -227,12 +235,12 @@ class Settling:
 async def credit(
     transaction: Transaction,
     round_id: str,
-    found: Sequence[ContributionRow],
+    contributions: Sequence[ContributionRow],
     parties: Mapping[str, PartyRow],
     clock: Clock,
 ) -> None:
     """Give back what a round debited, once."""
-    for contribution in sorted(found, key=lambda item: item.party):
+    for contribution in sorted(contributions, key=lambda item: item.party):
         party = parties[contribution.party]
         await exclusive(transaction, f"ledger {party.id}")
         now = clock.now()
@@ -273,19 +281,14 @@ def _refused(round_id: str, problem: str) -> None:
 
 def statements(document: dict[str, Any]) -> list[Signed[AbortStatement]]:
     """The abort statements in a coordinator's answer; none if they cannot be read."""
-    found = []
+    aborts = []
     for item in document.get("aborts") or []:
         try:
-            found.append(Signed[AbortStatement].model_validate_json(to_json(item)))
+            aborts.append(Signed[AbortStatement].model_validate_json(to_json(item)))
         except (ValidationError, ValueError, TypeError):
             continue
-    return found
+    return aborts
 
-
-# Drops refusals and deliveries of rounds whose retention is over, a few rounds at a time; what
-# records spent in jobs that are over as long; and what came in by the hour, after 400 days.
-#
-# Every step is whole and can be repeated, so the process may end at any moment.
 
 LOOK_S: Final = 60.0
 AT_ONCE: Final = 50

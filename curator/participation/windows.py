@@ -97,10 +97,10 @@ class ReadingSource:
         if reads_vectors(self.query):
             return await self._vectors(transaction, keys)
         if not self.fills_slots:
-            found = await self.untimed(transaction, keys)
-            if self.suffices(found):
-                return found
-            del found
+            readings = await self.untimed(transaction, keys)
+            if self.suffices(readings):
+                return readings
+            del readings
         return await self.timed(transaction, keys)
 
     @property
@@ -175,7 +175,7 @@ async def _sources(
     hosted = await hosted_curators(transaction)
     registers: dict[tuple[str, str], int | None] = {}
     pages: dict[tuple[int, int, int], tuple[Sequence[store.WindowPage], int]] = {}
-    found = []
+    sources = []
     for descriptor in descriptors:
         query, instants = descriptor.query, _instants(descriptor.window)
         name = query.register_name, UNITS[query.unit].base
@@ -197,8 +197,8 @@ async def _sources(
             numbers = len(own) * store.WINDOW_PAGE + in_blocks
         reach = hosted if numbers <= TOGETHER else max(1, hosted * TOGETHER // numbers)
         rows = max(hosted, numbers - store.WINDOW_PAGE)
-        found.append(ReadingSource(query, descriptor.window, register, own, reach, rows))
-    return found
+        sources.append(ReadingSource(query, descriptor.window, register, own, reach, rows))
+    return sources
 
 
 _Scan = tuple[ReadingSource, tuple[int, int]]
@@ -248,7 +248,7 @@ def _shared(scans: Sequence[_Scan]) -> Iterator[list[int]]:
             same.setdefault(numbers, []).append(place)
     for places in same.values():
         group: list[int] = []
-        for place in sorted(places, key=lambda each: scans[each][1]):
+        for place in sorted(places, key=lambda window: scans[window][1]):
             first, end = _hull(scans, [*group, place])
             if group and end - first > scans[place][0].reach:
                 yield group

@@ -31,7 +31,6 @@ from curator.errors import (
 )
 from curator.parties.peers import Peers
 from curator.store import parties as store
-from curator.store import party_identities
 from curator.store.parties import ACTIVE, ENROLLING, Anchor, PartyRow
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.errors import DomainError, places_of
@@ -102,13 +101,13 @@ class Enroller:
         """The party of a join token, enrolled with the coordinator and every aggregator."""
         token = parse_token(text)
         async with self.database.begin(large=True) as transaction:
-            known = await store.party(transaction, token.party)
-            if known is not None and known.state == ACTIVE:
-                raise PartyExists(extra={"party": known.id})
-            if known is None:
+            row = await store.party(transaction, token.party)
+            if row is not None and row.state == ACTIVE:
+                raise PartyExists(extra={"party": row.id})
+            if row is None:
                 await self._begin(transaction, token, curators_of(token, named))
-            elif known.coordinator_token is None:
-                await self._take_over(transaction, known, token)
+            elif row.coordinator_token is None:
+                await self._take_over(transaction, row, token)
         return await self._finish(token)
 
     async def enrol_again(self, party: str, text: str) -> PartyRow:
@@ -120,23 +119,23 @@ class Enroller:
         """
         token = parse_token(text)
         async with self.database.begin(large=True) as transaction:
-            known = await store.party(transaction, party)
-            if known is None:
+            row = await store.party(transaction, party)
+            if row is None:
                 raise UnknownParty
-            if (token.party, token.coordinator.party) != (party, known.deployment):
+            if (token.party, token.coordinator.party) != (party, row.deployment):
                 raise JoinTokenMalformed("it is not for this party", pointer="/token")
             secret = await _secret_of(transaction, token)
         if secret is not None:
-            await self._begin_again(known, token, secret)
-        elif known.state == ACTIVE:
-            return known
+            await self._begin_again(row, token, secret)
+        elif row.state == ACTIVE:
+            return row
         return await self._finish(token)
 
     async def resume(self) -> None:
         """Finish enrolments that were in progress when the process ended; log those that fail."""
         async with self.database.reading() as transaction:
-            found = await store.list_parties(transaction, state=ENROLLING)
-        for row in found:
+            parties = await store.list_parties(transaction, state=ENROLLING)
+        for row in parties:
             if row.join_token is None:
                 continue
             try:
@@ -174,44 +173,44 @@ class Enroller:
         )
         await store.add_party(transaction, row, ids)
 
-    async def _begin_again(self, known: PartyRow, token: JoinToken, secret: bytes) -> None:
+    async def _begin_again(self, row: PartyRow, token: JoinToken, secret: bytes) -> None:
         """Have the coordinator take a new identity, and put it in place of the old one."""
         now = self.clock.now()
         if token.expires <= now:
             raise JoinTokenExpired
         await self._check_identities(token)
-        _, ids = await self._load(known.id)
+        _, ids = await self._load(row.id)
         identity = Identity.from_bytes(secret)
         answer = await self._ask(identity, token, token.coordinator, ids, None)
-        if known.first not in (None, answer.first):
+        if row.first not in (None, answer.first):
             raise PeerRefused("the coordinator answered with other numbers than before")
         async with self.database.begin(large=True) as transaction:
             await to_erase(transaction)
             await store.put_fact(transaction, _replaced_with(token), _USED)
-            await party_identities.forget(transaction, known.id)
+            await store.forget_identities(transaction, row.id)
             await store.change_party(
                 transaction,
-                known.id,
+                row.id,
                 state=ENROLLING,
                 identity=secret,
                 coordinator_token=answer.token,
                 coordinator_url=token.coordinator.url.rstrip("/"),
                 join_token=token.to_text(),
             )
-            await store.put_anchors(transaction, known.id, _anchors(token))
+            await store.put_anchors(transaction, row.id, _anchors(token))
 
-    async def _take_over(self, transaction: Transaction, known: PartyRow, token: JoinToken) -> None:
+    async def _take_over(self, transaction: Transaction, row: PartyRow, token: JoinToken) -> None:
         """A fresh token for an enrolment that no service has answered yet."""
-        if known.kind is not token.kind or known.curators > token.max_curators:
-            raise PartyExists(extra={"party": known.id})
+        if row.kind is not token.kind or row.curators > token.max_curators:
+            raise PartyExists(extra={"party": row.id})
         await store.change_party(
             transaction,
-            known.id,
+            row.id,
             join_token=token.to_text(),
             deployment=token.coordinator.party,
             coordinator_url=token.coordinator.url.rstrip("/"),
         )
-        await store.put_anchors(transaction, known.id, _anchors(token))
+        await store.put_anchors(transaction, row.id, _anchors(token))
 
     async def _finish(self, token: JoinToken) -> PartyRow:
         row, ids = await self._load(token.party)

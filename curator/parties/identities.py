@@ -8,19 +8,20 @@ only a person can do: confirm a new identity, and drop one that is lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Annotated, Final, Literal
+from functools import partial
+from typing import Annotated, ClassVar, Final, Literal
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, Request, Response
 
 from common.identity.own_identity import ConfirmationRequest
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.store.transactions import Database
 from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.problems import ProblemReceived
 from common.web.wire import read_body
 from curator import examples
@@ -35,37 +36,72 @@ from tacit.protocol.round.agreement import check_anchors
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.wire import WireModel
 
-COORDINATOR_LOOK: Final = timedelta(hours=1)
-_logger = get_logger("tacit.curator.coordinators")
+CHECK_AFTER: Final = timedelta(hours=1)
+"""A chain is requested again after this time, also where the known key is still in use."""
+_logger = get_logger("tacit.curator.identities")
 
 
 @dataclass
-class Coordinators:
-    """Follows the chains of the coordinators of all parties here; one question at a time."""
+class _Chains:
+    """Follows the identities of services of one role; one request at a time."""
 
     database: Database
     peers: Peers
     clock: Clock
     confirmed: Collection[bytes] | None
-    """Fingerprints of documents that a person compared, where every change has to be; else None."""
-    _looked: dict[str, datetime] = field(default_factory=dict)
+    """Fingerprints of documents that a person compared, if every change must be; else None."""
+    _checked: dict[str, datetime] = field(default_factory=dict)
+    """By address."""
     _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    role: ClassVar[Role]
+
+    def _is_over(self, url: str, now: datetime) -> bool:
+        """Whether the last check of an address is too old, or from a clock that was set back."""
+        checked = self._checked.get(url)
+        return checked is None or not timedelta() <= now - checked < CHECK_AFTER
+
+    async def _along(
+        self,
+        pin: Pin,
+        deployment: str,
+        name: str,
+        shown: IdentityChain,
+        keep: Callable[[Pin], Awaitable[None]],
+    ) -> Pin:
+        """The pin after a chain, stored by `keep` if it changed. Raises what invalidates the chain;
+        a fork is stored."""
+        role = {self.role.value: name}
+        try:
+            after = pin.follow(deployment, shown, self.clock.now(), self.role, name, self.confirmed)
+        except IdentityForked:
+            await keep(pin.forking())
+            _logger.warning("identity_forked", **role)
+            raise
+        if after != pin:
+            await keep(after)
+            _logger.info("identity_followed", **role)
+        return after
+
+
+class Coordinators(_Chains):
+    """Follows the chains of the coordinators of all parties here."""
+
+    role = Role.COORDINATOR
 
     async def known(self, url: str) -> set[Coordinator]:
-        """Who answers at an address, as the parties that speak there know it."""
+        """The coordinator at an address, as the parties that use it know it."""
         async with self.database.reading() as transaction:
             return await store.coordinators(transaction, url)
 
     async def look(self, url: str) -> None:
         """Follow what a coordinator shows if that was not done in the last hour."""
-        looked = self._looked.get(url)
-        if looked is None or not timedelta() <= self.clock.now() - looked < COORDINATOR_LOOK:
+        if self._is_over(url, self.clock.now()):
             await self.follow(url)
 
     async def follow(self, url: str) -> bool:
         """Follow what a coordinator shows; whether it is known by more than before."""
         async with self._alone:
-            self._looked[url] = self.clock.now()
+            self._checked[url] = self.clock.now()
             try:
                 shown = await self.peers.identities(url, "tacit-coordinator")
             except (PeerUnavailable, ProblemReceived):
@@ -76,89 +112,64 @@ class Coordinators:
 
     async def confirm(self, deployment: str, compared: bytes) -> bool:
         """A person compared the fingerprint of a document out of band: it is pinned, in place of
-        what was; whether a coordinator of this deployment is known. Raises KeyNotAnchored if it
-        shows no such document, PeerUnavailable."""
-        async with self.database.reading() as transaction:
-            found = await store.coordinators(transaction)
-        known = [held for held in found if held.deployment == deployment]
-        for held in known:
-            shown = await self.peers.shown_identities(held.url, "tacit-coordinator")
-            await self._keep(held, held.pin.confirmed(deployment, shown, compared))
-        return bool(known)
+        the earlier one; whether a coordinator of this deployment is known. Raises KeyNotAnchored if
+        it shows no such document, PeerUnavailable."""
+        rows = await self._of(deployment)
+        for row in rows:
+            shown = await self.peers.shown_identities(row.url, "tacit-coordinator")
+            await self._keep(row, row.pin.confirmed(deployment, shown, compared))
+        return bool(rows)
 
     async def take(self, deployment: str, shown: IdentityChain) -> bool:
-        """Go along the chain of a coordinator that somebody else shows, as it may be gone; whether
-        one of this deployment is known. Raises what stands against the chain."""
-        async with self._alone, self.database.reading() as transaction:
-            found = await store.coordinators(transaction)
-        known = [held for held in found if held.deployment == deployment]
-        for held in known:
-            await self._along(held, shown)
-        return bool(known)
+        """Follow the chain of a coordinator that someone else shows, as it may be gone; whether
+        one of this deployment is known. Raises what invalidates the chain."""
+        async with self._alone:
+            rows = await self._of(deployment)
+        for row in rows:
+            await self._along(row.pin, deployment, deployment, shown, partial(self._keep, row))
+        return bool(rows)
 
-    async def _followed(self, held: Coordinator, shown: IdentityChain) -> bool:
+    async def _of(self, deployment: str) -> list[Coordinator]:
+        async with self.database.reading() as transaction:
+            rows = await store.coordinators(transaction)
+        return [row for row in rows if row.deployment == deployment]
+
+    async def _followed(self, row: Coordinator, shown: IdentityChain) -> bool:
+        """Whether more is known than before."""
+        name, keep = row.deployment, partial(self._keep, row)
         try:
-            return await self._along(held, shown)
-        except DomainError as error:  # it stops nobody: the known key stays good
-            name = held.deployment
+            return await self._along(row.pin, name, name, shown, keep) != row.pin
+        except DomainError as error:  # the known key stays valid
             _logger.warning("identity_not_followed", coordinator=name, problem=error.name)
             return False
 
-    async def _along(self, held: Coordinator, shown: IdentityChain) -> bool:
-        """Whether it is known by more than before. Raises what stands against the chain; a fork is
-        kept."""
-        name, now = held.deployment, self.clock.now()
-        try:
-            pin = held.pin.follow(name, shown, now, Role.COORDINATOR, name, self.confirmed)
-        except IdentityForked:
-            await self._keep(held, held.pin.forking())
-            _logger.warning("identity_forked", coordinator=name)
-            raise
-        if pin == held.pin:
-            return False
-        await self._keep(held, pin)
-        _logger.info("identity_followed", coordinator=name)
-        return True
-
-    async def _keep(self, held: Coordinator, pin: Pin) -> None:
-        if pin == held.pin:
+    async def _keep(self, row: Coordinator, pin: Pin) -> None:
+        if pin == row.pin:
             return
         current = None if pin.anchored is None else pin.anchored.current
-        key = held.key if current is None else current.ed25519
+        key = row.key if current is None else current.ed25519
         async with self.database.begin() as transaction:
-            await store.set_coordinator(transaction, held, key, pin)
+            await store.set_coordinator(transaction, row, key, pin)
 
 
-# The identities of aggregators: followed from the join token's fingerprint, link by link.
+# --- aggregators (spec: keys, section 5.2) -------------------------------------------------------
 #
-# A party asks an aggregator for its chain when a round names a key that is not the anchored one,
-# and now and then before that, so that its documents are known before anybody could forge one.
-# Nothing here is trusted: each link is signed by the pair to which the document before committed.
-# Spec: keys, section 5.2.
-
-LOOK: Final = timedelta(hours=1)
-"""Between questions for the first document of an aggregator."""
-_identities_logger = get_logger("tacit.curator.identities")
+# A party requests an aggregator's chain when a round names a key that is not the anchored one, and
+# periodically before that, so that its documents are known before anyone could forge one. Each link
+# is signed by the pair to which the document before committed; nothing else is trusted.
 
 
-@dataclass
-class Identities:
-    """Follows chains; one question at a time."""
+class Identities(_Chains):
+    """Follows the chains of the aggregators of all parties here."""
 
-    database: Database
-    peers: Peers
-    clock: Clock
-    confirmed: Collection[bytes] | None
-    """Fingerprints of documents that a person compared, where every change has to be; else None."""
-    _looked: dict[str, datetime] = field(default_factory=dict)
-    _alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    role = Role.AGGREGATOR
 
     async def check(self, descriptor: RoundDescriptor, party: PartyRow) -> None:
         """Raise unless every aggregator of a round is anchored by the party, or follows from what
         is. KeyNotAnchored and the rest as `Pin.follow`; PeerUnavailable while a chain cannot be
         had."""
         now = self.clock.now()
-        pins = {each.aggregator: each.pin for each in party.anchors}
+        pins = {anchor.aggregator: anchor.pin for anchor in party.anchors}
         keys = {entry.id: entry.identity_key for entry in descriptor.aggregators}
         for anchor in party.anchors:
             key = keys.get(anchor.aggregator)
@@ -168,38 +179,38 @@ class Identities:
         check_anchors(descriptor, pins, now)
 
     async def confirm(self, aggregator: str, compared: bytes) -> bool:
-        """A person compared the fingerprint of a document out of band: it is anchored, in place of
-        what was; whether such an aggregator is known. Raises KeyNotAnchored if it shows no such
-        document, PeerUnavailable."""
-        async with self.database.reading() as transaction:
-            found = await store.anchored(transaction)
-        known = [each for each in found if each[1].aggregator == aggregator]
-        for deployment, held in known:
-            shown = await self.peers.shown_identities(held.url, "tacit-aggregator")
-            pin = held.pin.confirmed(deployment, shown, compared)
-            await self._keep(held, deployment, pin)
-        return bool(known)
+        """A person compared the fingerprint of a document out of band: it is pinned, in place of
+        the earlier one; whether such an aggregator is known. Raises KeyNotAnchored if it shows no
+        such document, PeerUnavailable."""
+        rows = await self._of(aggregator)
+        for deployment, anchor in rows:
+            shown = await self.peers.shown_identities(anchor.url, "tacit-aggregator")
+            pin = anchor.pin.confirmed(deployment, shown, compared)
+            await self._keep(anchor, deployment, pin)
+        return bool(rows)
 
     async def take(self, aggregator: str, shown: IdentityChain) -> bool:
-        """Go along the chain of an aggregator that somebody else shows, as it may be gone; whether
-        such an aggregator is known. Raises what stands against the chain."""
+        """Follow the chain of an aggregator that someone else shows, as it may be gone; whether
+        such an aggregator is known. Raises what invalidates the chain."""
+        rows = await self._of(aggregator)
+        for deployment, anchor in rows:
+            await self._follow(anchor, deployment, shown)
+        return bool(rows)
+
+    async def _of(self, aggregator: str) -> list[tuple[str, Anchor]]:
         async with self.database.reading() as transaction:
-            found = await store.anchored(transaction)
-        known = [each for each in found if each[1].aggregator == aggregator]
-        for deployment, held in known:
-            await self._along(held, deployment, shown, self.clock.now())
-        return bool(known)
+            rows = await store.anchored(transaction)
+        return [row for row in rows if row[1].aggregator == aggregator]
 
     def _is_due(self, anchor: Anchor, key: bytes, now: datetime) -> bool:
-        """Whether the round names another key, or the aggregator was not looked at for an hour."""
+        """Whether the round names another key, or the aggregator was not checked for an hour."""
         try:
             anchor.pin.check_key(key, now)
         except KeyNotAnchored:
             return True
         except DomainError:
             return False
-        looked = self._looked.get(anchor.url)
-        return looked is None or now - looked >= LOOK
+        return self._is_over(anchor.url, now)
 
     @staticmethod
     def _is_anchored(pin: Pin, key: bytes, now: datetime) -> bool:
@@ -215,7 +226,7 @@ class Identities:
         held = next(a for a in rows[party.id].anchors if a.aggregator == anchor.aggregator)
         if not self._is_due(held, key, now):
             return held.pin
-        self._looked[anchor.url] = now
+        self._checked[anchor.url] = now
         try:
             shown = await self.peers.identities(anchor.url, "tacit-aggregator")
         except (PeerUnavailable, ProblemReceived):
@@ -225,7 +236,7 @@ class Identities:
         if shown is None:
             return held.pin
         try:
-            return await self._along(held, party.deployment, shown, now)
+            return await self._follow(held, party.deployment, shown)
         except IdentityForked:
             raise
         except DomainError:
@@ -233,31 +244,18 @@ class Identities:
                 return held.pin
             raise
 
-    async def _along(
-        self, held: Anchor, deployment: str, shown: IdentityChain, now: datetime
-    ) -> Pin:
-        try:
-            pin = held.pin.follow(
-                deployment, shown, now, Role.AGGREGATOR, held.aggregator, self.confirmed
-            )
-        except IdentityForked:
-            await self._keep(held, deployment, held.pin.forking())
-            _identities_logger.warning("identity_forked", aggregator=held.aggregator)
-            raise
-        if pin != held.pin:
-            await self._keep(held, deployment, pin)
-            _identities_logger.info("identity_followed", aggregator=held.aggregator)
-        return pin
+    async def _follow(self, anchor: Anchor, deployment: str, shown: IdentityChain) -> Pin:
+        async def keep(pin: Pin) -> None:
+            await self._keep(anchor, deployment, pin)
 
-    async def _keep(self, held: Anchor, deployment: str, pin: Pin) -> None:
+        return await self._along(anchor.pin, deployment, anchor.aggregator, shown, keep)
+
+    async def _keep(self, anchor: Anchor, deployment: str, pin: Pin) -> None:
         async with self.database.begin() as transaction:
-            await store.set_pin(transaction, held, deployment, pin)
+            await store.set_pin(transaction, anchor, deployment, pin)
 
 
-# The anchors of the parties here, for the operator: who is known by which identity, and the two
-# things that only a person can do: confirm a new identity, and drop one that is lost.
-#
-# Spec: keys, section 5.2.
+# --- anchors, for the operator -------------------------------------------------------------------
 
 
 class AnchorAnswer(WireModel):
@@ -293,16 +291,18 @@ class Anchors:
         async with self.database.reading() as transaction:
             above = await store.coordinators(transaction)
             below = await store.anchored(transaction)
-        found = [
-            _answer("coordinator", each.deployment, each.deployment, each.url, each.pin)
-            for each in above
+        answers = [
+            _answer("coordinator", row.deployment, row.deployment, row.url, row.pin)
+            for row in above
         ]
-        found += [
-            _answer("aggregator", each.aggregator, deployment, each.url, each.pin)
-            for deployment, each in below
+        answers += [
+            _answer("aggregator", row.aggregator, deployment, row.url, row.pin)
+            for deployment, row in below
         ]
-        chosen = {each for each in found if name in (None, each.name)}
-        ordered = sorted(chosen, key=lambda each: (each.role != "coordinator", each.name, each.url))
+        chosen = {anchor for anchor in answers if name in (None, anchor.name)}
+        ordered = sorted(
+            chosen, key=lambda anchor: (anchor.role != "coordinator", anchor.name, anchor.url)
+        )
         return AnchorsAnswer(anchors=tuple(ordered))
 
     async def confirm(self, name: str, compared: bytes) -> AnchorsAnswer:
@@ -316,15 +316,15 @@ class Anchors:
         return await self.listed(name)
 
     async def take(self, name: str, shown: IdentityChain) -> None:
-        """Go along the chain of a service that somebody else shows, as it may be gone. Raises
-        UnknownAnchor, and what stands against the chain."""
+        """Follow the chain of a service that someone else shows, as it may be gone. Raises
+        UnknownAnchor, and what invalidates the chain."""
         of_coordinator = shown.documents[0].statement.role is Role.COORDINATOR
         known = self.coordinators if of_coordinator else self.identities
         if not await known.take(name, shown):
             raise UnknownAnchor
 
     async def drop(self, name: str) -> None:
-        """Forget an aggregator: no party here takes part in a round of it any more. Raises
+        """Forget an aggregator: no party here participates in its rounds any more. Raises
         UnknownAnchor."""
         async with self.database.begin() as transaction:
             if not await store.drop_anchor(transaction, name):
@@ -346,53 +346,50 @@ def _answer(
     )
 
 
-# Routes of the anchors, for the operator of the curator service.
-
 AnchorsPart = Annotated[Anchors, Depends(part(Anchors))]
 
 
-def add_anchors(app: FastAPI) -> None:
-    """Add them to the app."""
+router = api_router("parties")
 
-    @app.get(
-        "/v1/anchors",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="The services as the parties here know them",
-    )
-    async def list_anchors(_: Operator, known: AnchorsPart) -> Response:
-        return answer(await known.listed())
 
-    @app.put(
-        "/v1/anchors/{name}/identity",
-        tags=["parties"],
-        status_code=204,
-        summary="Show the chain of a service's identities, where the service is gone",
-        openapi_extra=takes(IdentityChain),
-    )
-    async def follow_anchor_identity(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> None:
-        await known.take(name, await read_body(request, IdentityChain))
+@router.get(
+    "/v1/anchors",
+    **gives(AnchorsAnswer),
+    summary="The services as the parties here know them",
+)
+async def list_anchors(_: Operator, anchors: AnchorsPart) -> Response:
+    return answer(await anchors.listed())
 
-    @app.post(
-        "/v1/anchors/{name}/confirmation",
-        **gives(AnchorsAnswer),
-        tags=["parties"],
-        summary="Confirm a service's new identity, compared out of band",
-        openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
-    )
-    async def confirm_anchor(
-        request: Request, name: str, _: Operator, known: AnchorsPart
-    ) -> Response:
-        body = await read_body(request, ConfirmationRequest)
-        return answer(await known.confirm(name, body.fingerprint))
 
-    @app.delete(
-        "/v1/anchors/{name}",
-        tags=["parties"],
-        status_code=204,
-        summary="Forget an aggregator: nobody here takes part in its rounds any more",
-    )
-    async def drop_anchor(name: str, _: Operator, known: AnchorsPart) -> None:
-        await known.drop(name)
+@router.put(
+    "/v1/anchors/{name}/identity",
+    status_code=204,
+    summary="Show the chain of a service's identities, where the service is gone",
+    openapi_extra=takes(IdentityChain),
+)
+async def follow_anchor_identity(
+    request: Request, name: str, _: Operator, anchors: AnchorsPart
+) -> None:
+    await anchors.take(name, await read_body(request, IdentityChain))
+
+
+@router.post(
+    "/v1/anchors/{name}/confirmation",
+    **gives(AnchorsAnswer),
+    summary="Confirm a service's new identity, compared out of band",
+    openapi_extra=takes(ConfirmationRequest, examples.CONFIRMATION),
+)
+async def confirm_anchor(
+    request: Request, name: str, _: Operator, anchors: AnchorsPart
+) -> Response:
+    body = await read_body(request, ConfirmationRequest)
+    return answer(await anchors.confirm(name, body.fingerprint))
+
+
+@router.delete(
+    "/v1/anchors/{name}",
+    status_code=204,
+    summary="Forget an aggregator: no party here participates in its rounds any more",
+)
+async def drop_anchor(name: str, _: Operator, anchors: AnchorsPart) -> None:
+    await anchors.drop(name)

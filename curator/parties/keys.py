@@ -21,15 +21,11 @@ from common.runtime.logs import get_logger
 from common.store.tokens import hash_token, new_token
 from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
-from curator.engine import Engine
+from curator.engine import Engine, Sealer
 from curator.errors import LastingSignatureMissing, PeerUnavailable, SealKeyUnusable, UnknownParty
 from curator.parties.peers import Peers
-from curator.sealer import Sealer
-from curator.store import parties as party_store
 from curator.store import parties as store
-from curator.store import party_identities
-from curator.store.parties import ACTIVE, PartyRow
-from curator.store.party_identities import NextIdentity
+from curator.store.parties import ACTIVE, NextIdentity, PartyRow
 from tacit.crypto.sealing import SealBroken, SealKeyMalformed, SealPublicKey, key_hash
 from tacit.crypto.signing import Identity, fingerprint
 from tacit.protocol.enrolment import RENEWAL_LABEL, TokenRenewal
@@ -50,11 +46,11 @@ class Keyring:
 
     def engine_of(self, party: PartyRow) -> Engine:
         """The engine of a party."""
-        held = self._engines.get(party.id)
-        if held is None:
+        engine = self._engines.get(party.id)
+        if engine is None:
             sealer = Sealer(party.id, Identity.from_bytes(party.identity))
-            held = self._engines[party.id] = Engine(sealer, self._source)
-        return held
+            engine = self._engines[party.id] = Engine(sealer, self._source)
+        return engine
 
     def forget(self, party: str) -> None:
         """Seal nothing more under the identity that a party had, and make its engine again."""
@@ -62,8 +58,8 @@ class Keyring:
 
     def is_answered(self, party: str, session: bytes) -> bool:
         """Whether the aggregator of a session is known to know it."""
-        held = self._engines.get(party)
-        return held is not None and held.sealer.is_answered(session)
+        engine = self._engines.get(party)
+        return engine is not None and engine.sealer.is_answered(session)
 
     def answered(self, party: str, session: bytes) -> None:
         """The aggregator of a session has answered under it."""
@@ -76,11 +72,10 @@ class Keyring:
             self._engines[party].sealer.forget(session)
 
 
-# Seal keys by the hash that an aggregator signed, fetched once and kept in memory.
+# --- seal keys, by the hash that an aggregator signed (spec: keys, section 2.1) -------------------
 #
-# A key comes from the aggregator, at the address of the join token, or from the coordinator, which
-# mirrors it. Who serves it need not be trusted: the hash is compared before anything is parsed.
-# Spec: keys, section 2.1.
+# The key comes from the aggregator, or from the coordinator, which mirrors it. The server need not
+# be trusted: the hash is compared before anything is parsed.
 
 KEPT: Final = 256
 """Keys of 1,216 bytes: those of a day and more, of sixteen aggregators."""
@@ -116,7 +111,7 @@ class SealKeys:
             return
         async with database.reading() as transaction:  # what the round's check has followed
             row = (await store.parties_by_id(transaction, [party.id]))[party.id]
-        anchor = next(each for each in row.anchors if each.aggregator == entry.id)
+        anchor = next(anchor for anchor in row.anchors if anchor.aggregator == entry.id)
         anchored = anchor.pin.anchored
         try:
             signed = await self._peers.seal_signature(anchor.url, entry.seal.public_key_hash)
@@ -133,22 +128,22 @@ class SealKeys:
 
     async def _key(self, entry: AggregatorEntry, party: PartyRow) -> SealPublicKey:
         wanted = entry.seal.public_key_hash
-        found = self._keys.get(wanted)
-        if found is None:
+        key = self._keys.get(wanted)
+        if key is None:
             raw = await self._fetched(entry.id, wanted, party)
             try:
-                found = SealPublicKey(raw)
-                found.seal(b"", b"")  # an X25519 half of small order shows only here
+                key = SealPublicKey(raw)
+                key.seal(b"", b"")  # an X25519 half of small order shows only here
             except (SealKeyMalformed, SealBroken) as error:
                 raise SealKeyUnusable(f"{entry.id}: {error}") from None
-            self._keys[wanted] = found
+            self._keys[wanted] = key
             while len(self._keys) > KEPT:
                 self._keys.popitem(last=False)
         self._keys.move_to_end(wanted)
-        return found
+        return key
 
     async def _fetched(self, aggregator: str, wanted: bytes, party: PartyRow) -> bytes:
-        anchored = [each.url for each in party.anchors if each.aggregator == aggregator]
+        anchored = [anchor.url for anchor in party.anchors if anchor.aggregator == aggregator]
         for url in (*anchored, party.coordinator_url):
             try:
                 raw = await self._peers.seal_key(url, wanted)
@@ -159,10 +154,7 @@ class SealKeys:
         raise PeerUnavailable(f"nobody serves the seal key of {aggregator}")
 
 
-# Parties' tokens at a service that ended all of them are renewed by the parties' identities.
-#
-# Spec: keys, section 5.2. A service that refuses a token because it was ended is noticed where it
-# is called; the sweep then asks for another one for every party there.
+# --- tokens that a service ended are renewed by the party's identity (spec: keys, section 5.2) ----
 
 _RENEWED_TOGETHER: Final = 8
 _renewals_logger = get_logger("tacit.curator.renewals")
@@ -231,13 +223,13 @@ class Renewals:
         return None
 
 
-# Identities of parties are replaced by command, while rounds run. Spec: keys, section 5.2.
+# --- identities are replaced by command, while rounds run (spec: keys, section 5.2) ---------------
 #
 #     made and stored -> shown to coordinator and aggregators -> in use, the old key destroyed
 #
-# What follows is stored before anybody is shown it. Until every service has it the party signs with
-# the identity before, which the services accept until the overlap is over; from then on it signs
-# with the new one in any case. A sweep does what is left, also after a crash.
+# The next identity is stored before anyone is shown it. Until every service has it the party signs
+# with the old one, which services accept until the overlap is over; then with the new one in any
+# case. A sweep finishes what is left, also after a crash.
 
 SWEEP_S: Final = 5.0
 _TOGETHER: Final = 8
@@ -267,13 +259,13 @@ class Successions:
 
     async def begin(self, named: Sequence[str] | None, overlap: timedelta) -> int:
         """Make the next identity of some enrolled parties, or of all; how many. One that waits
-        already goes on. Raises UnknownParty."""
+        is already in progress. Raises UnknownParty."""
         async with self.database.begin(large=True) as transaction:
             rows = await self._chosen(transaction, named)
-            held = {each.party for each in await party_identities.waiting(transaction)}
-            chosen = [row for row in rows if row.id not in held]
+            waiting = {identity.party for identity in await store.waiting_identities(transaction)}
+            chosen = [row for row in rows if row.id not in waiting]
             for row in chosen:
-                await party_identities.add_next(
+                await store.add_next_identity(
                     transaction, await self._next(transaction, row, overlap)
                 )
         return len(chosen)
@@ -281,38 +273,38 @@ class Successions:
     async def waiting(self) -> tuple[Waiting, ...]:
         """Parties whose next identity is not known to all their services."""
         async with self.database.reading(large=True) as transaction:
-            found = await party_identities.waiting(transaction)
+            identities = await store.waiting_identities(transaction)
         return tuple(
             Waiting(
-                each.party,
-                fingerprint(each.link.statement.identity_key),
-                each.secret is None,
-                self._problems.get(each.party, {}),
+                identity.party,
+                fingerprint(identity.link.statement.identity_key),
+                identity.secret is None,
+                self._problems.get(identity.party, {}),
             )
-            for each in found
+            for identity in identities
         )
 
     async def sweep(self) -> int:
         """Show what waits to all services; how many identities all of them know now."""
         async with self.database.reading(large=True) as transaction:
-            found = await party_identities.waiting(transaction)
+            identities = await store.waiting_identities(transaction)
         done = 0
-        for start in range(0, len(found), _TOGETHER):
-            some = found[start : start + _TOGETHER]
-            done += sum(await asyncio.gather(*(self._finish(each) for each in some)))
+        for start in range(0, len(identities), _TOGETHER):
+            some = identities[start : start + _TOGETHER]
+            done += sum(await asyncio.gather(*(self._finish(identity) for identity in some)))
         return done
 
     async def _chosen(
         self, transaction: Transaction, named: Sequence[str] | None
     ) -> list[PartyRow]:
-        rows = await party_store.list_parties(transaction, state=ACTIVE)
+        rows = await store.list_parties(transaction, state=ACTIVE)
         if named is None:
             return rows
-        known = {row.id: row for row in rows}
+        by_name = {row.id: row for row in rows}
         for place, name in enumerate(named):
-            if name not in known:
+            if name not in by_name:
                 raise UnknownParty(pointer=f"/parties/{place}")
-        return [known[name] for name in dict.fromkeys(named)]
+        return [by_name[name] for name in dict.fromkeys(named)]
 
     async def _next(
         self, transaction: Transaction, row: PartyRow, overlap: timedelta
@@ -326,22 +318,22 @@ class Successions:
             effective=now,
             overlap_until=now + overlap,
         )
-        serial = await party_identities.last_serial(transaction, row.id) + 1
+        serial = await store.identity_serial(transaction, row.id) + 1
         return NextIdentity(row.id, serial, succeed_party(statement, new, old), new.to_bytes())
 
-    async def _finish(self, found: NextIdentity) -> bool:
+    async def _finish(self, identity: NextIdentity) -> bool:
         """Whether all services know it now."""
         async with self.database.reading() as transaction:
-            row = await party_store.party(transaction, found.party)
-            chain = await party_identities.chain(transaction, found.party)
+            row = await store.party(transaction, identity.party)
+            chain = await store.identity_chain(transaction, identity.party)
         assert row is not None
         problems = await self._shown(row, chain)
-        over = self.clock.now() >= found.link.statement.overlap_until
+        over = self.clock.now() >= identity.link.statement.overlap_until
         async with self.database.begin() as transaction:
             if not problems:
-                await party_identities.mark_shown(transaction, found)
-            if found.secret is not None and (over or not problems):
-                await party_identities.put_in_use(transaction, found)
+                await store.mark_identity_shown(transaction, identity)
+            if identity.secret is not None and (over or not problems):
+                await store.use_next_identity(transaction, identity)
         self.keyring.forget(row.id)
         if problems:
             self._problems[row.id] = problems
@@ -357,7 +349,7 @@ class Successions:
         """Show a party's links to all its services; the problems of those that did not take it."""
         assert row.coordinator_token is not None
         services = [(row.deployment, row.coordinator_url, row.coordinator_token)]
-        services += [(each.aggregator, each.url, each.token or "") for each in row.anchors]
+        services += [(anchor.aggregator, anchor.url, anchor.token or "") for anchor in row.anchors]
         problems = {}
         for name, url, token in services:
             try:

@@ -56,7 +56,7 @@ class Refused(BaseModel):
 
 
 class Standing(BaseModel):
-    """What a coordinator tells a party of a proved round."""
+    """What a coordinator answers a party about a proved round."""
 
     refused: list[Refused]
 
@@ -228,7 +228,7 @@ class Peers:
         self, url: str, first: str, name: str, headers: dict[str, str], wait_s: float
     ) -> Listing | None:
         """All pages of a list, under the ETag of the first; nothing if that has not changed."""
-        found: list[Any] = []
+        documents: list[Any] = []
         path: str | None = first
         etag = None
         while path is not None:
@@ -236,10 +236,10 @@ class Peers:
             if response.status == 304:
                 return None
             etag = etag or response.headers.get("ETag")
-            found += response.json()[name]
+            documents += response.json()[name]
             path = response.next_page
             headers.pop("If-None-Match", None)
-        return Listing(found, etag)
+        return Listing(documents, etag)
 
     async def round_state(self, url: str, token: str, round_id: str) -> dict[str, Any]:
         """The coordinator's view of one round."""
@@ -255,12 +255,12 @@ class Peers:
         body, headers = json.dumps({"rounds": list(ids)}).encode(), {**_JSON, **_bearer(token)}
         response = await self._call(url, "POST", "/v1/rounds/states", body, headers)
         try:
-            return {str(each["id"]): dict(each) for each in response.json()["rounds"]}
+            return {str(document["id"]): dict(document) for document in response.json()["rounds"]}
         except (ValueError, KeyError, TypeError):
             raise PeerUnavailable("the states of rounds are not understood") from None
 
     async def transcript(self, url: str, token: str | None, round_id: str) -> bytes:
-        """The transcript of a released round, as it came."""
+        """The transcript of a released round, as received."""
         path = f"/v1/rounds/{round_id}/transcript"
         response = await self._call(url, "GET", path, headers=_bearer(token))
         return response.body
@@ -284,8 +284,8 @@ class Peers:
         """Send noisy reports; an answer for each."""
         path, headers = f"/v1/jobs/{job}/reports", {**_JSON, **_bearer(token)}
         response = await self._call(url, "POST", path, body, headers)
-        found: list[dict[str, Any]] = response.json()["reports"]
-        return found
+        answers: list[dict[str, Any]] = response.json()["reports"]
+        return answers
 
     async def acknowledge(self, url: str, token: str, round_id: str, members: bytes) -> None:
         """Report to the coordinator which of a party's curators were debited for a round."""
@@ -296,8 +296,8 @@ class Peers:
     async def acknowledge_together(self, url: str, said: Sequence[Said]) -> list[ItemAnswer]:
         """The same of several rounds and parties; an answer for each."""
         items = [
-            {"round": each.round, "token": each.token, "members": encode_binary(each.members)}
-            for each in said
+            {"round": report.round, "token": report.token, "members": encode_binary(report.members)}
+            for report in said
         ]
         body = json.dumps({"reports": items}).encode()
         headers = {**_JSON, **_bearer(said[0].token)}
@@ -321,16 +321,16 @@ class Peers:
         """Send lone pieces, or batches, to one aggregator, each with its own party's token, and
         with its round where they are of several; an answer for each. What was sealed stays as it
         is. Raises as `upload` does."""
-        anchor, rounds = carried[0].anchor, {each.round for each in carried}
+        anchor, rounds = carried[0].anchor, {piece.round for piece in carried}
         one = len(rounds) == 1
         path = f"/v1/rounds/{carried[0].round}/{kind}" if one else f"/v1/{kind}"
         items = [
             {
-                **({"body": each.body} if kind == BATCHES else cbor2.loads(each.body)),
-                **({} if one else {"round": each.round}),
-                "token": each.anchor.token,
+                **({"body": piece.body} if kind == BATCHES else cbor2.loads(piece.body)),
+                **({} if one else {"round": piece.round}),
+                "token": piece.anchor.token,
             }
-            for each in carried
+            for piece in carried
         ]
         body = encode(items, CBOR)
         headers = {"Content-Type": CBOR, **_bearer(anchor.token)}
@@ -379,12 +379,12 @@ class Peers:
 def _answers(response: ServiceResponse, count: int) -> list[ItemAnswer]:
     """The answers to `count` items, in their order. Raises PeerUnavailable for anything else."""
     try:
-        found = _ANSWERS.validate_json(response.body)
+        answers = _ANSWERS.validate_json(response.body)
     except ValidationError:
         raise PeerUnavailable("the answer is not understood") from None
-    if [answer.index for answer in found] != list(range(count)):
+    if [answer.index for answer in answers] != list(range(count)):
         raise PeerUnavailable("the answer is not to what was sent")
-    return found
+    return answers
 
 
 def _bearer(token: str | None) -> dict[str, str]:

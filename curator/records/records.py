@@ -179,16 +179,11 @@ async def _statistic(
     return dict(zip(curators.tolist(), values.tolist(), strict=True))
 
 
-def document(columns: Sequence[str], rows: int) -> dict[str, Any]:
-    """The description of a stored table."""
-    return {"columns": list(columns), "rows": rows}
-
-
-# What a round of a federated job takes from its curators' own records.
+# --- questions of federated jobs -----------------------------------------------------------------
 #
-# Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves, the sum
-# over the records, with the part of each one bounded. Rows of numbers (`RowQuestion`) or lists of
-# items (`ItemQuestion`): who prepares a contribution does not see which.
+# Spec: jobs, "Federated jobs"; federated-counting, sections 2 and 5. One vector leaves: the sum
+# over the records, with each record's part bounded. Records are rows of numbers (`RowQuestion`) or
+# lists of items (`ItemQuestion`).
 
 
 @dataclass(frozen=True)
@@ -225,7 +220,7 @@ class Question(Protocol):
 
     def measured(self, records: Mapping[int, Any]) -> Mapping[int, sums_Ints]:
         """What each record of each curator would add at each cost, in L1 norm; of none where no
-        record is left out. It takes long."""
+        record is omitted. It takes long."""
         ...
 
     async def admitted(
@@ -235,7 +230,7 @@ class Question(Protocol):
         records: Mapping[int, Any],
         by_key: Mapping[int, sums_Ints],
     ) -> Mapping[int, Any]:
-        """What of the records of the curators that take part may count, in the transaction of their
+        """The records of the participating curators that may count, in the transaction of their
         debit; by_key: what is `measured` of each of them."""
         ...
 
@@ -329,14 +324,14 @@ class ItemQuestion:
         outside the window are empty, and a table of records without time is none in any."""
         places = {item: place for place, item in enumerate(self.universe)}
         found = {}
-        for each in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
-            lists: Lists | None = each.lists
+        for row in await item_store.item_tables_of(transaction, self.table, keys, self.seen):
+            lists: Lists | None = row.lists
             if window != ALWAYS:
-                lists = each.within(microseconds(window.start), microseconds(window.end))
+                lists = row.within(microseconds(window.start), microseconds(window.end))
             if lists is not None and lists.count <= query.max_readings:
-                known = np.array([places.get(item, -1) for item in each.universe], np.int32)
-                items = known[lists.items] if known.size else lists.items
-                found[each.curator] = Lists(items, lists.starts)
+                places_of = np.array([places.get(item, -1) for item in row.universe], np.int32)
+                items = places_of[lists.items] if places_of.size else lists.items
+                found[row.curator] = Lists(items, lists.starts)
         return found
 
     def measured(self, records: Mapping[int, Lists]) -> dict[int, sums_Ints]:

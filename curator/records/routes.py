@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, Request
 from fastapi import Query as Parameter
 
 from common.bodies import JSON, parse_json
-from common.runtime.clock import Clock
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, takes
 from common.web.wire import content_type
 from curator import examples
 from curator.errors import BadRecords
 from curator.owner import statement
-from curator.records.records import RecordTable, checked, document, read_csv
+from curator.owner.statement import OwnCuratorPart
+from curator.records.records import RecordTable, checked, read_csv
 from curator.store import records as store
-from curator.web import DatabasePart, Owner
-from tacit.answers.curator import ItemTables, KeptItems, KeptTable
+from curator.web import ClockPart, DatabasePart, Owner
+from tacit.answers.curator import ItemTables, ItemTableSize, KeptItems, KeptTable
 from tacit.encoders.count_sums import MOST_SEQUENCES
 from tacit.encoders.counts import Ints, Lists
 from tacit.errors import UnsupportedForm
@@ -36,69 +36,62 @@ CuratorName = Annotated[
 ]
 
 
-def add_records(app: FastAPI) -> None:
-    """Add the routes to an app."""
-
-    @app.post(
-        "/v1/records",
-        **gives(KeptTable),
-        tags=["records"],
-        summary="A curator's own table, CSV or JSON, in place of the one before",
-        openapi_extra=takes(RecordTable, examples.RECORDS),
-    )
-    async def put_records(
-        request: Request,
-        caller: Owner,
-        database: DatabasePart,
-        clock: Annotated[Clock, Depends(part(Clock))],
-        curator: CuratorName = None,
-    ) -> dict[str, Any]:
-        form, body = content_type(request), await request.body()
-        if form == CSV:
-            if curator is None:
-                raise BadRecords("name the curator", pointer="/curator")
-            columns, values = await asyncio.to_thread(read_csv, body)
-        elif form == JSON:
-            table = parse_json(body, RecordTable)
-            curator, columns = table.curator, table.columns
-            values = await asyncio.to_thread(checked, table)
-        else:
-            raise UnsupportedForm(extra={"supported": [CSV, JSON]})
-        async with database.begin(large=True) as transaction:
-            row, _ = await statement.find(transaction, curator, caller)
-            await store.put_table(transaction, row.key, columns, values, clock.now())
-        return {"curator": curator, **document(columns, len(values))}
-
-    @app.get(
-        "/v1/curators/{curator_id}/records",
-        **gives(KeptTable),
-        tags=["records"],
-        summary="Columns and number of rows of a curator's table",
-    )
-    async def get_records(
-        curator_id: Identifier, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-            found = await store.outline(transaction, row.key)
-        columns, rows = found or ((), 0)
-        return {"curator": curator_id, **document(columns, rows)}
-
-    @app.delete(
-        "/v1/curators/{curator_id}/records",
-        tags=["records"],
-        status_code=204,
-        summary="Delete a curator's table; what was contributed stays as it was",
-    )
-    async def drop_records(curator_id: Identifier, caller: Owner, database: DatabasePart) -> None:
-        async with database.begin() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-            await store.drop_table(transaction, row.key)
+router = api_router("records")
 
 
-# The routes that an owner uses to give a curator its own sequences and sets of items.
+@router.post(
+    "/v1/records",
+    summary="A curator's own table, CSV or JSON, in place of the one before",
+    openapi_extra=takes(RecordTable, examples.RECORDS),
+)
+async def put_records(
+    request: Request,
+    caller: Owner,
+    database: DatabasePart,
+    clock: ClockPart,
+    curator: CuratorName = None,
+) -> KeptTable:
+    form, body = content_type(request), await request.body()
+    if form == CSV:
+        if curator is None:
+            raise BadRecords("name the curator", pointer="/curator")
+        columns, values = await asyncio.to_thread(read_csv, body)
+    elif form == JSON:
+        table = parse_json(body, RecordTable)
+        curator, columns = table.curator, table.columns
+        values = await asyncio.to_thread(checked, table)
+    else:
+        raise UnsupportedForm(extra={"supported": [CSV, JSON]})
+    async with database.begin(large=True) as transaction:
+        row, _ = await statement.find(transaction, curator, caller)
+        await store.put_table(transaction, row.key, columns, values, clock.now())
+    return KeptTable(curator=row.id, columns=list(columns), rows=len(values))
+
+
+@router.get(
+    "/v1/curators/{curator_id}/records",
+    summary="Columns and number of rows of a curator's table",
+)
+async def get_records(curator_id: Identifier, caller: Owner, database: DatabasePart) -> KeptTable:
+    async with database.reading() as transaction:
+        row, _ = await statement.find(transaction, curator_id, caller)
+        outline = await store.outline(transaction, row.key)
+    columns, rows = outline or ((), 0)
+    return KeptTable(curator=row.id, columns=list(columns), rows=rows)
+
+
+@router.delete(
+    "/v1/curators/{curator_id}/records",
+    status_code=204,
+    summary="Delete a curator's table; what was contributed stays as it was",
+)
+async def drop_records(own: OwnCuratorPart) -> None:
+    async with own.changing() as (transaction, row, _):
+        await store.drop_table(transaction, row.key)
+
 
 Kind = Literal["sequences", "transactions"]
+KINDS: Final[Mapping[Kind, str]] = {"sequences": "sequences", "transactions": "sets of items"}
 Form = Literal["text", "ndjson", "spmf"]
 TableName = Annotated[
     str, Parameter(min_length=1, max_length=128, description="Of the table, as jobs name it.")
@@ -152,8 +145,8 @@ def read(kind: Kind, form: Form, content: bytes) -> tuple[tuple[str, ...], Lists
 def _other_form(content: bytes) -> Form | None:
     """What a file is that came as text, the default, by mistake: read so, its marks would be items.
     Its first records decide, all of them."""
-    found = (line.strip() for line in without_mark(io.BytesIO(content)))
-    lines = list(islice((line for line in found if line[:1] not in _NO_RECORD), LOOKED_AT))
+    stripped = (line.strip() for line in without_mark(io.BytesIO(content)))
+    lines = list(islice((line for line in stripped if line[:1] not in _NO_RECORD), LOOKED_AT))
     if lines and all(line.split()[-2:] in _SPMF_ENDS for line in lines):
         return "spmf"
     return "ndjson" if lines and all(map(_is_json, lines)) else None
@@ -166,76 +159,78 @@ def _is_json(line: bytes) -> bool:
         return False
 
 
-def add_items(app: FastAPI) -> None:
-    """Add the routes of both kinds to an app."""
-    _add_kind(app, "sequences", "sequences")
-    _add_kind(app, "transactions", "sets of items")
+def _kind(request: Request) -> Kind:
+    """The last part of the path of a route of `KINDS`."""
+    kind: Kind = request.url.path.rpartition("/")[2]  # type: ignore[assignment]
+    return kind
 
 
-def _add_kind(app: FastAPI, kind: Kind, words: str) -> None:
-    @app.post(
+KindPart = Annotated[Kind, Depends(_kind)]
+
+
+async def put_items(
+    request: Request,
+    caller: Owner,
+    kind: KindPart,
+    database: DatabasePart,
+    clock: ClockPart,
+    curator: NamedCurator,
+    form: FormName = "text",
+    name: TableName = "records",
+) -> KeptItems:
+    async with database.reading() as transaction:  # no file is read for a stranger
+        await statement.find(transaction, curator, caller)
+    universe, lists, times = await asyncio.to_thread(read, kind, form, await request.body())
+    async with database.begin(large=True) as transaction:
+        row, _ = await statement.find(transaction, curator, caller)
+        place = (row.key, kind, name)
+        await store.put_items(transaction, place, universe, lists, times, clock.now())
+    return KeptItems(
+        curator=curator,
+        name=name,
+        records=lists.count,
+        items=len(universe),
+        timed=times is not None,
+    )
+
+
+async def list_item_tables(
+    curator_id: Identifier, caller: Owner, kind: KindPart, database: DatabasePart
+) -> ItemTables:
+    async with database.reading() as transaction:
+        row, _ = await statement.find(transaction, curator_id, caller)
+        outlines = await store.item_outlines(transaction, row.key, kind)
+    tables = [ItemTableSize(name=o.name, records=o.records, timed=o.timed) for o in outlines]
+    return ItemTables(curator=curator_id, tables=tables)
+
+
+async def drop_items(
+    curator_id: Identifier,
+    caller: Owner,
+    kind: KindPart,
+    database: DatabasePart,
+    name: TableName = "records",
+) -> None:
+    async with database.begin() as transaction:
+        row, _ = await statement.find(transaction, curator_id, caller)
+        await store.drop_items(transaction, (row.key, kind, name))
+
+
+for kind, words in KINDS.items():
+    router.post(
         f"/v1/{kind}",
-        **gives(KeptItems),
-        tags=["records"],
         summary=f"A curator's own {words}, in place of those of the same name",
         openapi_extra=examples.ITEMS_BODY,
         name=f"put_{kind}",
-    )
-    async def put(
-        request: Request,
-        caller: Owner,
-        database: DatabasePart,
-        clock: Annotated[Clock, Depends(part(Clock))],
-        curator: NamedCurator,
-        form: FormName = "text",
-        name: TableName = "records",
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:  # strangers make nobody read a file
-            await statement.find(transaction, curator, caller)
-        universe, lists, times = await asyncio.to_thread(read, kind, form, await request.body())
-        async with database.begin(large=True) as transaction:
-            row, _ = await statement.find(transaction, curator, caller)
-            place = (row.key, kind, name)
-            await store.put_items(transaction, place, universe, lists, times, clock.now())
-        return {
-            "curator": curator,
-            "name": name,
-            "records": lists.count,
-            "items": len(universe),
-            "timed": times is not None,
-        }
-
-    @app.get(
+    )(put_items)
+    router.get(
         f"/v1/curators/{{curator_id}}/{kind}",
-        **gives(ItemTables),
-        tags=["records"],
         summary=f"Names and sizes of a curator's tables of {words}",
         name=f"get_{kind}",
-    )
-    async def outline(
-        curator_id: Identifier, caller: Owner, database: DatabasePart
-    ) -> dict[str, Any]:
-        async with database.reading() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-            found = await store.item_outlines(transaction, row.key, kind)
-        tables = [
-            {"name": each.name, "records": each.records, "timed": each.timed} for each in found
-        ]
-        return {"curator": curator_id, "tables": tables}
-
-    @app.delete(
+    )(list_item_tables)
+    router.delete(
         f"/v1/curators/{{curator_id}}/{kind}",
-        tags=["records"],
         status_code=204,
         summary=f"Delete a curator's table of {words}; what was contributed stays as it was",
         name=f"drop_{kind}",
-    )
-    async def drop(
-        curator_id: Identifier,
-        caller: Owner,
-        database: DatabasePart,
-        name: TableName = "records",
-    ) -> None:
-        async with database.begin() as transaction:
-            row, _ = await statement.find(transaction, curator_id, caller)
-            await store.drop_items(transaction, (row.key, kind, name))
+    )(drop_items)

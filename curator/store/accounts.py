@@ -78,9 +78,9 @@ _CONDITIONS: Final = {
 
 
 @cache
-def _debits(asked: frozenset[str]) -> Select[Any]:
+def _debits(values: frozenset[str]) -> Select[Any]:
     """Debits that meet these of the conditions, oldest first."""
-    met = [condition for name, condition in _CONDITIONS.items() if name in asked]
+    met = [condition for name, condition in _CONDITIONS.items() if name in values]
     return select(debits).where(*met).order_by(debits.c.id)
 
 
@@ -135,10 +135,10 @@ def _values(row: NewDebit) -> dict[str, Any]:
 async def debited_segments(transaction: Transaction, ids: Sequence[int]) -> dict[int, set[int]]:
     """Segments of each contribution that are in the ledger already."""
     rows = await transaction.execute(_SEGMENTS, {"contributions": ids})
-    found: dict[int, set[int]] = {contribution: set() for contribution in ids}
+    segments: dict[int, set[int]] = {contribution: set() for contribution in ids}
     for row in rows:
-        found[row.contribution].add(row.segment)
-    return found
+        segments[row.contribution].add(row.segment)
+    return segments
 
 
 async def paid_for_job(
@@ -173,8 +173,8 @@ async def debited_members(
     members = {contribution: np.zeros(count, np.bool_) for contribution, count in curators.items()}
     ids = list(members)
     for start in range(0, len(ids), IDS):
-        asked = {"contributions": ids[start : start + IDS]}
-        for row in await transaction.execute(_MEMBERS, asked):
+        values = {"contributions": ids[start : start + IDS]}
+        for row in await transaction.execute(_MEMBERS, values):
             part = slice(row.offset, row.offset + row.length)
             members[row.contribution][part] |= presence_bits(row.presence, row.length)
     return members
@@ -191,14 +191,14 @@ async def list_debits(
 ) -> list[Debit]:
     """A party's debits with their charges in one unit, oldest first; `span` (offset, length):
     those that concern one of these curators."""
-    asked: dict[str, Any] = {"of_party": party}
+    values: dict[str, Any] = {"of_party": party}
     if span is not None:
-        asked |= {"after_span": span[0] + span[1], "before_span": span[0]}
+        values |= {"after_span": span[0] + span[1], "before_span": span[0]}
     if since is not None:
-        asked["since"] = since
+        values["since"] = since
     if overlapping is not None:
-        asked |= {"after_window": overlapping.end, "before_window": overlapping.start}
-    rows = await transaction.execute(_debits(frozenset(asked)), asked)
+        values |= {"after_window": overlapping.end, "before_window": overlapping.start}
+    rows = await transaction.execute(_debits(frozenset(values)), values)
     return [_debit(row, unit) for row in rows]
 
 
@@ -212,22 +212,22 @@ async def debits_of(
 ) -> list[tuple[int, Debit]]:
     """A page of the debits of one curator of a party, by its position, newest first: (id, debit);
     `before`: the id of the last one of the page before."""
-    found: list[tuple[int, Debit]] = []
+    listed: list[tuple[int, Debit]] = []
     concerned = select(debits).where(
         debits.c.party == party,
         debits.c.offset <= position,
         debits.c.offset + debits.c.length > position,
     )
-    while len(found) < limit:
+    while len(listed) < limit:
         page = concerned if before is None else concerned.where(debits.c.id < before)
         rows = (await transaction.execute(page.order_by(debits.c.id.desc()).limit(IDS))).all()
         for row in rows:
             if presence_bits(row.presence, row.length)[position - row.offset]:
-                found.append((row.id, _debit(row, unit)))
+                listed.append((row.id, _debit(row, unit)))
         if len(rows) < IDS:
             break
         before = rows[-1].id
-    return found[:limit]
+    return listed[:limit]
 
 
 def charge_in(row: Row[Any], unit: PrivacyUnit) -> Charge:
@@ -262,16 +262,16 @@ async def totals(
     offset, length = span
     start, _ = period_of(now, period_s)
     chunks = _chunks(offset, length)
-    asked = {**_of(party, chunks), "period": period_s, "start": start}
-    rows = await transaction.execute(_TOTALS, asked)
-    known = {row.chunk: _totals(row) for row in rows}
+    values = {**_of(party, chunks), "period": period_s, "start": start}
+    rows = await transaction.execute(_TOTALS, values)
+    by_chunk = {row.chunk: _totals(row) for row in rows}
     made = None
     parts = []
     for chunk in chunks:
         first = max(offset, chunk * CHUNK)
         last = min(offset + length, (chunk + 1) * CHUNK)
-        if chunk in known:
-            parts.append(known[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
+        if chunk in by_chunk:
+            parts.append(by_chunk[chunk].part(first - chunk * CHUNK, last - chunk * CHUNK))
             continue
         if made is None:
             made = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
@@ -299,9 +299,9 @@ async def charge_accounts(
     offset, bits = members
     chunks = _chunks(offset, len(bits))
     rows = await transaction.execute(_COVERING, {**_of(party, chunks), "at": made})
-    known = {(row.chunk, row.period_s): row for row in rows}
+    stored = {(row.chunk, row.period_s): row for row in rows}
     wanted = {LIFETIME, *periods} if factor > 0 else set()
-    missing = [key for key in product(chunks, sorted(wanted)) if key not in known]
+    missing = [key for key in product(chunks, sorted(wanted)) if key not in stored]
     sizes = {chunk: min(CHUNK, curators - chunk * CHUNK) for chunk in chunks}
     masks = {chunk: members_over(members, chunk * CHUNK, size) for chunk, size in sizes.items()}
 
@@ -314,9 +314,9 @@ async def charge_accounts(
         own, mask = for_account(charge, period_s), masks[chunk]
         return row_of(chunk, period_s, _changed(row, own, mask, factor))
 
-    if known:
+    if stored:
         await transaction.execute(
-            _CHANGE, [_bound(changed(*key, row)) for key, row in known.items()]
+            _CHANGE, [_bound(changed(*key, row)) for key, row in stored.items()]
         )
     if not missing:
         return
@@ -326,9 +326,9 @@ async def charge_accounts(
         earlier = await list_debits(transaction, party, PrivacyUnit.CURATOR, since=start)
         for chunk in (chunk for chunk, period in missing if period == period_s):
             place, verified_only = chunk * CHUNK, period_s != LIFETIME
-            found = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
+            total = sum_debits(earlier, place, sizes[chunk], verified_only=verified_only)
             own = for_account(charge, period_s)
-            after = found.plus(own, masks[chunk], factor=factor)
+            after = total.plus(own, masks[chunk], factor=factor)
             fresh.append(row_of(chunk, period_s, _packed(after)))
     await transaction.execute(_ACCOUNT, fresh)
 
@@ -387,11 +387,11 @@ async def credit(transaction: Transaction, contribution: int, now: datetime) -> 
     rows = await transaction.execute(
         select(debits).where(debits.c.contribution == contribution, debits.c.credited.is_(None))
     )
-    found = list(rows.all())
+    uncredited = list(rows.all())
     await transaction.execute(
-        update(debits).where(debits.c.id.in_([row.id for row in found])).values(credited=now)
+        update(debits).where(debits.c.id.in_([row.id for row in uncredited])).values(credited=now)
     )
-    return found
+    return uncredited
 
 
 async def note_refused(
@@ -446,5 +446,5 @@ async def forget_refusals(
     transaction: Transaction, contribution: int, offsets: Sequence[int]
 ) -> None:
     """Before the spans that begin there are decided again (after a crash)."""
-    asked = [{"of_contribution": contribution, "at_offset": offset} for offset in offsets]
-    await transaction.execute(_FORGET, asked)
+    values = [{"of_contribution": contribution, "at_offset": offset} for offset in offsets]
+    await transaction.execute(_FORGET, values)

@@ -133,12 +133,12 @@ async def add(transaction: Transaction, register: int, instants: Iterable[Column
 
 async def quantities(transaction: Transaction, places: Iterable[Place]) -> dict[Place, int]:
     """The readings in blocks at these places, and what they are."""
-    found: dict[Place, int] = {}
+    by_place: dict[Place, int] = {}
     for register, wanted in _by_register(places).items():
         for time, devices, values in await at_instants(transaction, register, wanted):
             for device, value in zip(devices.tolist(), values.tolist(), strict=True):
-                found[register, time, device] = value
-    return found
+                by_place[register, time, device] = value
+    return by_place
 
 
 async def at_instants(
@@ -147,16 +147,16 @@ async def at_instants(
     """Which of some devices have a reading in a block: the instant, these devices and what they
     read, block by block. `wanted`: devices, ascending, by instant."""
     near = {block.id: devices for block, devices in await _near(transaction, register, wanted)}
-    found = []
+    stored = []
     for ids in _some(near):
         for block in await transaction.execute(_QUANTITIES, {"ids": ids}):
             devices, values = _ints(block.devices, 4), _ints(block.quantities, 8)
-            asked = near[block.id]
-            at = np.minimum(np.searchsorted(devices, asked), devices.size - 1)
-            there = devices[at] == asked
+            instants = near[block.id]
+            at = np.minimum(np.searchsorted(devices, instants), devices.size - 1)
+            there = devices[at] == instants
             if there.any():
-                found.append((block.time, asked[there], values[at[there]]))
-    return found
+                stored.append((block.time, instants[there], values[at[there]]))
+    return stored
 
 
 async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
@@ -187,7 +187,7 @@ async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
                     "vector": None,
                 }
                 for device, curator, quantity, random in zip(
-                    *(each[out].tolist() for each in (devices, curators, values, randoms)),
+                    *(column[out].tolist() for column in (devices, curators, values, randoms)),
                     strict=True,
                 )
             ],
@@ -196,7 +196,7 @@ async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
             await transaction.execute(_REMOVE, {"of_id": key})
             continue
         # The bounds of its devices and curators stay: they need not be the narrowest.
-        left = (each[~out] for each in (curators, values, devices, randoms))
+        left = (column[~out] for column in (curators, values, devices, randoms))
         new = {f"new_{name}": value for name, value in _bytes(*left).items()}
         await transaction.execute(_CUT, {"of_id": key, **new})
 
@@ -204,8 +204,8 @@ async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:
 async def count(transaction: Transaction, register: int, start: int, end: int) -> int:
     """How many readings of a window are in blocks, of all curators."""
     inside = {"of_register": register, "start": start, "end": end}
-    found: int = (await transaction.execute(_NUMBER, inside)).scalar_one()
-    return int(found)
+    number: int = (await transaction.execute(_NUMBER, inside)).scalar_one()
+    return int(number)
 
 
 async def window(
@@ -258,20 +258,20 @@ async def _near(
     transaction: Transaction, register: int, wanted: Mapping[int, Ints]
 ) -> list[tuple[Row[int, int, int, int], Ints]]:
     """The blocks that may have readings of some devices, ascending, by instant; with those."""
-    found: list[tuple[Row[int, int, int, int], Ints]] = []
+    near: list[tuple[Row[int, int, int, int], Ints]] = []
     if not wanted:
-        return found
+        return near
     span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
     if (await transaction.execute(_SPAN, span)).first() is None:
-        return found  # as in most stores: no list of instants is made a statement
+        return near  # as in most stores: no list of instants is made a statement
     for times in batches(sorted(wanted), _one, _INSTANTS):
-        asked = {"of_register": register, "times": times}
-        for row in (await transaction.execute(_AT, asked)).all():
+        values = {"of_register": register, "times": times}
+        for row in (await transaction.execute(_AT, values)).all():
             devices = wanted[row.time]
             start, end = np.searchsorted(devices, (row.first_device, row.last_device + 1))
             if end > start:
-                found.append((row, devices[start:end]))
-    return found
+                near.append((row, devices[start:end]))
+    return near
 
 
 def _by_register(places: Iterable[Place]) -> dict[int, dict[int, Ints]]:

@@ -46,7 +46,7 @@ _AMONG = select(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of readings, in their order: `stored` those that are new, of the others `same`
+    """The outcomes of readings, in their order: `stored` those that are new, of the others `same`
     those whose place has this content already."""
 
     stored: Bits
@@ -67,9 +67,9 @@ class Stored:
         """All of some parts."""
         nothing = np.zeros(0, np.int64)
         return cls(
-            np.concatenate([nothing, *(each.devices for each in parts)]),
-            np.concatenate([nothing, *(each.quantities for each in parts)]),
-            np.concatenate([np.zeros(0, np.bool_), *(each.scalar for each in parts)]),
+            np.concatenate([nothing, *(part.devices for part in parts)]),
+            np.concatenate([nothing, *(part.quantities for part in parts)]),
+            np.concatenate([np.zeros(0, np.bool_), *(part.scalar for part in parts)]),
         )
 
 
@@ -108,11 +108,11 @@ def compared(columns: Columns, there: Stored) -> tuple[Bits, Bits]:
     devices, quantities = columns.devices, columns.quantities
     first = _first(devices)
     places = np.flatnonzero(first)
-    kept, unlike, known = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
+    kept, unlike, unchanged = quantities.copy(), np.zeros(devices.size, np.bool_), ~first
     at = places[np.searchsorted(devices[first], there.devices)]
-    known[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
+    unchanged[at], kept[at], unlike[at] = True, there.quantities, ~there.scalar
     origin = np.maximum.accumulate(np.where(first, np.arange(devices.size), 0))
-    return ~known, known & (kept[origin] == quantities) & ~unlike[origin]
+    return ~unchanged, unchanged & (kept[origin] == quantities) & ~unlike[origin]
 
 
 async def _stored(
@@ -120,15 +120,15 @@ async def _stored(
 ) -> list[Stored]:
     """What is stored for the devices of each instant, in blocks and in rows."""
     wanted = {int(columns.times[here.start]): np.unique(columns.devices[here]) for here in instants}
-    found: dict[int, list[Stored]] = {time: [] for time in wanted}
+    stored: dict[int, list[Stored]] = {time: [] for time in wanted}
     for time, there, values in await blocks.at_instants(transaction, register, wanted):
-        found[time].append(Stored(there, values, np.ones(there.size, np.bool_)))
+        stored[time].append(Stored(there, values, np.ones(there.size, np.bool_)))
     if wanted:
         span = {"of_register": register, "start": min(wanted), "last": max(wanted)}
         if (await transaction.execute(_IN_SPAN, span)).first() is not None:
             for time, devices in wanted.items():
-                found[time] += await _in_rows(transaction, register, time, devices)
-    return [Stored.joined(each) for each in found.values()]
+                stored[time] += await _in_rows(transaction, register, time, devices)
+    return [Stored.joined(total) for total in stored.values()]
 
 
 async def _in_rows(
@@ -138,19 +138,19 @@ async def _in_rows(
     bounds = {"first": int(devices[0]), "last": int(devices[-1])}
     if (await transaction.execute(_ANY, {**here, **bounds})).first() is None:
         return []
-    found = []
+    stored = []
     for some in batches(devices.tolist(), lambda _: 1, _DEVICES):
         rows = (await transaction.execute(_AMONG, {**here, "devices": some})).all()
         if rows:
             there, values, scalar = zip(*rows, strict=True)
-            found.append(
+            stored.append(
                 Stored(
                     np.array(there, np.int64),
                     np.array(values, np.int64),
                     np.array(scalar, np.bool_),
                 )
             )
-    return found
+    return stored
 
 
 def _first(devices: Ints) -> Bits:
@@ -203,8 +203,8 @@ _PUT_READING = text(
 async def around(transaction: Transaction, meter: Meter, first: int, last: int) -> list[Total]:
     """The totals of a counter from `first` to `last`, and its neighbours on both sides."""
     values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
-    found = (await transaction.execute(_AROUND, values)).all()
-    return [(row.time, row.total, row.rollover) for row in found]
+    rows = (await transaction.execute(_AROUND, values)).all()
+    return [(row.time, row.total, row.rollover) for row in rows]
 
 
 async def put_totals(transaction: Transaction, totals: Sequence[tuple[Meter, Total]]) -> None:
@@ -222,5 +222,5 @@ async def put_readings(transaction: Transaction, rows: Sequence[Row]) -> None:
     if rows:
         await blocks.take_out(transaction, [row[:3] for row in rows])
         names = ("register", "time", "device", "curator", "quantity", "random", "vector")
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        await transaction.execute(_PUT_READING, found)
+        values = [dict(zip(names, row, strict=True)) for row in rows]
+        await transaction.execute(_PUT_READING, values)

@@ -66,12 +66,12 @@ async def opened_since(
 ) -> list[tuple[str, str]]:
     """(id, signed descriptor) of the newest rounds, oldest first, that a party was asked in; of any
     party without one."""
-    asked = select(contributions.c.round)
+    query = select(contributions.c.round)
     if party is not None:
-        asked = asked.where(contributions.c.party == party)
+        query = query.where(contributions.c.party == party)
     newest = (
         select(rounds.c.id, rounds.c.descriptor)
-        .where(rounds.c.opened >= since, rounds.c.id.in_(asked))
+        .where(rounds.c.opened >= since, rounds.c.id.in_(query))
         .order_by(rounds.c.opened.desc(), rounds.c.id)
         .limit(most)
     )
@@ -80,12 +80,12 @@ async def opened_since(
 
 async def newest_queries(transaction: Transaction, most: int, party: str | None) -> list[str]:
     """A signed descriptor of each of the queries that a party, or any, was asked last."""
-    asked = select(func.max(contributions.c.id).label("id"), rounds.c.query_hash).join(
+    newest = select(func.max(contributions.c.id).label("id"), rounds.c.query_hash).join(
         rounds, rounds.c.id == contributions.c.round
     )
     if party is not None:
-        asked = asked.where(contributions.c.party == party)
-    last = asked.group_by(rounds.c.query_hash).order_by(func.max(contributions.c.id).desc())
+        newest = newest.where(contributions.c.party == party)
+    last = newest.group_by(rounds.c.query_hash).order_by(func.max(contributions.c.id).desc())
     chosen = last.limit(most).subquery()
     rows = await transaction.execute(
         select(rounds.c.descriptor)
@@ -152,7 +152,7 @@ async def spans_over(
     transaction: Transaction, ids: Sequence[int], position: int
 ) -> tuple[dict[int, Row[Any]], dict[int, list[Row[Any]]]]:
     """The debit and the refusals of each contribution whose span holds a curator's position."""
-    found: dict[int, Row[Any]] = {}
+    spans: dict[int, Row[Any]] = {}
     for row in await transaction.execute(
         select(debits).where(
             debits.c.contribution.in_(ids),
@@ -160,7 +160,7 @@ async def spans_over(
             debits.c.offset + debits.c.length > position,
         )
     ):
-        found[row.contribution] = row
+        spans[row.contribution] = row
     refused: dict[int, list[Row[Any]]] = {}
     for row in await transaction.execute(
         select(refusals)
@@ -172,7 +172,7 @@ async def spans_over(
         .order_by(refusals.c.id)
     ):
         refused.setdefault(row.contribution, []).append(row)
-    return found, refused
+    return spans, refused
 
 
 _UNHASHED = frozenset({"contribution", "credited", "used", "clamped", "refused"})
@@ -252,8 +252,8 @@ async def decided_refusals(
 ) -> list[Decided]:
     """Of rounds whose deadline has not passed and whose outcome is not known, where there is
     another ground than these."""
-    asked = {"now": now, "uninvited": sorted(uninvited)}
-    rows = await transaction.execute(_DECIDED_REFUSALS, asked)
+    values = {"now": now, "uninvited": sorted(uninvited)}
+    rows = await transaction.execute(_DECIDED_REFUSALS, values)
     return [Decided(row.id, row.party, row.round) for row in rows]
 
 
@@ -281,11 +281,11 @@ async def usage_spans(transaction: Transaction, party: str, position: int) -> li
     return list(rows)
 
 
-# Drops the refusals and the deliveries of old rounds, and what records spent in old jobs.
+# --- retention -----------------------------------------------------------------------------------
 #
-# What the ledger and its chain need stays for good: debits, credits, contributions, and of a round
-# its descriptor, its outcome and the abort statements. So what a policy sums over is the same as
-# before, no round is taken up twice, and nobody contributes twice to one query and window.
+# The ledger and its chain stay permanently: debits, credits, contributions, and of a round its
+# descriptor, final state and abort statements. So policies sum over the same debits as before, and
+# no round is answered twice.
 
 _UNDER_WAY: Final = (State.PLANNED.value, State.PREPARED.value)
 
@@ -295,7 +295,7 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
     `limit` rounds; of how many. Rounds whose outcome is not known, or of which something is still
     to be sent, keep theirs."""
     under_way = select(contributions.c.round).where(contributions.c.state.in_(_UNDER_WAY))
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(rounds.c.id)
         .where(
             rounds.c.expired.is_(None),
@@ -306,7 +306,7 @@ async def expire(transaction: Transaction, before: datetime, now: datetime, limi
         .order_by(rounds.c.deadline)
         .limit(limit)
     )
-    ids = list(found.scalars())
+    ids = list(result.scalars())
     if not ids:
         return 0
     parts = select(contributions.c.id).where(contributions.c.round.in_(ids))
@@ -321,7 +321,7 @@ async def forget_spends(transaction: Transaction, before: datetime) -> int:
     jobs. Such a job has no first round from then on, so that its later steps are missed: S must not
     begin again at 0. A job whose first round may still be credited keeps it."""
     first, last = rounds.alias(), rounds.alias()
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(federated_jobs.c.id)
         .join(first, first.c.id == federated_jobs.c.first_round)
         .join(last, last.c.id == federated_jobs.c.last_round)
@@ -332,7 +332,7 @@ async def forget_spends(transaction: Transaction, before: datetime) -> int:
             last.c.deadline < before,
         )
     )
-    ids = list(found.scalars())
+    ids = list(result.scalars())
     if ids:
         for table in (job_spends, job_paths):
             await transaction.execute(delete(table).where(table.c.job.in_(ids)))

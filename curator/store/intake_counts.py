@@ -52,7 +52,7 @@ async def note(
     newest: Iterable[Newest],
 ) -> None:
     """Add the outcomes of a batch to those of this hour, and keep its newest reading of each
-    device. In an order of their own: everybody locks rows in the same one."""
+    device. In a fixed order, so that all processes lock rows in the same one."""
     hour = epoch_microseconds(now) // HOUR_US
     counted = [
         {"hour": hour, "outcome": outcome, "count": count}
@@ -84,12 +84,12 @@ async def forget_hours(transaction: Transaction, before: datetime) -> None:
 
 async def hours(transaction: Transaction, first: int, end: int) -> list[Row[int, str, int]]:
     """(hour, outcome, items) of the hours first..end-1 since 1970, in order."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(intake_hours.c.hour, intake_hours.c.outcome, intake_hours.c["count"].label("items"))
         .where(intake_hours.c.hour >= first, intake_hours.c.hour < end)
         .order_by(intake_hours.c.hour, intake_hours.c.outcome)
     )
-    return list(found.all())
+    return list(result.all())
 
 
 async def silent_devices(
@@ -171,8 +171,8 @@ async def present(
     async for number, there in _in_blocks(transaction, register, period_us, span, owners):
         if number in counts:  # a device may have both
             own = (*inside, period == number)
-            found = await transaction.execute(select(readings.c.device).distinct().where(*own))
-            there = np.union1d(there, np.array(found.scalars().all(), np.int64))
+            result = await transaction.execute(select(readings.c.device).distinct().where(*own))
+            there = np.union1d(there, np.array(result.scalars().all(), np.int64))
         counts[number] = there.size
     return sorted(counts.items())
 
@@ -199,7 +199,7 @@ async def _in_blocks(
 
 
 async def newest_of(transaction: Transaction, keys: Sequence[int]) -> dict[int, int]:
-    """When each of these curators' devices sent last, in microseconds since 1970."""
+    """The time of each device's newest reading, in microseconds since 1970."""
     rows = await transaction.execute(
         select(newest_readings.c.curator, func.max(newest_readings.c.time))
         .where(newest_readings.c.curator.in_(keys))

@@ -159,7 +159,7 @@ _CONTRIBUTED: Final = (
 
 
 def signed_descriptor(text: str) -> Signed[RoundDescriptor]:
-    """What a stored text says; the text itself is the key under which it is kept."""
+    """A parsed text; the text itself is the key of the cache."""
     return _short(text) if len(text) < SHORT else _long(text)
 
 
@@ -177,37 +177,37 @@ def _long(text: str) -> Signed[RoundDescriptor]:
 
 
 async def find_round(transaction: Transaction, round_id: str) -> RoundRow | None:
-    """A round that was shown before."""
+    """A round that was received before."""
     return (await rounds_by_id(transaction, [round_id])).get(round_id)
 
 
 async def rounds_by_id(transaction: Transaction, ids: Sequence[str]) -> dict[str, RoundRow]:
-    """Those of some rounds that were shown before, by id."""
-    found: dict[str, RoundRow] = {}
+    """Those of these rounds that were received before, by id."""
+    by_id: dict[str, RoundRow] = {}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_ROUNDS_OF, {"ids": ids[start : start + IDS]})
-        found |= {row.id: _round(row) for row in rows}
-    return found
+        by_id |= {row.id: _round(row) for row in rows}
+    return by_id
 
 
 async def add_rounds(transaction: Transaction, signed: Sequence[Signed[RoundDescriptor]]) -> None:
-    """Keep descriptors that were checked."""
+    """Store checked descriptors."""
     if signed:
         await transaction.execute(
             _ADD_ROUND,
             [
                 {
-                    "id": each.statement.round,
-                    "hash": each.statement.digest(),
-                    "descriptor": each.model_dump_json(),
-                    "deployment": each.statement.deployment,
-                    "query_hash": each.statement.query.digest(),
-                    "window_start": each.statement.window.start,
-                    "window_end": each.statement.window.end,
-                    "opened": each.statement.opened,
-                    "deadline": each.statement.deadline,
+                    "id": statement.statement.round,
+                    "hash": statement.statement.digest(),
+                    "descriptor": statement.model_dump_json(),
+                    "deployment": statement.statement.deployment,
+                    "query_hash": statement.statement.query.digest(),
+                    "window_start": statement.statement.window.start,
+                    "window_end": statement.statement.window.end,
+                    "opened": statement.statement.opened,
+                    "deadline": statement.statement.deadline,
                 }
-                for each in signed
+                for statement in signed
             ],
         )
 
@@ -247,8 +247,8 @@ async def unsettled_rounds(
     transaction: Transaction, before: datetime, asked_before: datetime, limit: int = 50
 ) -> list[RoundRow]:
     """Rounds past their deadline whose outcome is not known, least recently asked first."""
-    asked = {"before": before, "asked_before": asked_before, "most": limit}
-    return [_round(row) for row in await transaction.execute(_UNSETTLED, asked)]
+    values = {"before": before, "asked_before": asked_before, "most": limit}
+    return [_round(row) for row in await transaction.execute(_UNSETTLED, values)]
 
 
 @dataclass(frozen=True)
@@ -260,16 +260,16 @@ class Asked:
     aborts: Sequence[Signed[AbortStatement]] = ()
 
 
-async def settle_rounds(transaction: Transaction, asked: Sequence[Asked], now: datetime) -> None:
+async def settle_rounds(transaction: Transaction, settled: Sequence[Asked], now: datetime) -> None:
     """Store what coordinators reported about rounds."""
     values = [
         {
-            "of_round": each.round,
+            "of_round": row.round,
             "asked": now,
-            "outcome": each.outcome,
-            "aborts": _ABORTS.dump_json(list(each.aborts)).decode() if each.aborts else None,
+            "outcome": row.outcome,
+            "aborts": _ABORTS.dump_json(list(row.aborts)).decode() if row.aborts else None,
         }
-        for each in asked
+        for row in settled
     ]
     if values:
         await transaction.execute(_SETTLE, values)
@@ -284,25 +284,25 @@ async def contributed_rounds(
     transaction: Transaction, party: str, query_hash: bytes, window: Window, except_round: str
 ) -> list[str]:
     """Rounds of the same query and window in which the party has a debit that was not credited."""
-    asked = {
+    values = {
         "of_party": party,
         "of_query": query_hash,
         "start": window.start,
         "end": window.end,
         "except_round": except_round,
     }
-    return list((await transaction.execute(_CONTRIBUTED, asked)).scalars())
+    return list((await transaction.execute(_CONTRIBUTED, values)).scalars())
 
 
 async def open_ended(transaction: Transaction, of: RoundRow) -> list[RoundRow]:
     """Other rounds of the same query and window whose outcome is not known."""
-    asked = {
+    values = {
         "of_query": of.query_hash,
         "start": of.window[0],
         "end": of.window[1],
         "except_round": of.id,
     }
-    return [_round(row) for row in await transaction.execute(_OPEN_ENDED, asked)]
+    return [_round(row) for row in await transaction.execute(_OPEN_ENDED, values)]
 
 
 def _round(row: Row[Any]) -> RoundRow:
@@ -317,19 +317,19 @@ def _round(row: Row[Any]) -> RoundRow:
 
 async def parties_of(transaction: Transaction, ids: Sequence[str]) -> dict[str, set[str]]:
     """The parties that have taken up each of some rounds."""
-    found: dict[str, set[str]] = {round_id: set() for round_id in ids}
+    by_round: dict[str, set[str]] = {round_id: set() for round_id in ids}
     for start in range(0, len(ids), IDS):
         rows = await transaction.execute(_PARTIES_OF, {"ids": ids[start : start + IDS]})
         for row in rows:
-            found[row.round].add(row.party)
-    return found
+            by_round[row.round].add(row.party)
+    return by_round
 
 
 async def plan(transaction: Transaction, plans: Sequence[Plan], now: datetime) -> None:
     """Store who contributes to which rounds when."""
     if plans:
         state = State.PLANNED.value
-        values = [{**asdict(each), "state": state, "planned": now} for each in plans]
+        values = [{**asdict(plan), "state": state, "planned": now} for plan in plans]
         await transaction.execute(_ADD_CONTRIBUTION, values)
 
 
@@ -343,8 +343,8 @@ async def due(
 
 async def next_moment(transaction: Transaction, after: datetime) -> datetime | None:
     """The earliest moment of sending that is planned and comes after an instant."""
-    found = await transaction.execute(_NEXT_MOMENT, {"after": after})
-    moment: datetime | None = found.scalar_one_or_none()
+    result = await transaction.execute(_NEXT_MOMENT, {"after": after})
+    moment: datetime | None = result.scalar_one_or_none()
     return moment
 
 
@@ -360,11 +360,11 @@ async def undelivered(transaction: Transaction) -> list[ContributionRow]:
 async def set_state(
     transaction: Transaction, ids: Sequence[int], state: State, now: datetime
 ) -> None:
-    """Move contributions on."""
+    """Set the state of contributions."""
     column = "prepared" if state is State.PREPARED else "finished"
     for start in range(0, len(ids), IDS):
-        asked = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
-        await transaction.execute(_MOVE[column], asked)
+        values = {"ids": ids[start : start + IDS], "moved": state.value, "now": now}
+        await transaction.execute(_MOVE[column], values)
 
 
 async def set_credited(transaction: Transaction, contribution: int, now: datetime) -> None:
@@ -378,11 +378,11 @@ async def of_rounds(
     transaction: Transaction, ids: Sequence[str]
 ) -> dict[str, list[ContributionRow]]:
     """All parties' contributions to each of some rounds."""
-    found: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
+    by_round: dict[str, list[ContributionRow]] = {round_id: [] for round_id in ids}
     for start in range(0, len(ids), IDS):
         for row in await transaction.execute(_OF_ROUNDS, {"ids": ids[start : start + IDS]}):
-            found[row.round].append(_contribution(row))
-    return found
+            by_round[row.round].append(_contribution(row))
+    return by_round
 
 
 def _contribution(row: Row[Any]) -> ContributionRow:
@@ -413,7 +413,7 @@ async def add_sealed(transaction: Transaction, items: Sequence[Sealed]) -> None:
 
 
 async def pending(transaction: Transaction, contribution: int) -> list[Sealed]:
-    """What is still to be sent for a contribution."""
+    """The unsent sealed bytes of a contribution."""
     rows = await transaction.execute(
         select(outbox)
         .where(outbox.c.contribution == contribution, outbox.c.state == PENDING)

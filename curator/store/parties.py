@@ -1,9 +1,9 @@
-"""Parties, their keys, anchors and curators, and the process's facts."""
+"""Parties, their keys, anchors, curators and next identities, and the process's facts."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -13,11 +13,22 @@ from numpy.typing import NDArray
 from sqlalchemy import Row, Select, bindparam, delete, func, insert, select, update
 
 from common.store.database import exclusive
+from common.store.erasure import to_erase
 from common.store.transactions import Transaction
-from curator.store.tables import OWN_POLICY, PAGE, anchors, columns, curators, facts, parties
+from curator.store.tables import (
+    OWN_POLICY,
+    PAGE,
+    anchors,
+    columns,
+    curators,
+    facts,
+    parties,
+    party_identities,
+)
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.enrolment import PartyKind
 from tacit.protocol.identities import Pin
+from tacit.protocol.party_identities import PartyChain, SignedPartySuccession
 
 Ints = NDArray[np.int64]
 ENROLLING, ACTIVE = "enrolling", "active"
@@ -49,13 +60,13 @@ class Anchor:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of its identity key of now, or of the last one."""
+        """SHA-256 of its current identity key, or of the last one."""
         return self.pin.newest or self.pin.fingerprint
 
 
 @dataclass(frozen=True)
 class Coordinator:
-    """A coordinator as parties here know it: its key of now, and what was followed of it."""
+    """A coordinator as parties here know it: its current key, and its identities as followed."""
 
     url: str
     deployment: str
@@ -65,11 +76,12 @@ class Coordinator:
     @classmethod
     def of(cls, url: str, deployment: str, key: bytes, pin: str | None) -> Coordinator:
         """That of a stored party."""
-        held = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
-        return cls(url, deployment, key, held)
+        own_pin = Pin(fingerprint=fingerprint(key)) if pin is None else _pin(pin)
+        return cls(url, deployment, key, own_pin)
 
     def keys(self, now: datetime) -> tuple[bytes, ...]:
-        """By which its statements are accepted now. Raises IdentityForked, IdentitySuperseded."""
+        """The keys that its statements may be signed with now. Raises IdentityForked,
+        IdentitySuperseded."""
         return (self.key,) if self.pin.anchored is None else self.pin.anchored.keys(now)
 
 
@@ -108,7 +120,7 @@ class PartyRow:
 
     @property
     def logged(self) -> str:
-        """What a log may say of it: a host's name. A lone curator's name is a curator's."""
+        """Its name for logs: a host's name. A lone curator's would name a curator."""
         return self.id if self.kind is PartyKind.HOST else "a lone curator"
 
 
@@ -159,8 +171,8 @@ _HIGHEST: Final = select(func.max(curators.c.key))
 
 async def fact(transaction: Transaction, name: str) -> str | None:
     """A stored fact of the process."""
-    found = await transaction.execute(_FACT, {"name": name})
-    value: str | None = found.scalar_one_or_none()
+    result = await transaction.execute(_FACT, {"name": name})
+    value: str | None = result.scalar_one_or_none()
     return value
 
 
@@ -181,8 +193,8 @@ async def drop_fact(transaction: Transaction, name: str) -> None:
 
 async def party(transaction: Transaction, party_id: str) -> PartyRow | None:
     """One party, or nothing."""
-    found = await _parties(transaction, [party_id])
-    return found[0] if found else None
+    rows = await _parties(transaction, [party_id])
+    return rows[0] if rows else None
 
 
 async def list_parties(
@@ -192,7 +204,7 @@ async def list_parties(
     after: str | None = None,
     limit: int | None = None,
 ) -> list[PartyRow]:
-    """Parties by name, behind a name: all, unless there is a limit."""
+    """Parties by name, after a name: all, unless there is a limit."""
     query = select(parties.c.id).order_by(parties.c.id).limit(limit)
     if state is not None:
         query = query.where(parties.c.state == state)
@@ -228,14 +240,14 @@ async def speakers(transaction: Transaction) -> list[Speaker]:
 async def enrolled(transaction: Transaction, coordinator_key: bytes) -> dict[str, list[str]]:
     """The enrolled parties of a coordinator, by deployment."""
     rows = await transaction.execute(_ENROLLED, {"key": coordinator_key, "state": ACTIVE})
-    found: dict[str, list[str]] = {}
+    by_coordinator: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row.deployment, []).append(row.id)
-    return found
+        by_coordinator.setdefault(row.deployment, []).append(row.id)
+    return by_coordinator
 
 
 async def coordinators(transaction: Transaction, url: str | None = None) -> set[Coordinator]:
-    """The coordinators of all enrolled parties, or who is known at an address."""
+    """The coordinators of all enrolled parties, or of those at an address."""
     if url is None:
         rows = await transaction.execute(_COORDINATORS)
     else:
@@ -305,12 +317,14 @@ async def next_curator_key(transaction: Transaction) -> int:
 
 async def hosted_curators(transaction: Transaction) -> int:
     """How many curators are hosted: their keys are the numbers below."""
-    found = await transaction.execute(_HIGHEST)
-    highest: int | None = found.scalar_one()
+    result = await transaction.execute(_HIGHEST)
+    highest: int | None = result.scalar_one()
     return 0 if highest is None else highest + 1
 
 
-async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[Anchor]) -> None:
+async def put_anchors(
+    transaction: Transaction, party_id: str, replacement: Sequence[Anchor]
+) -> None:
     """Replace a party's anchors."""
     await transaction.execute(delete(anchors).where(anchors.c.party == party_id))
     await transaction.execute(
@@ -324,7 +338,7 @@ async def put_anchors(transaction: Transaction, party_id: str, found: Sequence[A
                 "token": item.token,
                 "pin": item.pin.model_dump_json(),
             }
-            for item in found
+            for item in replacement
         ],
     )
 
@@ -348,7 +362,7 @@ async def set_anchor_token(
 async def set_coordinator(
     transaction: Transaction, held: Coordinator, key: bytes, pin: Pin
 ) -> None:
-    """Keep what was followed of a coordinator's identity, for all parties that knew it by the same
+    """Store the followed identity of a coordinator, for all parties that knew it by the same
     key; those that know it by the new one get the same least suite."""
     mine = parties.c.deployment == held.deployment
     await transaction.execute(
@@ -359,7 +373,7 @@ async def set_coordinator(
 
 
 async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin: Pin) -> None:
-    """Keep what was followed of an aggregator's identity, for all parties of its deployment that
+    """Store the followed identity of an aggregator, for all parties of its deployment that
     held the same of it."""
     here = select(parties.c.id).where(parties.c.deployment == deployment)
     await transaction.execute(
@@ -376,7 +390,7 @@ async def set_pin(transaction: Transaction, anchor: Anchor, deployment: str, pin
 
 async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
     """(deployment, aggregator as it is anchored), each once; without tokens."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(
             parties.c.deployment,
             anchors.c.aggregator,
@@ -387,7 +401,7 @@ async def anchored(transaction: Transaction) -> list[tuple[str, Anchor]]:
         .join(parties, parties.c.id == anchors.c.party)
         .distinct()
     )
-    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in found]
+    return [(row.deployment, Anchor(row.aggregator, row.url, _pin_of(row), None)) for row in result]
 
 
 async def drop_anchor(transaction: Transaction, aggregator: str) -> bool:
@@ -436,7 +450,7 @@ async def curator_ids(transaction: Transaction, party_id: str) -> list[str]:
 
 
 async def keys_by_prefix(transaction: Transaction, prefix: str) -> list[int]:
-    """The curators whose names begin so, by key."""
+    """The curators whose names begin with a prefix, by key."""
     named = curators.c.id.startswith(prefix, autoescape=True)
     return list((await transaction.execute(select(curators.c.key).where(named))).scalars())
 
@@ -449,12 +463,12 @@ async def curators_by_key(transaction: Transaction, keys: Sequence[int]) -> list
 
 async def existing_curators(transaction: Transaction, ids: Sequence[str]) -> list[str]:
     """Which of these names are taken."""
-    found: list[str] = []
+    existing: list[str] = []
     for start in range(0, len(ids), 500):
         chosen = ids[start : start + 500]
         rows = await transaction.execute(select(curators.c.id).where(curators.c.id.in_(chosen)))
-        found += rows.scalars()
-    return found
+        existing += rows.scalars()
+    return existing
 
 
 async def set_policy(
@@ -471,8 +485,8 @@ async def own_policies(
     transaction: Transaction, first_key: int, length: int
 ) -> list[tuple[int, str | None, str | None]]:
     """(key, its operator's policy, its owner's) of the curators of a run that have either."""
-    asked = {"first": first_key, "end": first_key + length}
-    rows = await transaction.execute(_OWN_POLICIES, asked)
+    values = {"first": first_key, "end": first_key + length}
+    rows = await transaction.execute(_OWN_POLICIES, values)
     return [(row.key, row.policy, row.owner_policy) for row in rows]
 
 
@@ -497,3 +511,83 @@ async def count_readings(transaction: Transaction, keys: Ints, counts: Ints) -> 
             )
         ],
     )
+
+
+# --- replaced identities of parties (spec: keys, section 5.2) ------------------------------------
+#
+# Links to the next identity, and its private key until every service has the link. The private key
+# in use is in the party's row; the one before is overwritten.
+
+
+@dataclass(frozen=True)
+class NextIdentity:
+    """The next identity of a party: the link, and its private key until it is in use."""
+
+    party: str
+    serial: int
+    link: SignedPartySuccession
+    secret: bytes | None = field(repr=False)
+
+
+async def waiting_identities(transaction: Transaction) -> tuple[NextIdentity, ...]:
+    """Next identities that not all services have yet; by party."""
+    query = select(party_identities).where(party_identities.c.shown.is_(False))
+    result = await transaction.execute(query.order_by(party_identities.c.party))
+    return tuple(
+        NextIdentity(
+            row.party, row.serial, SignedPartySuccession.model_validate_json(row.link), row.secret
+        )
+        for row in result
+    )
+
+
+async def identity_serial(transaction: Transaction, party: str) -> int:
+    """How often a party's identity was replaced."""
+    query = select(func.max(party_identities.c.serial)).where(party_identities.c.party == party)
+    return int((await transaction.execute(query)).scalar_one() or 0)
+
+
+async def add_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
+    """Store the next identity, before anyone is shown it."""
+    await transaction.execute(
+        insert(party_identities).values(
+            party=identity.party,
+            serial=identity.serial,
+            link=identity.link.model_dump_json(),
+            secret=identity.secret,
+            shown=False,
+        )
+    )
+
+
+async def identity_chain(transaction: Transaction, party: str) -> PartyChain:
+    """All links of a party, the oldest first; it has one at least."""
+    query = select(party_identities.c.link).where(party_identities.c.party == party)
+    result = await transaction.execute(query.order_by(party_identities.c.serial))
+    links = (SignedPartySuccession.model_validate_json(link) for link in result.scalars())
+    return PartyChain(links=tuple(links))
+
+
+async def mark_identity_shown(transaction: Transaction, identity: NextIdentity) -> None:
+    """Note that all services have it."""
+    table = party_identities
+    mine = (table.c.party == identity.party) & (table.c.serial == identity.serial)
+    await transaction.execute(update(table).where(mine).values(shown=True))
+
+
+async def use_next_identity(transaction: Transaction, identity: NextIdentity) -> None:
+    """The next identity is the party's now; the private key before is destroyed."""
+    await to_erase(transaction)
+    await transaction.execute(
+        update(parties).where(parties.c.id == identity.party).values(identity=identity.secret)
+    )
+    await transaction.execute(
+        update(party_identities)
+        .where(party_identities.c.party == identity.party)
+        .values(secret=None)
+    )
+
+
+async def forget_identities(transaction: Transaction, party: str) -> None:
+    """Forget all links of a party: it enrols again."""
+    await transaction.execute(delete(party_identities).where(party_identities.c.party == party))

@@ -113,31 +113,31 @@ async def kept_registers(
     rows = list(await transaction.execute(select(registers).order_by(registers.c.key)))
     keys = {(row.name, row.base): row.key for row in rows}
     first = {row.name: row.base for row in reversed(rows)}
-    found: dict[str, KeptRegister] = {}
-    for name, asked in wanted:
-        if name in found:
+    kept: dict[str, KeptRegister] = {}
+    for name, register in wanted:
+        if name in kept:
             continue
-        known = REGISTERS.get(name)
-        base = first.get(name, asked) if known is None else known.base
+        standard = REGISTERS.get(name)
+        base = first.get(name, register) if standard is None else standard.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)
             await transaction.execute(
                 insert(registers).values(key=keys[name, base], name=name, base=base)
             )
-        found[name] = KeptRegister(keys[name, base], base)
-    return found
+        kept[name] = KeptRegister(keys[name, base], base)
+    return kept
 
 
 async def register_bases(transaction: Transaction, name: str) -> list[str]:
     """In which base units readings of a register are kept (several: since before the catalogue)."""
-    found = select(registers.c.base).where(registers.c.name == name).order_by(registers.c.key)
-    return [row.base for row in await transaction.execute(found)]
+    bases = select(registers.c.base).where(registers.c.name == name).order_by(registers.c.key)
+    return [row.base for row in await transaction.execute(bases)]
 
 
 async def register_key(transaction: Transaction, name: str, base: str) -> int | None:
     """Key of a register, or None if no reading ever named it in this base unit."""
-    found = await transaction.execute(_REGISTER, {"name": name, "base": base})
-    key: int | None = found.scalar_one_or_none()
+    result = await transaction.execute(_REGISTER, {"name": name, "base": base})
+    key: int | None = result.scalar_one_or_none()
     return key
 
 
@@ -166,19 +166,19 @@ async def add_devices(
     found = await transaction.execute(select(func.max(devices.c.key)))
     highest: int | None = found.scalar_one()
     key = 0 if highest is None else highest + 1
-    known: dict[tuple[int, str], int] = {}
+    keys: dict[tuple[int, str], int] = {}
     owners = list({curator for curator, _ in wanted})
     for start in range(0, len(owners), 500):
         some = {"owners": owners[start : start + 500]}
         rows = (await transaction.execute(_DEVICES_OF, some)).all()
-        known |= {(curator, name): number for number, curator, name in rows}
+        keys |= {(curator, name): number for number, curator, name in rows}
     result: dict[tuple[int, str], int] = {}
     fresh = []
     for pair in dict.fromkeys(wanted):
-        if pair not in known:
-            known[pair], key = key, key + 1
-            fresh.append((known[pair], *pair))
-        result[pair] = known[pair]
+        if pair not in keys:
+            keys[pair], key = key, key + 1
+            fresh.append((keys[pair], *pair))
+        result[pair] = keys[pair]
     if fresh:
         put = _put_postgresql if transaction.dialect.name == "postgresql" else _put_sqlite
         await transaction.on_driver(partial(put, rows=fresh))
@@ -211,8 +211,8 @@ async def insert_readings(transaction: Transaction, rows: Sequence[Row]) -> list
         postgresql = transaction.dialect.name == "postgresql"
         insert_into = _insert_postgresql if postgresql else _insert_sqlite
         new = [rows[i] for i in free] if held else rows
-        found = await transaction.on_driver(partial(insert_into, rows=new))
-        answers += [(free[int(i)], bool(same)) for i, same in found]
+        taken = await transaction.on_driver(partial(insert_into, rows=new))
+        answers += [(free[int(i)], bool(same)) for i, same in taken]
     return sorted(answers)
 
 
@@ -329,10 +329,10 @@ async def window_pages(
 
 
 async def count_rows(transaction: Transaction, register: int, start: int, end: int) -> int:
-    """How many readings of a window are rows, as all vectors are, of all curators."""
+    """How many readings of a window, of all curators, are rows; all vectors are."""
     inside = (readings.c.register == register, readings.c.time >= start, readings.c.time < end)
-    found = await transaction.execute(select(func.count()).where(*inside))
-    number: int = found.scalar_one()
+    result = await transaction.execute(select(func.count()).where(*inside))
+    number: int = result.scalar_one()
     return number
 
 
@@ -340,7 +340,7 @@ async def lengths(
     transaction: Transaction, register: int, curator: int, start: int, end: int
 ) -> set[int | None]:
     """How long the vectors of a curator's readings in a window are; None for plain numbers."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(func.length(readings.c.vector))
         .distinct()
         .where(
@@ -350,7 +350,7 @@ async def lengths(
             readings.c.curator == curator,
         )
     )
-    sizes = {None if size is None else size // 8 for size in found.scalars()}
+    sizes = {None if size is None else size // 8 for size in result.scalars()}
     own = blocks.senders(transaction, register, (start, end), (curator, curator + 1))
     async for _ in own:
         return sizes | {None}
@@ -426,7 +426,7 @@ async def vectors(
     transaction: Transaction, register: int, start: int, end: int, curators: tuple[int, int]
 ) -> list[tuple[int, int, int, bytes]]:
     """Curator, time, random id and vector of a window's vector readings, by time."""
-    found = await transaction.execute(
+    result = await transaction.execute(
         select(readings.c.curator, readings.c.time, readings.c.random, readings.c.vector)
         .where(
             readings.c.vector.is_not(None),
@@ -438,7 +438,7 @@ async def vectors(
         )
         .order_by(readings.c.time)
     )
-    return [(row[0], row[1], row[2], bytes(row[3])) for row in found]
+    return [(row[0], row[1], row[2], bytes(row[3])) for row in result]
 
 
 @dataclass(frozen=True)
@@ -455,7 +455,7 @@ async def of_devices(
     transaction: Transaction, register: int, owned: Sequence[int], before: int, instants: int
 ) -> tuple[list[Stored], int | None]:
     """The readings of these devices before a time (microseconds since 1970), newest first, from the
-    next so many instants at which the register has any; and where to go on.
+    next so many instants at which the register has any; and where to continue.
 
     Instants are looked up one by one, by the index: a store has no index by device, and a page
     must not read what a million others sent.
@@ -463,7 +463,9 @@ async def of_devices(
     times: list[int] = []
     for _ in range(instants):
         place = {"of_register": register, "before": before}
-        newest = [(await transaction.execute(each, place)).scalar() for each in _NEWEST_BEFORE]
+        newest = [
+            (await transaction.execute(statement, place)).scalar() for statement in _NEWEST_BEFORE
+        ]
         found = [int(time) for time in newest if time is not None]
         if not found:
             break
@@ -481,5 +483,5 @@ async def of_devices(
     wanted = [(register, time, device) for time in times for device in owned]
     in_blocks = await blocks.quantities(transaction, wanted)
     stored += [Stored(time, device, value, None) for (_, time, device), value in in_blocks.items()]
-    stored.sort(key=lambda each: (-each.time, each.device))
+    stored.sort(key=lambda row: (-row.time, row.device))
     return stored, times[-1] if len(times) == instants else None

@@ -130,7 +130,7 @@ async def debited_once(transaction: Transaction) -> dict[str, JobTerms]:
 async def note_step(
     transaction: Transaction, job_id: str, step: int, query_hash: bytes, round_id: str
 ) -> None:
-    """Remember the last step."""
+    """Store the last step."""
     await transaction.execute(
         update(federated_jobs)
         .where(federated_jobs.c.id == job_id)
@@ -139,7 +139,7 @@ async def note_step(
 
 
 async def pay_first(transaction: Transaction, job_id: str, round_id: str) -> None:
-    """From now on this round is the one that the job's debit is made with."""
+    """Set the round that the job's debit is made with."""
     await transaction.execute(
         update(federated_jobs).where(federated_jobs.c.id == job_id).values(first_round=round_id)
     )
@@ -203,7 +203,7 @@ async def put_spent(
 
 @dataclass(frozen=True)
 class Outline:
-    """What is told of a table."""
+    """The outline of a table."""
 
     name: str
     records: int
@@ -336,7 +336,7 @@ async def find_path(transaction: Transaction, job_id: str) -> PathRow | None:
 
 
 async def put_path(transaction: Transaction, row: PathRow) -> None:
-    """Store it in place of what was there."""
+    """Store it, replacing the earlier one."""
     await transaction.execute(delete(job_paths).where(job_paths.c.job == row.job))
     await transaction.execute(
         insert(job_paths).values(

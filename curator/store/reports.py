@@ -90,13 +90,13 @@ async def asked_of(
     )
     if before is not None:
         query = query.where(collections.c.job < before)
-    found = []
+    page = []
     for row in await transaction.execute(query):
         values = dict(row._mapping)
         reports = int(values.pop("reports"))
         values["state"] = Stage(values["state"])
-        found.append((CollectionRow(**values), reports))
-    return found
+        page.append((CollectionRow(**values), reports))
+    return page
 
 
 _DUE = (
@@ -114,7 +114,7 @@ async def due(transaction: Transaction, now: datetime) -> list[CollectionRow]:
 async def change(
     transaction: Transaction, row: CollectionRow, state: Stage, ground: str | None = None
 ) -> bool:
-    """Move one on from the state that it was found in; whether it was still in it."""
+    """Change the state of one; whether it was still in the expected state."""
     done = await transaction.execute(
         update(collections)
         .where(

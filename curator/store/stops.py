@@ -1,4 +1,4 @@
-"""Who takes part in nothing, and what of theirs was sealed and must not be sent."""
+"""Which curators are stopped, and which of their sealed bytes must not be sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from curator.store.outbox import Place
 from curator.store.tables import STOPPED, curators, debits, noisy_reports, parties
 
 PROCESS: Final = "stopped"
-"""The fact of the store that says since when the whole process is stopped."""
+"""The fact of the store that holds since when the whole process is stopped."""
 # Asked for every party of a round: made once, and so compiled once.
 _WITHIN: Final = select(curators.c.key).where(
     curators.c.key >= bindparam("first"), curators.c.key < bindparam("end"), STOPPED
@@ -32,7 +32,7 @@ async def process(transaction: Transaction) -> datetime | None:
 
 
 async def set_process(transaction: Transaction, since: datetime | None) -> None:
-    """Stop the whole process, or start it again."""
+    """Stop the whole process, or resume it."""
     if since is None:
         await party_store.drop_fact(transaction, PROCESS)
     elif await party_store.fact(transaction, PROCESS) is None:
@@ -42,25 +42,25 @@ async def set_process(transaction: Transaction, since: datetime | None) -> None:
 async def set_curator(
     transaction: Transaction, curator: int, since: datetime | None, *, by_owner: bool
 ) -> None:
-    """Stop a curator, by its key, or take that back. A stop keeps the time of its beginning."""
+    """Stop a curator, by its key, or remove the stop. A stop keeps its first time."""
     column = curators.c.stopped_by_owner if by_owner else curators.c.stopped_by_operator
     change = update(curators).where(curators.c.key == curator).values({column.name: since})
     await transaction.execute(change if since is None else change.where(column.is_(None)))
 
 
 async def members(transaction: Transaction, first_key: int, length: int) -> Bits:
-    """(length,) which curators of a run are stopped, be it with the whole process."""
+    """(length,) which curators of a run are stopped, alone or with the whole process."""
     if await process(transaction) is not None:
         return np.ones(length, np.bool_)
-    found = np.zeros(length, np.bool_)
-    asked = {"first": first_key, "end": first_key + length}
-    keys = (await transaction.execute(_WITHIN, asked)).scalars().all()
-    found[[key - first_key for key in keys]] = True
-    return found
+    stopped = np.zeros(length, np.bool_)
+    values = {"first": first_key, "end": first_key + length}
+    keys = (await transaction.execute(_WITHIN, values)).scalars().all()
+    stopped[[key - first_key for key in keys]] = True
+    return stopped
 
 
 async def held(transaction: Transaction, places: Sequence[Place]) -> set[Place]:
-    """Of sealed bytes those with anything of a stopped curator in them. A host's batch is sealed as
+    """The sealed bytes that contain something of a stopped curator. A host's batch is sealed as
     one, so it is held whole."""
     if await process(transaction) is not None:
         return set(places)
@@ -86,7 +86,7 @@ async def held(transaction: Transaction, places: Sequence[Place]) -> set[Place]:
             out = await members(transaction, row.first_key + row.offset, row.length)
             if (out & presence_bits(row.presence, row.length)).any():
                 stopped.add((row.contribution, row.segment, row.part))
-    return {each for each in places if (each.contribution, each.segment, each.part) in stopped}
+    return {place for place in places if (place.contribution, place.segment, place.part) in stopped}
 
 
 async def withdraw_reports(transaction: Transaction, job: str, party: str) -> None:

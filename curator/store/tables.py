@@ -407,5 +407,7 @@ async def columns(transaction: Transaction, page: Select[Any]) -> list[list[Any]
     rows = page.subquery()
     postgresql = transaction.dialect.name == "postgresql"
     collected = func.json_agg if postgresql else func.json_group_array
-    found = await transaction.execute(select(*(cast(collected(each), Text) for each in rows.c)))
-    return [json.loads(text or "[]") for text in found.one()]
+    result = await transaction.execute(
+        select(*(cast(collected(column), Text) for column in rows.c))
+    )
+    return [json.loads(text or "[]") for text in result.one()]

@@ -35,9 +35,8 @@ def debited_delta(delta: Decimal) -> Fraction:
     return Fraction(max(delta, SMALLEST_DELTA) if delta else 0)
 
 
-# Budget amounts as ledgers keep them: scaled integers, rounded against us, and infinity.
-#
-# Epsilon is kept in millionths, delta in 10^-15; `None` means "no finite figure".
+# Ledgers keep epsilon in millionths and delta in 10^-15, rounded up; `None` means "no finite
+# figure".
 
 CURATORS_DAY_EPSILON: Final = "1"
 CURATORS_DAY_DELTA: Final = "0.000001"

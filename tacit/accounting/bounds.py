@@ -30,7 +30,7 @@ Name = Literal["max_epsilon", "sum_epsilon", "unconditional"]
 NOT_A_GUARANTEE: Final = (
     "The three bounds are what the sources claim. `unconditional` bounds the loss of neither a "
     "reading nor a curator: its proof changes all curators at once, and measures loss per unit of "
-    "the largest total. What holds is stated beside them."
+    "the largest total. The verified guarantee is stated with them."
 )
 _NO_CURATORS: Final = "there is no active curator"
 _NEGATIVE: Final = "readings may lie below 0, for which the sources define no bound"

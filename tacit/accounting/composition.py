@@ -1,8 +1,6 @@
 """Budgets over many rounds: sums over windows of time, and the composed guarantees of all rounds
 that touch a record or a curator.
 
-Sums over windows of time: which windows cover an instant, and the most that they add up to.
-
 Spec: budget, section 3. A record touches only rounds whose window covers its instant, and windows
 are half-open, [start, end). Sums of amounts that are not negative are largest where a window
 starts, so no other instants are tried.
@@ -177,9 +175,6 @@ _UPWARDS: Final = 1 + 1e-7
 _LARGEST_EPSILON: Final = 500
 
 
-# ------------------------------------------------------------------------------------------ basic
-
-
 def basic(rounds: Iterable[tuple[Cost, int]]) -> Cost:
     """Basic composition: sum of (epsilon, delta), each taken its number of times.
 
@@ -194,9 +189,6 @@ def basic(rounds: Iterable[tuple[Cost, int]]) -> Cost:
         epsilon += count * cost.epsilon
         delta += count * cost.delta
     return UNVERIFIED if delta >= 1 else Cost(epsilon, delta)
-
-
-# ------------------------------------------------------------------------------------------ tight
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
 """The error that a result will have, from public values only: rounding, noise and its quantiles,
 quotients of noisy parts, and how large a group has to be.
 
-How far rounding moves a total, from public values only (spec: aggregation, section 7).
-
-A reading becomes a whole number of steps of the resolution, so it moves by at most half a step. The
-total of N readings moves by at most N times that; if their errors are uniform and independent, its
-standard deviation is sqrt(N/12) steps. Readings can agree in their rounding (all of 0.5 kWh at a
-resolution of 1 kWh), so only the first figure holds for any data.
+Rounding (spec: aggregation, section 7): a reading becomes a whole number of steps of the
+resolution, so it moves by at most half a step. The total of N readings moves by at most N times
+that; if their errors are uniform and independent, its standard deviation is sqrt(N/12) steps.
+Readings can agree in their rounding (all of 0.5 kWh at a resolution of 1 kWh), so only the first
+figure holds for any data.
 
 A reading y = x - centre of a variance also enters by its square: with |y| <= h and an error e,
 
@@ -126,10 +125,8 @@ def _deviation(error: Fraction, step: Fraction, count: int) -> float:
     return float(step) * math.sqrt(count / 12) if error else 0.0
 
 
-# The error a result will have, from public values only (spec: aggregation, sections 4, 7 and 9).
-#
-# The error of a released sum is the noise of *all* parties, honest or not, and what rounding adds
-# (`tacit.accounting.expected_error`). Of the noise, in ring units:
+# The error of a released sum (spec: aggregation, sections 4, 7 and 9) is the noise of *all*
+# parties, honest or not, and what rounding adds. Of the noise, in ring units:
 #
 # - R discrete Laplaces (or shares that add up to R) of scale b, in the limit of a fine resolution:
 #   E|Z| = 2 b Gamma(R + 1/2) / (sqrt(pi) Gamma(R));
@@ -140,8 +137,6 @@ def _deviation(error: Fraction, step: Fraction, count: int) -> float:
 #   phi_1 = ((1-a)^2 / (1 - 2 a cos t + a^2))^r. In the continuous limit this is
 #   (2/pi) int_0^infinity (1 - phi(t)) / t^2 dt;
 # - variance: n p r 2a / (1-a)^2.
-#
-# No reading is touched. numpy and the standard library only.
 
 Floats = NDArray[np.float64]
 
@@ -245,18 +240,14 @@ def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
     return tuple(found)
 
 
-# Quantiles of the error of a released sum, from public values only.
-#
-# The law of a sum of whole draws X is symmetric, and its characteristic function phi is real
-# (`tacit.accounting.expected_error`). On a circle of n points
+# Quantiles of the error of a released sum (spec: console, sections 4.3 and 7). The law of a sum of
+# whole draws X is symmetric, and its characteristic function phi is real. On a circle of n points
 #
 #     P(X = x mod n) = 1/n sum_j phi(2 pi j / n) cos(2 pi j x / n),
 #
 # exactly; the circle is so large that what goes round it has a probability below 2^-50. A law that
 # is wide is taken on a lattice that is as much coarser: an error of at most one step, below a
 # hundredth of the deviation or of the widest scale.
-#
-# Spec: console, sections 4.3 and 7. numpy and the standard library only.
 
 _MOST_POINTS: Final = 1 << 15
 _SCALES: Final = 40

@@ -1,6 +1,5 @@
-"""What a schedule will cost before it starts: of a query, and of a federated job that runs again.
-
-What a schedule will cost: composed guarantees per day, month and year, before it starts.
+"""The composed guarantee of a schedule per day, month and year, before it starts: of a query, and
+of a federated job that runs again.
 
 Spec: budget, section 3. A schedule opens one round each period; round k covers the half-open window
 [first_start + k period, first_start + (k+1) period) of readings, or the query's own window every
@@ -157,9 +156,8 @@ def _curve_days(days: int) -> list[int]:
     return [int(day) for day in np.unique(points)]
 
 
-# What the runs of a scheduled federated job cost together, at basic composition.
-#
-# Spec: budget, section 3; jobs, "Federated jobs". A run asks each curator for one record, made of
+# The runs of a scheduled federated job together, at basic composition (spec: budget, section 3;
+# jobs, "Federated jobs"). A run asks each curator for one record, made of
 # its readings in the run's own period, and costs it (epsilon, delta) under the relation that the
 # run's report names. Periods are half-open and follow one another, so that a record belongs to one
 # run; a curator's data to all of them. Runs may depend on what earlier ones released: basic

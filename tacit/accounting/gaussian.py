@@ -148,9 +148,6 @@ def distinguishing_advantage(sigma: float, sensitivity: float) -> float:
     return math.erf(sensitivity / (2 * sigma) / math.sqrt(2))
 
 
-# ---------------------------------------------------------------------------------------- numerics
-
-
 def _log_shape(above: float) -> float:
     """log of (1 - 1/a)^a / (a - 1) at a = 1 + above, without the cancellation near a = 1."""
     if above < 1:

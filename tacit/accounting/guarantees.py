@@ -1,13 +1,11 @@
 """The verified guarantee of a query for each collusion scenario, and what clamped noise adds to its
 delta.
 
-What clamping the noise of curators adds to delta (spec: validity, section 5).
-
-In a proved query a curator adds clamp(Z, -T, T). Over a round that changes the law of the noise by
-a total variation of at most tau, so a mechanism that was (epsilon, delta) is
-(epsilon, delta + (1 + e^epsilon) tau). Of the 2^-64 of a query that names no tau that is next to
-nothing, and a report has it beside `sampler_delta`; from 2^-50 on it is counted: in what is
-verified, compared with the declared delta, and debited.
+Clamping (spec: validity, section 5): in a proved query a curator adds clamp(Z, -T, T). Over a round
+that changes the law of the noise by a total variation of at most tau, so a mechanism that was
+(epsilon, delta) is (epsilon, delta + (1 + e^epsilon) tau). For the default 2^-64 of a query without
+tau that is next to nothing, and a report has it beside `sampler_delta`; from 2^-50 on it is
+counted: in what is verified, compared with the declared delta, and debited.
 """
 
 from __future__ import annotations

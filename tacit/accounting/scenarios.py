@@ -133,7 +133,7 @@ def _corrupt_aggregators(
     if corrupt >= needed:
         return total, (
             f"the {query.collusion.aggregators} aggregators assumed to collude may belong to "
-            f"operators that run {corrupt} of the {total} in all, enough to open contributions: "
+            f"operators that run {corrupt} of the {total} in total, enough to open contributions: "
             "the row falls to that of all aggregators"
         )
     if corrupt > query.collusion.aggregators:

@@ -1,9 +1,8 @@
 """Statistical tests of curators: whether one adds its noise, and who may be polluting a deployment.
 
-Does a curator add its noise? A one-sided test on what the aggregator sees in local mode.
-
-Spec: budget, section 4. In local mode the aggregator sees y_t = f_t + Z_t, Z_t discrete Laplace of
-scale b. For compliant noise and *any* f_t, unknown, varying, even chosen from all that went before,
+Whether a curator adds its noise is a one-sided test (spec: budget, section 4). In local mode the
+aggregator sees y_t = f_t + Z_t, Z_t discrete Laplace of scale b. For compliant noise and *any* f_t,
+unknown, varying, even chosen from all that went before,
 
     |1/T sum_t e^(i u y_t)| <= phi(u) + sqrt(4 ln(4/alpha) / T)    with probability 1 - alpha,
     phi(u) = E e^(iuZ) = (1-a)^2 / (1 - 2 a cos u + a^2),  a = e^(-1/b):
@@ -133,11 +132,10 @@ def rounds_to_tell(alpha: float, phi: float = 0.1) -> int:
     return math.floor(4 * math.log(4 / alpha) / (1 - phi) ** 2) + 1
 
 
-# Who may be polluting a deployment: proposals from public figures alone (spec: budget, section 4).
+# Who may be polluting a deployment (spec: budget, section 4). Three screens, none of which touches
+# private data:
 #
-# Three screens, none of which touches private data:
-#
-# - `far_bounds`: a declared sensitivity or contribution far from everybody else's;
+# - `far_bounds`: a declared sensitivity or contribution far from those of all others;
 # - `missed_rounds`: rounds missed more often than the deployment's rate explains;
 # - `far_values`: local mode, where each noisy value is seen: an outlier that noise cannot explain.
 #

@@ -1,16 +1,17 @@
 """The base of all answers of the API, and the answers that every service has.
 
-What all answers of the API have in common: frozen fields, texts for exact numbers and instants.
-
-A service writes its answers itself; these models say what is in them. A client of an older release
-ignores fields that it does not know.
+A service returns these models, and the client reads them. A client of an older release ignores
+fields that it does not know.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import json
+from collections.abc import KeysView
+from functools import cached_property
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 Figure: TypeAlias = Annotated[str, Field(description="An exact decimal or fraction, or `inf`")]
 Time: TypeAlias = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -19,12 +20,54 @@ Octets: TypeAlias = Annotated[str, Field(description="Base64url without padding"
 
 
 class Answer(BaseModel):
-    """An answer of the API, or a part of one."""
+    """An answer of the API, or a part of one. Its fields are attributes; `answer["id"]` is the JSON
+    of a field under its name in the API, and `dict(answer)` that of all."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
-# Answers that every service has: whether it lives and is ready, API tokens, who did what.
+    def __getitem__(self, name: str) -> Any:
+        return self._json[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._json
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The JSON of a field; `default` where the answer does not have it."""
+        return self._json.get(name, default)
+
+    def keys(self) -> KeysView[str]:
+        """The names of the answer's fields in the API."""
+        return self._json.keys()
+
+
+A = TypeVar("A", bound=Answer)
+
+
+def read(kind: type[A], received: dict[str, Any]) -> A:
+    """An answer of this kind as received, with the fields that this release does not know. One
+    that does not fit the model (of another release) has its fields as plain JSON."""
+    try:
+        answer = kind.model_validate_json(json.dumps(received), extra="allow")
+    except ValidationError:
+        answer = cast(A, kind.model_construct(**received))
+    _keep(answer, received)
+    return answer
+
+
+def _keep(value: object, received: Any) -> None:
+    """Keep in an answer, and in its parts, the JSON that they were read from."""
+    if isinstance(value, Answer):
+        vars(value)["_json"] = received
+        for name, field in type(value).model_fields.items():
+            if (key := field.alias or name) in received:
+                _keep(getattr(value, name), received[key])
+    elif isinstance(value, list | tuple):
+        for item, part in zip(value, received, strict=True):
+            _keep(item, part)
 
 
 class Health(Answer):

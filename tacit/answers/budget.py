@@ -32,10 +32,11 @@ class Limits(Answer):
     limits: list[SpendingLimit]
 
 
-class CuratorLimits(Limits):
+class CuratorLimits(Answer):
     """The limits of one curator."""
 
     curator: str
+    limits: list[SpendingLimit]
 
 
 class LedgerPosition(Answer):
@@ -46,7 +47,7 @@ class LedgerPosition(Answer):
 
 
 class Standings(Answer):
-    """How many curators stand how. `undeclared`: how many declare no epsilon of their own."""
+    """How many curators have each status. `undeclared`: how many declare no epsilon."""
 
     active: int
     flagged: int
@@ -81,21 +82,23 @@ class OneRelease(Answer):
 
 
 class Claimed(Answer):
-    """What the sources claim, and what holds. `reason`: why there are no bounds."""
+    """What the sources claim, and the verified guarantee. `reason`: why there are no bounds."""
 
+    stance: str | None = None
     bounds: list[SourceBound]
     reason: str | None = None
-    stance: str | None = None
     theorem_5_2: Theorem | None = None
     sentence: str | None = None
     holds: OneRelease | None = None
 
 
-class ScenarioAmount(Amount):
+class ScenarioAmount(Answer):
     """An amount under one scenario; `key` is its letter."""
 
     scenario: str
     key: str
+    epsilon: Figure
+    delta: Figure
 
 
 class Worst(Answer):
@@ -105,13 +108,17 @@ class Worst(Answer):
     instant: Time | None = None
 
 
-class ReleasedAmount(ScenarioAmount):
+class ReleasedAmount(Answer):
     """What the curator that spent most has spent, in the rounds that `counts` says; at most what
     holds of any group that this one is a part of. `tight`: composed numerically, at the delta that
     was asked for; `worst`: for operators."""
 
+    scenario: str
+    key: str
     trust_model: str | None
     counts: str
+    epsilon: Figure
+    delta: Figure
     tight: Amount | None = None
     worst: Worst | None = None
 
@@ -126,13 +133,14 @@ class Released(Answer):
     tight_sentence: str | None = None
 
 
-class Budget(Limits):
+class Budget(Answer):
     """The budget of the deployment."""
 
     ledger: LedgerPosition
     curators: Standings
     claimed: Claimed
     released: Released
+    limits: list[SpendingLimit]
 
 
 class Declared(Answer):
@@ -144,7 +152,7 @@ class Declared(Answer):
 
 
 class Disclosed(Answer):
-    """What a curator tells operators of its data."""
+    """What a curator discloses of its data to operators."""
 
     largest_reading: Figure
     total: Figure
@@ -161,7 +169,7 @@ class Spent(Answer):
 
 
 class CuratorBudget(Answer):
-    """A curator's standing and spending. `refreshed`: how often it declared anew; `disclosed`: for
+    """A curator's status and spending. `refreshed`: how often it declared again; `disclosed`: for
     operators."""
 
     curator: str
@@ -313,8 +321,8 @@ class DebitDifferences(Answer):
 
 
 class Screened(Answer):
-    """What was looked at. `alpha`: the chance that anybody is proposed for missed rounds if rounds
-    are missed at random."""
+    """What was screened. `alpha`: the probability that anyone is proposed for missed rounds if
+    rounds are missed at random."""
 
     declaring: int
     rounds: int
@@ -342,7 +350,7 @@ class Proposal(Answer):
 
 
 class BudgetProposals(Answer):
-    """Curators that stand out in the ledger."""
+    """Curators with unusual figures in the ledger."""
 
     screened: Screened
     proposed: Proposed

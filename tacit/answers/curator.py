@@ -96,7 +96,8 @@ class UnreadPlace(Answer):
 
 
 class ImportedReadings(Answer):
-    """How far an import is. `unknown_curators`: the most frequent names that nobody here has."""
+    """How far an import is. `unknown_curators`: the most frequent names that are not curators of
+    this service."""
 
     id: str
     state: str
@@ -145,10 +146,8 @@ class ItemTables(Answer):
     tables: list[ItemTableSize]
 
 
-# What a curator's owner is answered: what was spent, what was answered and to whom, and stops.
-#
-# A charge has four figures: epsilon and delta as the query assumes, and the same if all aggregators
-# pool what they see.
+# Answers to a curator's owner. A charge has four figures: epsilon and delta as the query assumes,
+# and the same if all aggregators pool what they see.
 
 
 class ChargedAmount(Answer):
@@ -167,7 +166,7 @@ class StatedCharge(ChargedAmount):
 
 
 class PeriodCharge(ChargedAmount):
-    """What was charged since `start`, in a period of so many seconds."""
+    """What was charged since `start`, in a period of this many seconds."""
 
     start: Time
     seconds: int
@@ -310,12 +309,12 @@ class GivenContribution(Answer):
     contributed: bool
     refused_because: list[RefusalReason]
     credited: bool
-    delivery: dict[str, int]
-    problems: list[str]
     declared: DeclaredCharge | None = None
     charged: UnitCharges | None = None
     readings: ReadingsUsed | None = None
     refused_by_proof: RefusedProof | None = None
+    delivery: dict[str, int]
+    problems: list[str]
 
 
 class ListOfContributions(Answer):
@@ -355,7 +354,7 @@ class ReadingCounts(Answer):
 
 
 class ProcessStop(Answer):
-    """Whether all curators of a process take part in nothing, and since when."""
+    """Whether all curators of a process are stopped, and since when."""
 
     stopped: bool
     since: Time | None
@@ -370,7 +369,7 @@ class StoppedBy(Answer):
 
 
 class CuratorStop(Answer):
-    """Whether a curator takes part in nothing."""
+    """Whether a curator is stopped."""
 
     curator: str
     stopped: bool

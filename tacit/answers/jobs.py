@@ -27,21 +27,11 @@ class Roles(Answer):
     curator: str | None
 
 
-class DatasetAccount(Answer):
-    """What a dataset's ledger says. `budget`: null where nothing can be charged, and then `left`
-    is, too; `lifetime`: charged ever; `ledger`: null for public lists, which have none."""
+class Dataset(Answer):
+    """A dataset. `schema`: what operators see of its kind: rows, columns, items, vertices."""
 
-    ledger: str | None
-    budget: Amount | None
-    reserved: Amount | None
-    charged: Amount | None
-    left: Amount | None
-    lifetime: Amount | None
-    released_outside_budget: int
-
-
-class Dataset(DatasetAccount):
-    """A dataset. `schema`: what its kind tells an operator: rows, columns, items, vertices."""
+    # `budget`: null where nothing can be charged, and then `left` is, too; `lifetime`: charged
+    # ever; `ledger`: null for public lists, which have none.
 
     id: str
     name: str
@@ -54,6 +44,13 @@ class Dataset(DatasetAccount):
     bytes: int
     outline: dict[str, JsonValue] = Field(alias="schema")
     created: Time
+    ledger: str | None
+    budget: Amount | None
+    reserved: Amount | None
+    charged: Amount | None
+    left: Amount | None
+    lifetime: Amount | None
+    released_outside_budget: int
 
 
 class ListOfDatasets(Answer):
@@ -80,16 +77,21 @@ class DatasetEvent(Answer):
     reason: str | None = None
 
 
-class DatasetLedger(DatasetAccount):
+class DatasetLedger(Answer):
     """A dataset's ledger. `verified`: whether its chain of hashes is whole."""
 
     dataset: str
+    ledger: str | None
     privacy_unit: str | None
+    budget: Amount | None
+    reserved: Amount | None
+    charged: Amount | None
+    left: Amount | None
+    lifetime: Amount | None
+    released_outside_budget: int
     verified: bool
     events: list[DatasetEvent]
 
-
-# Answers about algorithms, jobs and their schedules (spec: jobs).
 
 Stance = Literal["sound", "paper"]
 

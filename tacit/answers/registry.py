@@ -1,8 +1,6 @@
 """Answers about participants: services, parties, curators, grants, groups, and what aggregators
 answer about themselves.
 
-Answers about who takes part: services and their identities, parties, curators, grants, suites.
-
 A fingerprint is the SHA-256 of an identity's public key, in hex.
 """
 
@@ -22,7 +20,7 @@ class CoordinatorIdentity(Answer):
 
 
 class PolicyOfAggregator(Answer):
-    """Which rounds an aggregator takes part in; durations in seconds."""
+    """Which rounds an aggregator accepts; durations in seconds."""
 
     min_participants: int
     max_curators: int
@@ -133,7 +131,7 @@ class SealsAsked(Answer):
 
 
 class StorageKeyState(Answer):
-    """Which storage key seals. `left`: rows that a rotation has still to seal anew."""
+    """The storage key in use. `left`: rows that a rotation has still to encrypt again."""
 
     generation: int
     state: str
@@ -147,9 +145,6 @@ class SignInCode(Answer):
     code: str
     path: str
     valid_s: int
-
-
-# Answers about groups of curators.
 
 
 class Group(Answer):
@@ -180,7 +175,7 @@ class CuratorsOfGroup(Answer):
     curators: list[GroupCurator]
 
 
-# What aggregators answer, beside the signed statements of rounds (`tacit.protocol.round`).
+# Answers of aggregators, except the signed statements of rounds (`tacit.protocol.round`).
 
 
 class AggregatorIdentity(Answer):
@@ -231,11 +226,11 @@ class RotatedSealKey(Answer):
 
 
 class KeptSealKey(Answer):
-    """A peer's public seal key is kept; there is nothing to say of it."""
+    """A peer's public seal key is stored; the answer has no fields."""
 
 
 class RoundProgress(Answer):
-    """Where a round stands. `accepted`: curators whose pieces it holds; `contributions`: indices of
+    """The state of a round. `accepted`: curators whose pieces it holds; `contributions`: indices of
     the aggregators whose noise it holds; `reason`: why it was aborted."""
 
     round: str

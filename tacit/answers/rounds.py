@@ -26,8 +26,8 @@ class Interval(Answer):
 
 
 class Figures(Answer):
-    """What a list tells of a released round: its single numbers, the noise of a sum or count, and
-    how often those whom the query names guess right at most (of 1; null: no bound)."""
+    """The figures of a released round in a list: its single numbers, the noise of a sum or count,
+    and how often those whom the query names guess right at most (of 1; null: no bound)."""
 
     result: dict[str, Figure | None]
     interval: Interval | None
@@ -74,7 +74,7 @@ class ExpiredRound(Answer):
 
 
 class RoundStates(Answer):
-    """Several rounds; those that are not known are left out."""
+    """Several rounds; unknown ones are omitted."""
 
     rounds: list[RoundHead | ExpiredRound]
 
@@ -97,7 +97,7 @@ class RoundCompleteness(Answer):
 
 class RoundResult(Answer):
     """A released result with its report. `result` has a decimal text or a list of them for each
-    part; a text is null where it cannot be said, and `reason` then says why."""
+    part; null where there is no figure, and `reason` then states why."""
 
     format: Literal["tacit.round-result/1"]
     round: str
@@ -112,7 +112,7 @@ class RoundResult(Answer):
 
 
 class RoundRefusals(Answer):
-    """How many curators refuse a round, in all and by ground."""
+    """How many curators refuse a round, in total and by ground."""
 
     round: str
     state: RoundState
@@ -146,9 +146,6 @@ class RefusedByProof(Answer):
     count: int
     refused: list[RefusedCurator]
     statements: list[str]
-
-
-# Answers about queries.
 
 
 class KeptQuery(Answer):

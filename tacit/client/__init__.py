@@ -1,18 +1,28 @@
 """The Python client of the three services: `Client`, and `AsyncClient` with the same calls.
 
-client         both clients: their parts, how they connect
-exchange       one request and its answer, with retries; blocking or on an event loop
-operation      a call as a generator of requests, written once for both clients
-problems       problem documents as exceptions
-plain          calls that any service takes
-at_home        the services of `tacit up`
-watching       long polls
-readings, registry, queries, rounds, budget, datasets, jobs    one part of the API each
+client      both clients, how they connect, and calls that every service accepts
+exchange    requests with retries, long polls, and the calls that both clients share
+objects     answers for notebooks: tables, data frames, plots
+problems    problem documents as exceptions
+budget, curator, jobs, registry, rounds    the calls of one part of the API each
 """
 
 from tacit.client.client import AsyncClient, Client
 from tacit.client.exchange import Retry
 from tacit.client.jobs import JobNotSucceeded
+from tacit.client.objects import (
+    AskedQuery,
+    Budget,
+    Job,
+    JobResult,
+    Picture,
+    Preview,
+    Report,
+    Result,
+    Round,
+    price,
+    show_progress,
+)
 from tacit.client.problems import (
     BudgetExceeded,
     Conflict,
@@ -36,16 +46,6 @@ from tacit.client.problems import (
     Unauthenticated,
     Unavailable,
     UnsupportedForm,
-)
-from tacit.client.report_objects import AskedQuery, Preview, Report, price
-from tacit.client.result_objects import (
-    Budget,
-    Job,
-    JobResult,
-    Picture,
-    Result,
-    Round,
-    show_progress,
 )
 from tacit.client.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
 from tacit.errors import Error, MissingExtra

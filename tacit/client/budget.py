@@ -5,66 +5,73 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import uuid4
 
+from tacit.answers import budget as answers
+from tacit.answers.base import Answer
 from tacit.client.exchange import (
     Json,
-    Request,
     Steps,
     Stream,
+    answer_of,
     creating,
     get,
-    json_of,
     operation,
-    pages,
-    shown_of,
+    pages_of,
+    repeatable,
     stream,
 )
-from tacit.client.result_objects import Budget as Spent
+from tacit.client.objects import Budget as Spent
 
 
 def _budget(*, query_id: str | None = None, delta: str | None = None) -> Steps[Spent]:
     """The global bounds that the sources claim, and what really holds for what was released."""
-    return shown_of(Spent, get("/v1/budget", {"query_id": query_id, "delta": delta}))
+    return answer_of(Spent, get("/v1/budget", {"query_id": query_id, "delta": delta}))
 
 
-def _curator_budget(curator: str) -> Steps[Json]:
+def _curator_budget(curator: str) -> Steps[answers.CuratorBudget]:
     """One curator at the coordinator: its status and what it spent."""
-    return json_of(get(f"/v1/budget/curators/{curator}"))
+    return answer_of(answers.CuratorBudget, get(f"/v1/budget/curators/{curator}"))
 
 
-def _budget_events(curator: str | None = None) -> Stream[Json]:
+def _budget_events(curator: str | None = None) -> Stream[answers.LedgerEvent]:
     """The ledger, row by row; of one curator if named."""
-    return pages("/v1/budget/events", "events", {"curator": curator})
+    return pages_of(answers.LedgerEvent, "/v1/budget/events", "events", {"curator": curator})
 
 
-def _record_event(event: Json, *, key: str | None = None) -> Steps[Json]:
+def _record_event(event: Json, *, key: str | None = None) -> Steps[answers.LedgerEvents]:
     """Report events of curators or their data (`joined`, `left`, `refreshed`, ...)."""
-    return json_of(creating("/v1/budget/events", event, key or uuid4().hex))
+    return answer_of(answers.LedgerEvents, creating("/v1/budget/events", event, key or uuid4().hex))
 
 
-def _verify_budget(*, seq: int | None = None, head: str | None = None) -> Steps[Json]:
+def _verify_budget(
+    *, seq: int | None = None, head: str | None = None
+) -> Steps[answers.LedgerVerification]:
     """Have the coordinator verify every row of its ledger, including one whose hash you kept."""
-    return json_of(get("/v1/budget/verification", {"seq": seq, "head": head}))
+    return answer_of(
+        answers.LedgerVerification, get("/v1/budget/verification", {"seq": seq, "head": head})
+    )
 
 
-def _budget_limits() -> Steps[Json]:
+def _budget_limits() -> Steps[answers.Limits]:
     """The limits of the deployment."""
-    return json_of(get("/v1/budget/limits"))
+    return answer_of(answers.Limits, get("/v1/budget/limits"))
 
 
-def _set_budget_limits(limits: Sequence[Json], *, curator: str | None = None) -> Steps[Json]:
+def _set_budget_limits(
+    limits: Sequence[Json], *, curator: str | None = None
+) -> Steps[answers.Limits]:
     """Limit what every curator, or one, spends; an empty list lifts the limits."""
     path = "/v1/budget/limits" if curator is None else f"/v1/budget/curators/{curator}/limits"
-    return json_of(Request("PUT", path, {"limits": list(limits)}, repeatable=True))
+    return answer_of(answers.Limits, repeatable("PUT", path, {"limits": list(limits)}))
 
 
-def _preview_cost(plan: Json) -> Steps[Json]:
+def _preview_cost(plan: Json) -> Steps[answers.BudgetPreview]:
     """A round's cost and whether it would be admitted: {"query_id" or "query", "window"}."""
-    return json_of(Request("POST", "/v1/budget/preview", plan, repeatable=True))
+    return answer_of(answers.BudgetPreview, repeatable("POST", "/v1/budget/preview", plan))
 
 
-def _forecast_budget(schedule: Json) -> Steps[Json]:
+def _forecast_budget(schedule: Json) -> Steps[answers.BudgetForecast]:
     """The composed guarantee of a schedule, per day, month and year."""
-    return json_of(Request("POST", "/v1/budget/forecast", schedule, repeatable=True))
+    return answer_of(answers.BudgetForecast, repeatable("POST", "/v1/budget/forecast", schedule))
 
 
 def _budget_history(
@@ -75,33 +82,33 @@ def _budget_history(
     since: str | None = None,
     until: str | None = None,
     step_s: int | None = None,
-) -> Steps[Json]:
+) -> Steps[Answer]:
     """What the worst curator had spent, step by step of time: RFC 3339 times, by default from the
     first round until now in 60 steps."""
     asked = {"unit": unit, "scenario": scenario, "period_s": period_s, "step_s": step_s}
-    return json_of(get("/v1/budget/history", {**asked, "from": since, "to": until}))
+    return answer_of(Answer, get("/v1/budget/history", {**asked, "from": since, "to": until}))
 
 
-def _budget_outlook(schedules: Json | None = None) -> Steps[Json]:
+def _budget_outlook(schedules: Json | None = None) -> Steps[Answer]:
     """How long each limit lasts under the schedules that are running, or planned ones:
     {"queries": [{"query_id" or "query", "period_s"}], "days", "limits"}."""
-    return json_of(Request("POST", "/v1/budget/outlook", schedules or {}, repeatable=True))
+    return answer_of(Answer, repeatable("POST", "/v1/budget/outlook", schedules or {}))
 
 
-def _round_charges(round_id: str) -> Steps[Json]:
+def _round_charges(round_id: str) -> Steps[answers.DebitDifferences]:
     """Whom a round charges here, against what its parties say they debited."""
-    return json_of(get(f"/v1/budget/rounds/{round_id}"))
+    return answer_of(answers.DebitDifferences, get(f"/v1/budget/rounds/{round_id}"))
 
 
-def _proposals(*, alpha: float | None = None) -> Steps[Json]:
+def _proposals(*, alpha: float | None = None) -> Steps[answers.BudgetProposals]:
     """Curators that an operator may want to examine, according to the ledger."""
-    return json_of(get("/v1/budget/proposals", {"alpha": alpha}))
+    return answer_of(answers.BudgetProposals, get("/v1/budget/proposals", {"alpha": alpha}))
 
 
-def _ledger_seals() -> Stream[Json]:
+def _ledger_seals() -> Stream[Answer]:
     """The ledger's head of each day, as the coordinator sealed it (`tacit.protocol.trust` checks
     one)."""
-    return pages("/v1/budget/seals", "seals")
+    return pages_of(Answer, "/v1/budget/seals", "seals")
 
 
 class Budget:

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
+from tacit.answers.base import Answer
 from tacit.client.budget import Budget
 from tacit.client.curator import Readings
 from tacit.client.exchange import (
@@ -32,7 +33,7 @@ from tacit.client.exchange import (
     get,
     json_of,
     operation,
-    pages,
+    pages_of,
     primitive,
     stream,
 )
@@ -57,8 +58,6 @@ def access(home: str | Path, service: str) -> tuple[str, str]:
     token = Path(found["directory"], "operator.token").read_text(encoding="ascii").strip()
     return found["url"], token
 
-
-# Calls that any service takes: a request as it is, GET, POST, and whether it is ready.
 
 READY_PAUSE_S = 0.05
 
@@ -95,9 +94,9 @@ def _post(path: str, body: object = None, *, key: str | None = None) -> Steps[Js
     return json_of(Request("POST", path, body, headers=headers, repeatable=key is not None))
 
 
-def _pages(path: str, name: str, **params: Any) -> Stream[Json]:
+def _pages(path: str, name: str, **params: Any) -> Stream[Answer]:
     """All items of a paged list."""
-    return pages(path, name, params)
+    return pages_of(Answer, path, name, params)
 
 
 def _ready() -> Steps[bool]:
@@ -119,7 +118,7 @@ def _wait_until_ready(timeout_s: float = 30.0) -> Steps[None]:
 
 
 class Plain:
-    """Calls that any service takes."""
+    """Calls that every service accepts."""
 
     request = operation(_request)
     get = operation(_get)
@@ -129,8 +128,6 @@ class Plain:
     wait_until_ready = operation(_wait_until_ready)
 
 
-# The Python client, blocking and asynchronous: one set of calls, two ways to run them.
-#
 #     with Client(coordinator_url, token) as client:
 #         found = client.ask(Query.of(...), window=("2025-11-03T18:00:00Z", "2025-11-03T19:00:00Z"))
 #         print(found.value, found.interval)
@@ -139,9 +136,8 @@ class Plain:
 #         async for query in client.queries(): ...
 #
 # A client connects to one service: queries, rounds, budget and registry are calls of the
-# coordinator, readings, policies and statements those of a curator service. Answers are the
-# dictionaries of the API, the main ones with their fields as attributes too (`tacit.shown`); what
-# goes wrong is a `tacit.Error`: a refusal a `Problem`, no answer `NoAnswer`.
+# coordinator, readings, policies and statements those of a curator service. Answers are the models
+# of `tacit.answers`; errors are `tacit.Error`: `Problem` for a refusal, `NoAnswer` for no answer.
 
 T = TypeVar("T")
 LINES: Final = "tacit_lines"

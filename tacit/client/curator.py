@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from tacit.answers import curator as answers
+from tacit.answers.base import Answer
+from tacit.answers.budget import LedgerVerification
 from tacit.client.exchange import (
     Json,
     Request,
     Steps,
     Stream,
+    answer_of,
     content_of,
     get,
     items_of,
     json_of,
     operation,
-    pages,
+    pages_of,
+    repeatable,
     stream,
 )
 from tacit.protocol.round.messages import Transcript
@@ -27,15 +32,18 @@ from tacit.wire import encode_binary
 Kind = Literal["sequences", "transactions"]
 
 
-def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[Json]]:
+def _send_readings(readings: Json | Sequence[Json]) -> Steps[list[answers.ReadingTaken]]:
     """Send readings; one answer per item, in order. A repeated delivery is one reading."""
     body = readings if isinstance(readings, dict) else list(readings)
-    return items_of(Request("POST", "/v1/readings", body, repeatable=True), "items")
+    return items_of(answers.ReadingTaken, repeatable("POST", "/v1/readings", body), "items")
 
 
-def _import_readings(content: bytes, *, unit: str, **columns: Any) -> Steps[Json]:
+def _import_readings(
+    content: bytes, *, unit: str, **columns: Any
+) -> Steps[answers.ImportedReadings]:
     """Import a CSV file of readings (plain, gz or xz); `columns` maps them, see the API."""
-    return json_of(
+    return answer_of(
+        answers.ImportedReadings,
         Request(
             "POST",
             "/v1/readings/import",
@@ -43,39 +51,40 @@ def _import_readings(content: bytes, *, unit: str, **columns: Any) -> Steps[Json
             params={"unit": unit, **columns},
             headers={"Content-Type": "text/csv"},
             repeatable=True,
-        )
+        ),
     )
 
 
-def _import_progress(import_id: str) -> Steps[Json]:
+def _import_progress(import_id: str) -> Steps[answers.ImportedReadings]:
     """How far an import is, while it runs."""
-    return json_of(get(f"/v1/readings/imports/{import_id}"))
+    return answer_of(answers.ImportedReadings, get(f"/v1/readings/imports/{import_id}"))
 
 
 def _put_records(
     curator: str, columns: Sequence[str], rows: Sequence[Sequence[float]]
-) -> Steps[Json]:
+) -> Steps[answers.KeptTable]:
     """Give a curator its own table of numbers, in place of the one before."""
     body = {"curator": curator, "columns": list(columns), "rows": [list(row) for row in rows]}
-    return json_of(Request("POST", "/v1/records", body, repeatable=True))
+    return answer_of(answers.KeptTable, repeatable("POST", "/v1/records", body))
 
 
-def _records(curator: str) -> Steps[Json]:
+def _records(curator: str) -> Steps[answers.KeptTable]:
     """Columns and number of rows of a curator's table."""
-    return json_of(get(f"/v1/curators/{curator}/records"))
+    return answer_of(answers.KeptTable, get(f"/v1/curators/{curator}/records"))
 
 
 def _drop_records(curator: str) -> Steps[None]:
     """Delete a curator's table."""
-    yield Request("DELETE", f"/v1/curators/{curator}/records", repeatable=True)
+    yield repeatable("DELETE", f"/v1/curators/{curator}/records")
 
 
 def _put_items(
     kind: Kind, curator: str, content: bytes, *, name: str = "records", form: str = "text"
-) -> Steps[Json]:
+) -> Steps[answers.KeptItems]:
     """Give a curator a table of its own sequences or sets (`transactions`), in place of the one of
     this name. content: a file of them; form: text, ndjson or spmf."""
-    return json_of(
+    return answer_of(
+        answers.KeptItems,
         Request(
             "POST",
             f"/v1/{kind}",
@@ -83,13 +92,13 @@ def _put_items(
             params={"curator": curator, "name": name, "format": form},
             headers={"Content-Type": "text/plain"},
             repeatable=True,
-        )
+        ),
     )
 
 
-def _items(kind: Kind, curator: str) -> Steps[Json]:
+def _items(kind: Kind, curator: str) -> Steps[answers.ItemTables]:
     """Names and sizes of a curator's tables of sequences, or of sets."""
-    return json_of(get(f"/v1/curators/{curator}/{kind}"))
+    return answer_of(answers.ItemTables, get(f"/v1/curators/{curator}/{kind}"))
 
 
 def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[None]:
@@ -98,34 +107,36 @@ def _drop_items(kind: Kind, curator: str, *, name: str = "records") -> Steps[Non
     yield Request("DELETE", path, params={"name": name}, repeatable=True)
 
 
-def _statement(curator: str) -> Steps[Json]:
+def _statement(curator: str) -> Steps[answers.OwnBudget]:
     """A curator's ledger statement: what was spent, what is left."""
-    return json_of(get(f"/v1/curators/{curator}/budget"))
+    return answer_of(answers.OwnBudget, get(f"/v1/curators/{curator}/budget"))
 
 
-def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[Json]:
-    """Have a curator service verify every row of its ledger, also against a checkpoint you kept."""
-    return json_of(get("/v1/ledger/verification", {"seq": seq, "head": head}))
+def _verify_ledger(*, seq: int | None = None, head: str | None = None) -> Steps[LedgerVerification]:
+    """Have a curator service verify every row of its ledger, and a checkpoint that you kept."""
+    return answer_of(LedgerVerification, get("/v1/ledger/verification", {"seq": seq, "head": head}))
 
 
-def _history(curator: str) -> Stream[Json]:
+def _history(curator: str) -> Stream[answers.GivenContribution]:
     """Rounds that a curator contributed to or refused, newest first."""
-    return pages(f"/v1/curators/{curator}/contributions", "contributions")
+    return pages_of(
+        answers.GivenContribution, f"/v1/curators/{curator}/contributions", "contributions"
+    )
 
 
-def _debits(curator: str, *, unit: str = "curator") -> Stream[Json]:
+def _debits(curator: str, *, unit: str = "curator") -> Stream[answers.Debit]:
     """All debits of a curator's ledger in one privacy unit, newest first."""
-    return pages(f"/v1/curators/{curator}/debits", "debits", {"unit": unit})
+    return pages_of(answers.Debit, f"/v1/curators/{curator}/debits", "debits", {"unit": unit})
 
 
-def _reports(curator: str) -> Stream[Json]:
+def _reports(curator: str) -> Stream[Answer]:
     """Jobs that asked a curator for noisy reports, newest first, and how many it made."""
-    return pages(f"/v1/curators/{curator}/reports", "reports")
+    return pages_of(Answer, f"/v1/curators/{curator}/reports", "reports")
 
 
-def _answer(curator: str, round_id: str) -> Steps[Json]:
+def _answer(curator: str, round_id: str) -> Steps[answers.WholeContribution]:
     """One answer of a curator, and who would have to work together to learn what of it."""
-    return json_of(get(_answer_path(curator, round_id)))
+    return answer_of(answers.WholeContribution, get(_answer_path(curator, round_id)))
 
 
 def _answer_anchors(curator: str, round_id: str) -> Steps[Json]:
@@ -144,7 +155,7 @@ def _answer_transcript(curator: str, round_id: str) -> Steps[Json]:
 def _check_answer(curator: str, round_id: str) -> Steps[Json]:
     """Recombine the sum of a round that a curator answered: {"same_round", "result", ...}.
 
-    Which round it was, and to whose keys its pieces went, its own service tells, not the
+    Which round it was, and to whose keys its pieces went, is known from its service, not from the
     coordinator. `same_round`: whether the coordinator published the round that was answered; what
     another says is not checked. Raises TranscriptNotAnchored for an identity that the answer did
     not go to, and what each single check raises.
@@ -170,43 +181,43 @@ def _check_answer(curator: str, round_id: str) -> Steps[Json]:
     }
 
 
-def _reading_counts(curator: str) -> Steps[Json]:
+def _reading_counts(curator: str) -> Steps[answers.ReadingCounts]:
     """How many readings of a curator were accepted, refused, used, clamped."""
-    return json_of(get(f"/v1/curators/{curator}/readings"))
+    return answer_of(answers.ReadingCounts, get(f"/v1/curators/{curator}/readings"))
 
 
-def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Json]:
+def _own_curators(*, prefix: str = "", only: str | None = None) -> Stream[Answer]:
     """The curators of a curator service: budget left, newest reading, stops; `only`: of one filter
     (out_of_budget, without_bound, silent, stopped, own_policy)."""
-    return pages("/v1/curators", "curators", {"prefix": prefix or None, "filter": only})
+    return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix or None, "filter": only})
 
 
-def _summary() -> Steps[Json]:
+def _summary() -> Steps[Answer]:
     """How many curators a curator service has, and how many of them need a look."""
-    return json_of(get("/v1/summary"))
+    return answer_of(Answer, get("/v1/summary"))
 
 
-def _intake(*, begin: str | None = None, end: str | None = None) -> Steps[Json]:
+def _intake(*, begin: str | None = None, end: str | None = None) -> Steps[Answer]:
     """Readings that came in within whole hours, by outcome; of a day without `begin`."""
-    return json_of(get("/v1/intake", {"from": begin, "to": end}))
+    return answer_of(Answer, get("/v1/intake", {"from": begin, "to": end}))
 
 
-def _silent_devices(*, silent_s: int = 86_400) -> Stream[Json]:
+def _silent_devices(*, silent_s: int = 86_400) -> Stream[Answer]:
     """Devices without a reading of the last `silent_s` seconds, the longest silent first."""
-    return pages("/v1/devices", "devices", {"silent_s": silent_s})
+    return pages_of(Answer, "/v1/devices", "devices", {"silent_s": silent_s})
 
 
-def _registers() -> Steps[Json]:
+def _registers() -> Steps[Answer]:
     """Registers that have readings, their units, and the queries that ask for them."""
-    return json_of(get("/v1/registers"))
+    return answer_of(Answer, get("/v1/registers"))
 
 
 def _completeness(
     register: str, *, period_s: int = 3_600, begin: str | None = None, end: str | None = None
-) -> Steps[Json]:
+) -> Steps[Answer]:
     """How many devices have a reading of a register in each period; of a day without `begin`."""
     given = {"register": register, "period_s": period_s, "from": begin, "to": end}
-    return json_of(get("/v1/completeness", given))
+    return answer_of(Answer, get("/v1/completeness", given))
 
 
 def _policy(curator: str | None = None) -> Steps[Json]:
@@ -216,34 +227,34 @@ def _policy(curator: str | None = None) -> Steps[Json]:
 
 def _set_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
     """Set the default policy, or a separate one for a curator; it replaces the whole policy."""
-    request = Request("PUT", _policy_path(curator), policy, repeatable=True)
+    request = repeatable("PUT", _policy_path(curator), policy)
     return json_of(request)
 
 
-def _preview_policy(policy: Json, *, curator: str | None = None) -> Steps[Json]:
+def _preview_policy(policy: Json, *, curator: str | None = None) -> Steps[Answer]:
     """Which rounds of the last 30 days a policy would have answered: {"rounds", "answered",
     "refused"}; of a curator, or of the whole process."""
-    return json_of(Request("POST", f"{_policy_path(curator)}/preview", policy, repeatable=True))
+    return answer_of(Answer, repeatable("POST", f"{_policy_path(curator)}/preview", policy))
 
 
 def _drop_policy(curator: str) -> Steps[None]:
     """Delete your override of a curator's policy."""
-    yield Request("DELETE", _policy_path(curator), repeatable=True)
+    yield repeatable("DELETE", _policy_path(curator))
 
 
-def _stops(curator: str | None = None) -> Steps[Json]:
-    """Whether a curator takes part in nothing, and who stopped it; of none, the whole process."""
-    return json_of(get(_stop_path(curator)))
+def _stops(curator: str | None = None) -> Steps[Answer]:
+    """Whether a curator is stopped, and by whom; without `curator`: the whole process."""
+    return answer_of(Answer, get(_stop_path(curator)))
 
 
-def _stop(curator: str | None = None) -> Steps[Json]:
-    """Let a curator take part in nothing more; of none, all of the process."""
-    return json_of(Request("PUT", _stop_path(curator), {"stopped": True}, repeatable=True))
+def _stop(curator: str | None = None) -> Steps[Answer]:
+    """Stop a curator; without `curator`: all of the process."""
+    return answer_of(Answer, repeatable("PUT", _stop_path(curator), {"stopped": True}))
 
 
-def _start_again(curator: str | None = None) -> Steps[Json]:
-    """Take back one's own stop. Another's holds on: an owner's, the operator's, the process'."""
-    return json_of(Request("PUT", _stop_path(curator), {"stopped": False}, repeatable=True))
+def _start_again(curator: str | None = None) -> Steps[Answer]:
+    """Resume: remove your own stop. Stops by others (owner, operator, process) stay."""
+    return answer_of(Answer, repeatable("PUT", _stop_path(curator), {"stopped": False}))
 
 
 def _answer_path(curator: str, round_id: str) -> str:
@@ -259,7 +270,7 @@ def _policy_path(curator: str | None) -> str:
 
 
 class Readings:
-    """Readings of one's own curators, their policies and their ledgers."""
+    """Readings of a service's curators, their policies and their ledgers."""
 
     send_readings = operation(_send_readings)
     import_readings = operation(_import_readings)

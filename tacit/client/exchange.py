@@ -1,14 +1,12 @@
 """How the client calls: requests with retries, one definition for the blocking and the asynchronous
 method, and long polls.
 
-What a call of the client is made of: requests, pauses and items, and when to try again.
-
 A call is a generator. It yields a `Request` and is sent the answer, or the error is raised inside
 it; it yields a `Pause` to wait, and an `Item` to pass a result to the caller before the end. So
 each call is written once, and `tacit.client` runs it blocking or on an event loop.
 
-What is repeated: requests that change nothing twice (`repeatable`) after no answer or 503; any
-request after 429, after 409 `idempotency_in_progress`, or if it cannot have been sent. Pauses are
+Repeated are idempotent requests (`repeatable`) after no answer or 503, and any request after 429,
+after 409 `idempotency_in_progress`, or if it cannot have been sent. Pauses are
 random, double, and are never shorter than `Retry-After`.
 """
 
@@ -45,11 +43,12 @@ from typing import (
 
 import httpx
 
+from tacit.answers.base import Answer, read
 from tacit.backoff import backoff
 from tacit.client.problems import NoAnswer, NotFinished, Problem, Unavailable, problem_in
 
 T = TypeVar("T")
-S = TypeVar("S", bound=dict[str, Any])
+A = TypeVar("A", bound=Answer)
 Json: TypeAlias = dict[str, Any]
 
 SAFE: Final = frozenset({"GET", "HEAD", "PUT"})
@@ -193,19 +192,14 @@ def following(answer: httpx.Response) -> str | None:
     return answer.links.get("next", {}).get("url")
 
 
-def pages(path: str, name: str, params: Mapping[str, Any] | None = None) -> Stream[Json]:
-    """All items of a paged list."""
-    return pages_of(dict, path, name, params)
-
-
 def pages_of(
-    kind: Callable[[Json], S], path: str, name: str, params: Mapping[str, Any] | None = None
-) -> Stream[S]:
-    """All items of a paged list, as objects of this kind."""
+    kind: type[A], path: str, name: str, params: Mapping[str, Any] | None = None
+) -> Stream[A]:
+    """All items of a paged list."""
     answer: httpx.Response = yield get(path, params)
     while True:
         for item in answer.json()[name]:
-            yield Item(kind(item))
+            yield Item(read(kind, item))
         following_page = following(answer)
         if following_page is None:
             return
@@ -216,6 +210,11 @@ def get(path: str, params: Mapping[str, Any] | None = None) -> Request:
     """A GET; parameters that are None are omitted."""
     kept = {name: value for name, value in (params or {}).items() if value is not None}
     return Request("GET", path, params=kept or None, repeatable=True)
+
+
+def repeatable(method: str, path: str, body: object = None) -> Request:
+    """A request that has the same effect if it is sent twice."""
+    return Request(method, path, body, repeatable=True)
 
 
 def creating(path: str, body: object, key: str) -> Request:
@@ -229,16 +228,15 @@ def json_of(request: Request) -> Steps[Any]:
     return answer.json()
 
 
-def shown_of(kind: type[S], request: Request) -> Steps[S]:
-    """The decoded body of the answer to a request as an object of this kind."""
-    return kind((yield from json_of(request)))
+def answer_of(kind: type[A], request: Request) -> Steps[A]:
+    """The answer to a request."""
+    return read(kind, (yield from json_of(request)))
 
 
-def items_of(request: Request, name: str) -> Steps[list[Json]]:
-    """The list of this name in the answer to a request."""
-    answer: httpx.Response = yield request
-    found: list[Json] = answer.json()[name]
-    return found
+def items_of(kind: type[A], request: Request, name: str) -> Steps[list[A]]:
+    """The items of the list of this name in the answer to a request."""
+    body = yield from json_of(request)
+    return [read(kind, item) for item in body[name]]
 
 
 def content_of(path: str) -> Steps[bytes]:
@@ -260,8 +258,7 @@ def text_of(path: str) -> Steps[str]:
 #         queries = stream(queries)         # Client: iterator, AsyncClient: asynchronous iterator
 #
 # A descriptor makes the method for the class that it is accessed through, with a real signature:
-# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` tell what they take and
-# give.
+# `help(tacit.Client)` and `inspect.signature(tacit.AsyncClient.query)` show it.
 
 P = ParamSpec("P")
 
@@ -365,8 +362,6 @@ def _declared(
     return method
 
 
-# Long polls: a resource each time it changes, until it is finished.
-
 POLL_S: Final = 20.0
 """How long one request waits for a change."""
 MOST_LOST: Final = 5
@@ -379,13 +374,13 @@ def watch(
     finished: Container[str],
     timeout_s: float,
     *,
-    kind: Callable[[Json], S],
+    kind: type[A],
     only_finished: bool = False,
-) -> Stream[S]:
+) -> Stream[A]:
     """What is at a path each time it changes, up to one whose `state` is finished.
 
-    `only_finished`: a service that can is asked to tell of no change but that. Raises NotFinished,
-    which names the subject, if that takes longer than the timeout.
+    `only_finished`: a service that supports it answers only when it is finished. Raises
+    NotFinished, which names the subject, if that takes longer than the timeout.
     """
     end = time.monotonic() + timeout_s
     tag = ""
@@ -405,7 +400,7 @@ def watch(
         if answer.status_code == 304:
             continue
         tag = answer.headers.get("etag", "")
-        state = kind(answer.json())
+        state = read(kind, answer.json())
         yield Item(state)
         if state["state"] in finished:
             return
@@ -413,8 +408,8 @@ def watch(
 
 def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
     """Server-sent events at a path, `{"event": its name, "data": its JSON}`, until the service
-    closes the stream. Where the connection is lost it is made again, and what was told before is
-    passed over: the service tells a subject's history from its start, and then how it is now.
+    closes the stream. After a lost connection it connects again and skips the events that it has
+    passed on: the service sends a subject's history from its start, and then its current state.
     Raises NotFinished, which names the subject, after the timeout, and NoAnswer."""
     end = time.monotonic() + timeout_s
     seen: list[Json] = []
@@ -451,7 +446,8 @@ def events(path: str, subject: str, timeout_s: float) -> Stream[Json]:
 
 
 def last(items: Stream[T], progress: Callable[[T], object] | None = None) -> Steps[T]:
-    """The last item of a stream; `progress` is told each. Raises ValueError for one without."""
+    """The last item of a stream; `progress` is called with each. Raises ValueError for one
+    without."""
     found: Item[T] | None = None
     reply = None
     while True:

@@ -11,12 +11,15 @@ from uuid import uuid4
 
 import httpx
 
+from tacit.answers import jobs as answers
+from tacit.answers.base import Answer
 from tacit.client.exchange import (
     KEY,
     Json,
     Request,
     Steps,
     Stream,
+    answer_of,
     content_of,
     creating,
     events,
@@ -25,15 +28,13 @@ from tacit.client.exchange import (
     json_of,
     last,
     operation,
-    pages,
     pages_of,
-    shown_of,
+    repeatable,
     stream,
     text_of,
     watch,
 )
-from tacit.client.report_objects import Report
-from tacit.client.result_objects import Job, JobResult, Picture
+from tacit.client.objects import Job, JobResult, Picture, Report
 from tacit.errors import Error
 
 UPLOAD_WAIT_S = 600.0
@@ -47,7 +48,7 @@ def _add_dataset(
     content: bytes | Mapping[str, bytes] | None = None,
     key: str | None = None,
     **fields: Any,
-) -> Steps[Json]:
+) -> Steps[answers.Dataset]:
     """Hand in a dataset: `content` of its file (or of each part by name), or `rows` with `columns`,
     or a `url` that the deployment allows. Also `roles`, `privacy_unit`, `budget`, `purpose`,
     `revision_of`, `universe`."""
@@ -60,7 +61,8 @@ def _add_dataset(
         form, form_headers = _form(said, parts)
         headers |= form_headers
         body = {"content": form}
-    return json_of(
+    return answer_of(
+        answers.Dataset,
         Request(
             "POST",
             "/v1/datasets",
@@ -68,7 +70,7 @@ def _add_dataset(
             repeatable=True,
             wait_s=UPLOAD_WAIT_S,
             **body,
-        )
+        ),
     )
 
 
@@ -84,19 +86,19 @@ def _form(said: Json, parts: Mapping[str, bytes]) -> tuple[bytes, dict[str, str]
     return built.read(), {"Content-Type": built.headers["Content-Type"]}
 
 
-def _datasets(*, kind: str | None = None) -> Stream[Json]:
+def _datasets(*, kind: str | None = None) -> Stream[answers.Dataset]:
     """The datasets that are kept."""
-    return pages("/v1/datasets", "datasets", {"kind": kind})
+    return pages_of(answers.Dataset, "/v1/datasets", "datasets", {"kind": kind})
 
 
-def _dataset(dataset_id: str) -> Steps[Json]:
+def _dataset(dataset_id: str) -> Steps[answers.Dataset]:
     """One dataset: its schema, row count and budget."""
-    return json_of(get(f"/v1/datasets/{dataset_id}"))
+    return answer_of(answers.Dataset, get(f"/v1/datasets/{dataset_id}"))
 
 
-def _dataset_ledger(dataset_id: str) -> Steps[Json]:
+def _dataset_ledger(dataset_id: str) -> Steps[answers.DatasetLedger]:
     """What jobs reserved and charged; also of a dataset that was deleted."""
-    return json_of(get(f"/v1/datasets/{dataset_id}/ledger"))
+    return answer_of(answers.DatasetLedger, get(f"/v1/datasets/{dataset_id}/ledger"))
 
 
 def _delete_dataset(dataset_id: str) -> Steps[None]:
@@ -114,38 +116,36 @@ class Datasets:
     delete_dataset = operation(_delete_dataset)
 
 
-# Calls about algorithms and jobs (coordinator): asking, following, ending, reading results.
-
 FINISHED: Final = ("succeeded", "failed", "cancelled")
 
 
 class JobNotSucceeded(Error):
     """The job failed or was cancelled; `job` is its final state."""
 
-    def __init__(self, job: Json) -> None:
+    def __init__(self, job: Job) -> None:
         error = job.get("error") or {}
         super().__init__(f"the job {job['state']}: {error.get('detail', 'no reason is given')}")
         self.job = job
 
 
-def _algorithms() -> Steps[list[Json]]:
+def _algorithms() -> Steps[list[answers.Algorithm]]:
     """The algorithms that run as jobs."""
-    return items_of(get("/v1/algorithms"), "algorithms")
+    return items_of(answers.Algorithm, get("/v1/algorithms"), "algorithms")
 
 
-def _algorithm(name: str) -> Steps[Json]:
+def _algorithm(name: str) -> Steps[answers.Algorithm]:
     """One algorithm: what it is for, and the JSON Schema of its parameters."""
-    return json_of(get(f"/v1/algorithms/{name}"))
+    return answer_of(answers.Algorithm, get(f"/v1/algorithms/{name}"))
 
 
 def _submit_job(job: Json, *, key: str | None = None) -> Steps[Job]:
     """Ask for a job: {"algorithm", "dataset", "params", "stance"}; the answer has its preview."""
-    return shown_of(Job, creating("/v1/jobs", job, key or uuid4().hex))
+    return answer_of(Job, creating("/v1/jobs", job, key or uuid4().hex))
 
 
-def _preview_job(job: Json) -> Steps[Json]:
+def _preview_job(job: Json) -> Steps[answers.JobPreview]:
     """The privacy report that a job would carry, and what it would cost; nothing is queued."""
-    return json_of(Request("POST", "/v1/jobs/preview", job, repeatable=True))
+    return answer_of(answers.JobPreview, repeatable("POST", "/v1/jobs/preview", job))
 
 
 def _jobs(
@@ -162,7 +162,7 @@ def _jobs(
 
 def _job(job_id: str) -> Steps[Job]:
     """One job: state, attempt, progress, stage, budget, error."""
-    return shown_of(Job, get(f"/v1/jobs/{job_id}"))
+    return answer_of(Job, get(f"/v1/jobs/{job_id}"))
 
 
 def _watch_job(job_id: str, timeout_s: float = 3600.0) -> Stream[Job]:
@@ -189,24 +189,24 @@ def _wait_for_job(
     return (yield from _job_result(job_id))
 
 
-def _compare_jobs(ids: Sequence[str]) -> Steps[Json]:
+def _compare_jobs(ids: Sequence[str]) -> Steps[Answer]:
     """Two to four jobs that succeeded, side by side; keys that differ are marked."""
-    return json_of(get("/v1/jobs/compare", {"ids": ",".join(ids)}))
+    return answer_of(Answer, get("/v1/jobs/compare", {"ids": ",".join(ids)}))
 
 
 def _cancel_job(job_id: str) -> Steps[Job]:
     """Cancel a job; what it was charged stays charged if noise was drawn."""
-    return shown_of(Job, Request("DELETE", f"/v1/jobs/{job_id}", repeatable=True))
+    return answer_of(Job, repeatable("DELETE", f"/v1/jobs/{job_id}"))
 
 
 def _job_result(job_id: str) -> Steps[JobResult]:
     """The published result."""
-    return shown_of(JobResult, get(f"/v1/jobs/{job_id}/result"))
+    return answer_of(JobResult, get(f"/v1/jobs/{job_id}/result"))
 
 
 def _job_report(job_id: str) -> Steps[Report]:
     """The privacy report of a job's result."""
-    return shown_of(Report, get(f"/v1/jobs/{job_id}/report"))
+    return answer_of(Report, get(f"/v1/jobs/{job_id}/report"))
 
 
 def _job_report_words(job_id: str) -> Steps[str]:
@@ -229,14 +229,14 @@ def _job_archive(job_id: str) -> Steps[bytes]:
     return content_of(f"/v1/jobs/{job_id}/archive")
 
 
-def _job_evaluation(job_id: str) -> Steps[Json]:
+def _job_evaluation(job_id: str) -> Steps[answers.Evaluation]:
     """The comparison with the true data, for the operator: never private, never published."""
-    return json_of(get(f"/v1/jobs/{job_id}/evaluation"))
+    return answer_of(answers.Evaluation, get(f"/v1/jobs/{job_id}/evaluation"))
 
 
-def _collecting_jobs() -> Steps[list[Json]]:
+def _collecting_jobs() -> Steps[list[answers.CollectingJob]]:
     """The jobs that collect reports now: their signed descriptors, for curators."""
-    return items_of(get("/v1/jobs", {"collecting": True}), "jobs")
+    return items_of(answers.CollectingJob, get("/v1/jobs", {"collecting": True}), "jobs")
 
 
 def _job_step(job_id: str, number: int) -> Steps[Json]:
@@ -244,37 +244,45 @@ def _job_step(job_id: str, number: int) -> Steps[Json]:
     return json_of(get(f"/v1/jobs/{job_id}/steps/{number}"))
 
 
-def _send_reports(job_id: str, descriptor: str, reports: list[Json]) -> Steps[list[Json]]:
+def _send_reports(
+    job_id: str, descriptor: str, reports: list[Json]
+) -> Steps[list[answers.ReportTaken]]:
     """Send noisy reports of a party's curators, and ever again the same; one answer for each."""
     body = {"descriptor": descriptor, "reports": reports}
-    request = Request("POST", f"/v1/jobs/{job_id}/reports", body, repeatable=True)
-    return items_of(request, "reports")
+    request = repeatable("POST", f"/v1/jobs/{job_id}/reports", body)
+    return items_of(answers.ReportTaken, request, "reports")
 
 
-def _schedule_job(job: Json, *, key: str | None = None) -> Steps[Json]:
+def _schedule_job(job: Json, *, key: str | None = None) -> Steps[answers.WholeJobSchedule]:
     """Ask curators for a job in every period: its federation has {"schedule": {"first_start",
     "period_s"}} and no window. The answer has the preview of a run and a forecast."""
-    return json_of(creating("/v1/job-schedules", job, key or uuid4().hex))
+    return answer_of(
+        answers.WholeJobSchedule, creating("/v1/job-schedules", job, key or uuid4().hex)
+    )
 
 
-def _preview_job_schedule(job: Json) -> Steps[Json]:
+def _preview_job_schedule(job: Json) -> Steps[answers.JobSchedulePreview]:
     """The privacy report of a run, and what a day, a month and a year of runs cost."""
-    return json_of(Request("POST", "/v1/job-schedules/preview", job, repeatable=True))
+    return answer_of(
+        answers.JobSchedulePreview, repeatable("POST", "/v1/job-schedules/preview", job)
+    )
 
 
-def _job_schedules() -> Stream[Json]:
+def _job_schedules() -> Stream[answers.JobSchedule]:
     """Scheduled jobs, the newest first."""
-    return pages("/v1/job-schedules", "job_schedules")
+    return pages_of(answers.JobSchedule, "/v1/job-schedules", "job_schedules")
 
 
-def _job_schedule(schedule_id: str) -> Steps[Json]:
+def _job_schedule(schedule_id: str) -> Steps[answers.WholeJobSchedule]:
     """One scheduled job: its runs so far, the next window, and why that waits."""
-    return json_of(get(f"/v1/job-schedules/{schedule_id}"))
+    return answer_of(answers.WholeJobSchedule, get(f"/v1/job-schedules/{schedule_id}"))
 
 
-def _stop_job_schedule(schedule_id: str) -> Steps[Json]:
+def _stop_job_schedule(schedule_id: str) -> Steps[answers.WholeJobSchedule]:
     """Request no further period; jobs that were already requested continue."""
-    return json_of(Request("DELETE", f"/v1/job-schedules/{schedule_id}", repeatable=True))
+    return answer_of(
+        answers.WholeJobSchedule, repeatable("DELETE", f"/v1/job-schedules/{schedule_id}")
+    )
 
 
 class Jobs:

@@ -8,29 +8,40 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.answers import registry as answers
+from tacit.answers.base import Answer, Audited, MadeToken, Token
+from tacit.answers.curator import HostedParty, ReplacementsBegun, WaitingReplacement
 from tacit.client.exchange import (
+    A,
     Json,
     Request,
     Steps,
     Stream,
+    answer_of,
     get,
     items_of,
     json_of,
     operation,
-    pages,
+    pages_of,
+    repeatable,
     stream,
 )
 
 
-def _aggregators(*, health: bool = False) -> Stream[Json]:
+def _aggregators(*, health: bool = False) -> Stream[answers.PairedAggregator]:
     """The paired aggregators; `health`: also whether they are there (operators)."""
-    return pages("/v1/aggregators", "aggregators", {"health": "true" if health else None})
+    return pages_of(
+        answers.PairedAggregator,
+        "/v1/aggregators",
+        "aggregators",
+        {"health": "true" if health else None},
+    )
 
 
-def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[Json]:
+def _pair_aggregator(url: str, token: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
     """Pair an aggregator: its address, the token that it issued, its fingerprint (base64url)."""
     body = {"url": url, "token": token, "fingerprint": fingerprint}
-    return _posted("/v1/aggregators", body)
+    return _posted(answers.PairedAggregator, "/v1/aggregators", body)
 
 
 def _unpair_aggregator(aggregator: str) -> Steps[None]:
@@ -38,23 +49,25 @@ def _unpair_aggregator(aggregator: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/aggregators/{aggregator}")
 
 
-def _grant(party: str, kind: str = "curator", max_curators: int = 1, **options: Any) -> Steps[Json]:
+def _grant(
+    party: str, kind: str = "curator", max_curators: int = 1, **options: Any
+) -> Steps[Answer]:
     """A one-time secret with which a curator or host may enrol (`valid_s`: seconds)."""
     body = {"party": party, "kind": kind, "max_curators": max_curators, **options}
-    return _posted("/v1/grants", body)
+    return _posted(Answer, "/v1/grants", body)
 
 
-def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[Json]:
+def _enrol(join_token: str, curators: list[str] | None = None) -> Steps[HostedParty]:
     """Enrol a curator, or a host with its curators, at a curator service; safe to repeat."""
     body: Json = {"token": join_token}
     if curators is not None:
         body["curators"] = curators
-    return _posted("/v1/enrolments", body, repeatable=True)
+    return answer_of(HostedParty, repeatable("POST", "/v1/enrolments", body))
 
 
-def _grants() -> Steps[list[Json]]:
+def _grants() -> Steps[list[answers.OpenGrant]]:
     """The coordinator's grants that are neither used nor expired, without their secrets."""
-    return items_of(get("/v1/grants"), "grants")
+    return items_of(answers.OpenGrant, get("/v1/grants"), "grants")
 
 
 def _withdraw_grant(grant_id: str) -> Steps[None]:
@@ -62,24 +75,24 @@ def _withdraw_grant(grant_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/grants/{grant_id}")
 
 
-def _parties(*, prefix: str | None = None) -> Stream[Json]:
+def _parties(*, prefix: str | None = None) -> Stream[Answer]:
     """Curators and hosts; `prefix`: only those whose id begins so (coordinator)."""
-    return pages("/v1/parties", "parties", {"prefix": prefix})
+    return pages_of(Answer, "/v1/parties", "parties", {"prefix": prefix})
 
 
-def _curators(*, prefix: str | None = None) -> Stream[Json]:
+def _curators(*, prefix: str | None = None) -> Stream[Answer]:
     """The roster, by number; `prefix`: only those whose id begins so."""
-    return pages("/v1/curators", "curators", {"prefix": prefix})
+    return pages_of(Answer, "/v1/curators", "curators", {"prefix": prefix})
 
 
-def _console_code() -> Steps[Json]:
+def _console_code() -> Steps[answers.SignInCode]:
     """A code that signs one browser in to the console, within a minute."""
-    return _posted("/v1/console/codes", {})
+    return _posted(answers.SignInCode, "/v1/console/codes", {})
 
 
-def _audit() -> Stream[Json]:
+def _audit() -> Stream[Audited]:
     """Who did what on a service's pages, the newest first."""
-    return pages("/v1/audit", "audit")
+    return pages_of(Audited, "/v1/audit", "audit")
 
 
 def _remove_party(party: str) -> Steps[None]:
@@ -87,49 +100,51 @@ def _remove_party(party: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/parties/{party}")
 
 
-def _return_party(party: str) -> Steps[Json]:
+def _return_party(party: str) -> Steps[answers.ReturnedParty]:
     """A party that left is back; its new token is shown once."""
-    return _posted(f"/v1/parties/{party}/return", None)
+    return _posted(answers.ReturnedParty, f"/v1/parties/{party}/return", None)
 
 
-def _create_group(name: str, curators: list[str], *, parent: str | None = None) -> Steps[Json]:
+def _create_group(
+    name: str, curators: list[str], *, parent: str | None = None
+) -> Steps[answers.Group]:
     """Declare a group of curators; it is never changed, and the same content is the same group."""
     body: Json = {"name": name, "curators": curators}
     if parent is not None:
         body["parent"] = parent
-    return _posted("/v1/groups", body, repeatable=True)
+    return answer_of(answers.Group, repeatable("POST", "/v1/groups", body))
 
 
-def _groups() -> Stream[Json]:
+def _groups() -> Stream[answers.Group]:
     """All groups, by name."""
-    return pages("/v1/groups", "groups")
+    return pages_of(answers.Group, "/v1/groups", "groups")
 
 
-def _group(name: str) -> Steps[Json]:
+def _group(name: str) -> Steps[answers.Group]:
     """One group, without its curators."""
-    return json_of(get(f"/v1/groups/{name}"))
+    return answer_of(answers.Group, get(f"/v1/groups/{name}"))
 
 
-def _group_curators(name: str) -> Stream[Json]:
+def _group_curators(name: str) -> Stream[answers.GroupCurator]:
     """The curators of a group, by number."""
-    return pages(f"/v1/groups/{name}/curators", "curators")
+    return pages_of(answers.GroupCurator, f"/v1/groups/{name}/curators", "curators")
 
 
 def _create_token(
     scope: str, *, subject: str | None = None, label: str = "", valid_s: int | None = None
-) -> Steps[Json]:
+) -> Steps[MadeToken]:
     """A new API token, shown once. `subject`: the curator of a device's or curator's token."""
     body: Json = {"scope": scope, "label": label}
     if subject is not None:
         body["subject"] = subject
     if valid_s is not None:
         body["valid_s"] = valid_s
-    return _posted("/v1/tokens", body)
+    return _posted(MadeToken, "/v1/tokens", body)
 
 
-def _tokens() -> Stream[Json]:
+def _tokens() -> Stream[Token]:
     """Tokens, without their secrets."""
-    return pages("/v1/tokens", "tokens")
+    return pages_of(Token, "/v1/tokens", "tokens")
 
 
 def _revoke_token(token_id: str) -> Steps[None]:
@@ -137,36 +152,36 @@ def _revoke_token(token_id: str) -> Steps[None]:
     yield Request("DELETE", f"/v1/tokens/{token_id}")
 
 
-def _end_tokens() -> Steps[Json]:
+def _end_tokens() -> Steps[answers.EndedTokens]:
     """End every token of a service but the caller's own, after a theft; parties and a
     coordinator renew theirs."""
-    return json_of(Request("POST", "/v1/tokens/end"))
+    return answer_of(answers.EndedTokens, Request("POST", "/v1/tokens/end"))
 
 
-def _storage_key() -> Steps[Json]:
+def _storage_key() -> Steps[answers.StorageKeyState]:
     """Which storage key seals at the coordinator, and how far a rotation has come."""
-    return json_of(get("/v1/storage-key"))
+    return answer_of(answers.StorageKeyState, get("/v1/storage-key"))
 
 
-def _rotate_storage_key(key: str) -> Steps[Json]:
+def _rotate_storage_key(key: str) -> Steps[answers.StorageKeyState]:
     """Seal all that the coordinator keeps with a new key: 32 bytes in base64url."""
-    return json_of(Request("PUT", "/v1/storage-key", {"key": key}))
+    return answer_of(answers.StorageKeyState, Request("PUT", "/v1/storage-key", {"key": key}))
 
 
-def _rotate_seal_key(*, destroy: bool = False) -> Steps[Json]:
+def _rotate_seal_key(*, destroy: bool = False) -> Steps[answers.RotatedSealKey]:
     """Make a new seal key (asked of an aggregator); `destroy`: the old ones die now, and the rounds
     that name them."""
-    return _posted("/v1/seal-keys/rotation", {"destroy": destroy})
+    return _posted(answers.RotatedSealKey, "/v1/seal-keys/rotation", {"destroy": destroy})
 
 
-def _commit_next_key(key: Json) -> Steps[Json]:
+def _commit_next_key(key: Json) -> Steps[Answer]:
     """Commit to the next pair of keys: its public halves (asked of a coordinator or aggregator)."""
-    return json_of(Request("PUT", "/v1/identity/next", key))
+    return answer_of(Answer, Request("PUT", "/v1/identity/next", key))
 
 
 def _rotate_identity(
     secret: str, following: Json, *, compromised: bool = False, overlap_s: int = 604_800
-) -> Steps[Json]:
+) -> Steps[Answer]:
     """Replace the identity by the pair of `secret`; `following`: the public halves of the pair
     after it (asked of a coordinator or aggregator). The same request again changes nothing."""
     body = {
@@ -175,68 +190,77 @@ def _rotate_identity(
         "compromised": compromised,
         "overlap_s": overlap_s,
     }
-    return _posted("/v1/identity/successor", body, repeatable=True)
+    return answer_of(Answer, repeatable("POST", "/v1/identity/successor", body))
 
 
-def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Json]:
+def _revoke_identity(secret: str, *, compromised: bool = False) -> Steps[Answer]:
     """End the identity without a successor, by the pair of `secret` (asked of a coordinator or
     aggregator). The same request again changes nothing."""
     body = {"secret": secret, "compromised": compromised}
-    return _posted("/v1/identity/revocation", body, repeatable=True)
+    return answer_of(Answer, repeatable("POST", "/v1/identity/revocation", body))
 
 
-def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[Json]:
+def _confirm_identity(aggregator: str, fingerprint: str) -> Steps[answers.PairedAggregator]:
     """Confirm an aggregator's new identity by its document's fingerprint (base64url), compared out
     of band."""
     body = {"fingerprint": fingerprint}
-    return _posted(f"/v1/aggregators/{aggregator}/confirmation", body, repeatable=True)
+    return answer_of(
+        answers.PairedAggregator,
+        repeatable("POST", f"/v1/aggregators/{aggregator}/confirmation", body),
+    )
 
 
-def _confirm_peer(aggregator: str, fingerprint: str) -> Steps[Json]:
+def _confirm_peer(aggregator: str, fingerprint: str) -> Steps[Answer]:
     """The same, of a pinned aggregator (asked of an aggregator)."""
     body = {"fingerprint": fingerprint}
-    return _posted(f"/v1/peers/{aggregator}/confirmation", body, repeatable=True)
+    return answer_of(Answer, repeatable("POST", f"/v1/peers/{aggregator}/confirmation", body))
 
 
-def _confirm_coordinator(fingerprint: str) -> Steps[Json]:
+def _confirm_coordinator(fingerprint: str) -> Steps[Answer]:
     """The same, of the paired coordinator (asked of an aggregator)."""
-    return _posted("/v1/coordinator/confirmation", {"fingerprint": fingerprint}, repeatable=True)
+    return answer_of(
+        Answer, repeatable("POST", "/v1/coordinator/confirmation", {"fingerprint": fingerprint})
+    )
 
 
-def _rotate_parties(parties: list[str] | None = None, *, overlap_s: int = 604_800) -> Steps[Json]:
+def _rotate_parties(
+    parties: list[str] | None = None, *, overlap_s: int = 604_800
+) -> Steps[ReplacementsBegun]:
     """Replace the identities of some parties, or of all (asked of a curator service)."""
     body: Json = {"overlap_s": overlap_s}
     if parties is not None:
         body["parties"] = parties
-    return _posted("/v1/parties/identities", body, repeatable=True)
+    return answer_of(ReplacementsBegun, repeatable("POST", "/v1/parties/identities", body))
 
 
-def _waiting_parties() -> Steps[list[Json]]:
+def _waiting_parties() -> Steps[list[WaitingReplacement]]:
     """Parties whose next identity is not known to all their services (asked of a curator
     service)."""
-    return items_of(get("/v1/parties/identities"), "waiting")
+    return items_of(WaitingReplacement, get("/v1/parties/identities"), "waiting")
 
 
-def _enrol_again(party: str, join_token: str) -> Steps[Json]:
+def _enrol_again(party: str, join_token: str) -> Steps[HostedParty]:
     """Replace a stolen identity with a join token whose grants replace it (asked of a curator
     service)."""
-    return json_of(Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token}))
+    return answer_of(
+        HostedParty, Request("PUT", f"/v1/parties/{party}/identity", {"token": join_token})
+    )
 
 
-def _anchors() -> Steps[Json]:
+def _anchors() -> Steps[Answer]:
     """The services as the parties of a curator service know them (asked of a curator service)."""
-    return json_of(get("/v1/anchors"))
+    return answer_of(Answer, get("/v1/anchors"))
 
 
-def _confirm_anchor(name: str, fingerprint: str) -> Steps[Json]:
+def _confirm_anchor(name: str, fingerprint: str) -> Steps[Answer]:
     """Confirm a service's new identity by its document's fingerprint (base64url), compared out of
     band (asked of a curator service)."""
     body = {"fingerprint": fingerprint}
-    return _posted(f"/v1/anchors/{name}/confirmation", body, repeatable=True)
+    return answer_of(Answer, repeatable("POST", f"/v1/anchors/{name}/confirmation", body))
 
 
 def _drop_anchor(name: str) -> Steps[None]:
-    """Forget an aggregator: no party takes part in its rounds any more (asked of a curator
+    """Forget an aggregator: no party participates in its rounds any more (at a curator
     service)."""
     yield Request("DELETE", f"/v1/anchors/{name}")
 
@@ -271,14 +295,14 @@ def _followed_coordinator() -> Steps[Json]:
     return json_of(get("/v1/coordinator/identity"))
 
 
-def _well_known_aggregator() -> Steps[Json]:
+def _well_known_aggregator() -> Steps[answers.AggregatorIdentity]:
     """Who an aggregator says it is (asked of the aggregator)."""
-    return json_of(get("/.well-known/tacit-aggregator"))
+    return answer_of(answers.AggregatorIdentity, get("/.well-known/tacit-aggregator"))
 
 
-def _posted(path: str, body: object, *, repeatable: bool = False) -> Steps[Json]:
-    # A token or a grant is shown once: a repetition would make a second one.
-    return json_of(Request("POST", path, body, repeatable=repeatable))
+def _posted(kind: type[A], path: str, body: object) -> Steps[A]:
+    """POST what must not be repeated: a token or a grant is shown once, and there would be two."""
+    return answer_of(kind, Request("POST", path, body))
 
 
 class Registry:

@@ -9,11 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import uuid4
 
+from tacit.answers import rounds as answers
+from tacit.answers.base import Answer
+from tacit.answers.registry import CoordinatorIdentity, SealsAsked
 from tacit.client.exchange import (
     Json,
     Request,
     Steps,
     Stream,
+    answer_of,
     content_of,
     creating,
     get,
@@ -22,13 +26,12 @@ from tacit.client.exchange import (
     last,
     operation,
     pages_of,
-    shown_of,
+    repeatable,
     stream,
     text_of,
     watch,
 )
-from tacit.client.report_objects import AskedQuery, Preview, Report
-from tacit.client.result_objects import Result, Round
+from tacit.client.objects import AskedQuery, Preview, Report, Result, Round
 from tacit.crypto.signing import SignatureBroken, Signed, fingerprint, signer_of, verify
 from tacit.errors import Error
 from tacit.protocol.identities import IdentityChain
@@ -48,12 +51,12 @@ def _preview(query: Json | Query, *, epsilons: Sequence[str] | None = None) -> S
     body = _body(query)
     if epsilons is not None:
         body = {**body, "epsilons": list(epsilons)}
-    return shown_of(Preview, Request("POST", "/v1/queries/preview", body, repeatable=True))
+    return answer_of(Preview, repeatable("POST", "/v1/queries/preview", body))
 
 
 def create_query(query: Json | Query, *, key: str | None = None) -> Steps[AskedQuery]:
     """Create a query; the same content is the same query."""
-    return shown_of(AskedQuery, creating("/v1/queries", _body(query), key or uuid4().hex))
+    return answer_of(AskedQuery, creating("/v1/queries", _body(query), key or uuid4().hex))
 
 
 def _queries() -> Stream[AskedQuery]:
@@ -63,12 +66,12 @@ def _queries() -> Stream[AskedQuery]:
 
 def _query(query_id: str) -> Steps[AskedQuery]:
     """One query with its preview."""
-    return shown_of(AskedQuery, get(f"/v1/queries/{query_id}"))
+    return answer_of(AskedQuery, get(f"/v1/queries/{query_id}"))
 
 
-def _stop_query(query_id: str) -> Steps[Json]:
+def _stop_query(query_id: str) -> Steps[AskedQuery]:
     """End the schedule of a query; open rounds continue."""
-    return json_of(Request("DELETE", f"/v1/queries/{query_id}/schedule", repeatable=True))
+    return answer_of(AskedQuery, repeatable("DELETE", f"/v1/queries/{query_id}/schedule"))
 
 
 def _body(query: Json | Query) -> Json:
@@ -86,8 +89,6 @@ class Queries:
     query = operation(_query)
     stop_query = operation(_stop_query)
 
-
-# Calls about rounds (coordinator): opening, following, ending, reading and checking them.
 
 __all__ = ["RoundNotReleased", "Rounds", "TranscriptNotAnchored", "Trust"]
 FINISHED: Final = ("released", "aborted")
@@ -108,7 +109,7 @@ def _open_round(
     """Open a round; `window` is {"start", "end"} unless the query fixes one."""
     given = {"window": window, "deadline_s": deadline_s, "aggregators": aggregators}
     body = {"query_id": query_id, **{k: v for k, v in given.items() if v is not None}}
-    return shown_of(Round, creating("/v1/rounds", body, key or uuid4().hex))
+    return answer_of(Round, creating("/v1/rounds", body, key or uuid4().hex))
 
 
 def _rounds(
@@ -122,11 +123,11 @@ def _rounds(
 
 def _round(round_id: str) -> Steps[Round]:
     """One round."""
-    return shown_of(Round, get(f"/v1/rounds/{round_id}"))
+    return answer_of(Round, get(f"/v1/rounds/{round_id}"))
 
 
 def _watch(round_id: str, timeout_s: float = 600.0) -> Stream[Round]:
-    """The round each time it changes, until it is finished; raises NotFinished."""
+    """The round at each change, until it is finished; raises NotFinished."""
     return _watched(round_id, timeout_s)
 
 
@@ -157,7 +158,7 @@ def _ask(
     progress: Callable[[Round], object] | None = None,
 ) -> Steps[Result]:
     """Create a query, open a round of it and wait for the result. `window`: start and end
-    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` tells the cost."""
+    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` shows the cost."""
     span = None if window is None else {"start": window[0], "end": window[1]}
     asked = yield from create_query(query)
     opened = yield from _open_round(asked.id, window=span, deadline_s=deadline_s)
@@ -166,12 +167,12 @@ def _ask(
 
 def _result(round_id: str) -> Steps[Result]:
     """The released result with its privacy report."""
-    return shown_of(Result, get(f"/v1/rounds/{round_id}/result"))
+    return answer_of(Result, get(f"/v1/rounds/{round_id}/result"))
 
 
 def _report(round_id: str) -> Steps[Report]:
     """The privacy report of a result."""
-    return shown_of(Report, get(f"/v1/rounds/{round_id}/report"))
+    return answer_of(Report, get(f"/v1/rounds/{round_id}/report"))
 
 
 def _report_words(round_id: str) -> Steps[str]:
@@ -179,10 +180,10 @@ def _report_words(round_id: str) -> Steps[str]:
     return text_of(f"/v1/rounds/{round_id}/report")
 
 
-def _round_states(round_ids: Sequence[str]) -> Steps[list[Json]]:
+def _round_states(round_ids: Sequence[str]) -> Steps[list[Round]]:
     """Several rounds, as lists show them, up to a thousand; without those that are not known."""
     body = {"rounds": list(round_ids)}
-    return items_of(Request("POST", "/v1/rounds/states", body, repeatable=True), "rounds")
+    return items_of(Round, repeatable("POST", "/v1/rounds/states", body), "rounds")
 
 
 def _descriptor(round_id: str) -> Steps[Json]:
@@ -195,35 +196,35 @@ def _transcript(round_id: str) -> Steps[Json]:
     return json_of(get(f"/v1/rounds/{round_id}/transcript"))
 
 
-def _refusals(round_id: str) -> Steps[Json]:
+def _refusals(round_id: str) -> Steps[answers.RoundRefusals]:
     """How many curators refuse a round, by ground; for operators."""
-    return json_of(get(f"/v1/rounds/{round_id}/refusals"))
+    return answer_of(answers.RoundRefusals, get(f"/v1/rounds/{round_id}/refusals"))
 
 
-def _refused(round_id: str) -> Steps[Json]:
+def _refused(round_id: str) -> Steps[answers.RefusedByProof]:
     """Which curators of a proved round were refused by their proof, and why, the first thousand by
-    name, and what aggregators said that cannot all be true; for operators."""
-    return json_of(get(f"/v1/rounds/{round_id}/refused"))
+    name, and statements of aggregators that contradict each other; for operators."""
+    return answer_of(answers.RefusedByProof, get(f"/v1/rounds/{round_id}/refused"))
 
 
-def _standing(round_id: str) -> Steps[Json]:
+def _standing(round_id: str) -> Steps[answers.OwnStanding]:
     """Which of a party's own curators were refused by their proof, and why; with its token."""
-    return json_of(get(f"/v1/rounds/{round_id}/standing"))
+    return answer_of(answers.OwnStanding, get(f"/v1/rounds/{round_id}/standing"))
 
 
-def _close_round(round_id: str) -> Steps[Json]:
+def _close_round(round_id: str) -> Steps[Round]:
     """Freeze before the deadline."""
     return _end(round_id, "close")
 
 
-def _abort_round(round_id: str) -> Steps[Json]:
+def _abort_round(round_id: str) -> Steps[Round]:
     """End a round without a sum, for good."""
     return _end(round_id, "abort")
 
 
-def _identity() -> Steps[Json]:
+def _identity() -> Steps[CoordinatorIdentity]:
     """Who the coordinator says it is: deployment, identity key, fingerprint."""
-    return json_of(get("/.well-known/tacit-coordinator"))
+    return answer_of(CoordinatorIdentity, get("/.well-known/tacit-coordinator"))
 
 
 def _identity_chain() -> Steps[Json]:
@@ -281,37 +282,39 @@ def _verify(round_id: str, *, trust: Trust | None = None) -> Steps[Json]:
     }
 
 
-def _seals(round_id: str) -> Steps[list[Json]]:
+def _seals(round_id: str) -> Steps[list[Answer]]:
     """The seals of a released round's transcript, as the aggregators made them."""
-    return items_of(get(f"/v1/rounds/{round_id}/seals"), "seals")
+    return items_of(Answer, get(f"/v1/rounds/{round_id}/seals"), "seals")
 
 
 def _checked_seals(round_id: str, transcript: Transcript) -> Steps[dict[str, str]]:
     """Aggregators that sealed a transcript, with the fingerprint of the document of each. Raises
     SealRefused for a seal that is not good."""
     shown = yield from _seals(round_id)
-    found = [ShownSeal.model_validate_json(json.dumps(each)) for each in shown]
+    found = [ShownSeal.model_validate_json(json.dumps(dict(each))) for each in shown]
     return {each.aggregator: check_seal(transcript, each).hex() for each in found}
 
 
-def _ask_seals(round_id: str) -> Steps[Json]:
+def _ask_seals(round_id: str) -> Steps[SealsAsked]:
     """Ask the aggregators of a round's quorum for their seals of its transcript again."""
-    return json_of(Request("POST", f"/v1/rounds/{round_id}/seals", repeatable=True))
+    return answer_of(SealsAsked, repeatable("POST", f"/v1/rounds/{round_id}/seals"))
 
 
-def _end(round_id: str, how: str) -> Steps[Json]:
-    return json_of(Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort"))
+def _end(round_id: str, how: str) -> Steps[Round]:
+    return answer_of(
+        Round, Request("POST", f"/v1/rounds/{round_id}/{how}", repeatable=how == "abort")
+    )
 
 
-def _received(round_id: str) -> Steps[Json]:
+def _received(round_id: str) -> Steps[Answer]:
     """How far an open round is: whom it awaits, what every aggregator says it holds."""
-    return json_of(get(f"/v1/rounds/{round_id}/received"))
+    return answer_of(Answer, get(f"/v1/rounds/{round_id}/received"))
 
 
-def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Json]:
+def _flow(*, since: str | None = None, until: str | None = None) -> Steps[Answer]:
     """Whether contributions arrive and where they stop, in counts: RFC 3339 times, by default the
-    last 24 hours (coordinator; an aggregator tells its own hours)."""
-    return json_of(get("/v1/flow", {"from": since, "to": until}))
+    last 24 hours (coordinator; an aggregator reports its own hours)."""
+    return answer_of(Answer, get("/v1/flow", {"from": since, "to": until}))
 
 
 class Rounds:

@@ -1,6 +1,5 @@
-"""Sealed pieces and batches, and the seal keys (X-Wing) that sessions are made with.
-
-Sealed pieces: only the two ends can open or make one (spec: aggregation, section 8).
+"""Sealed pieces and batches, which only the two ends can open or make (spec: aggregation, section
+8), and the seal keys (X-Wing) that sessions are made with.
 
     key = HKDF-SHA256(X25519(sender, receiver), salt = label,
                       info = version, both ids, both public keys, receiver's epoch, direction)
@@ -17,7 +16,7 @@ host sends the pieces of all its curators in one segment of roster numbers (spec
 
 with header and presence as associated data. All fields of variable length are length-prefixed. A
 *part* of a proved round is laid out alike, but holds one plaintext for all its curators, of which
-the header tells the length (spec: validity, section 9).
+the header implies the length (spec: validity, section 9).
 
 The header says under which session its content is sealed, in 16 bytes (spec: keys, section 2.3).
 """
@@ -115,9 +114,6 @@ def _octets(words: NDArray[np.uint64]) -> memoryview:
     return np.ascontiguousarray(words, "<u8").data.cast("B")
 
 
-# --- batches of a host ---------------------------------------------------------------------------
-
-
 def segment_size(dimension: int) -> int:
     """Roster numbers per segment: the largest power of two with 8 d S <= 2 MiB, in 64..262144."""
     size = MAX_SEGMENT
@@ -156,7 +152,7 @@ def span_within(run_first: int, run_length: int, size: int, segment: int) -> Spa
 
 @dataclass(frozen=True)
 class BatchHeader:
-    """Where a batch belongs. `presence` tells which numbers of the span have a piece inside;
+    """What a batch is bound to. `presence`: which numbers of the span have a piece inside;
     `sealed_under`: a session's id."""
 
     host: str
@@ -257,13 +253,10 @@ def open_batch(key: bytes, body: bytes, offset: int) -> NDArray[np.uint64]:
     return _words(_open(key, _nonce(body), view[offset:], view[:offset]))
 
 
-# --- parts of a host in a proved round -----------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PartHeader:
     """Where a host's part of a proved round belongs: as `BatchHeader`, but there is one plaintext
-    of `plaintext_bytes` for all the curators that `presence` tells."""
+    of `plaintext_bytes` for all the curators in `presence`."""
 
     host: str
     descriptor_hash: bytes
@@ -323,9 +316,8 @@ def open_part(key: bytes, body: bytes, offset: int) -> bytes:
     return _open(key, _nonce(body), view[offset:], view[:offset])
 
 
-# Seal keys: X-Wing, which is X25519 and ML-KEM-768 together, in the library's HPKE.
-#
-# A secret sealed so stays secret while either half holds. The private half is a seed of 32 bytes:
+# Seal keys: X-Wing (X25519 and ML-KEM-768 together) in the library's HPKE. A secret that is sealed
+# to one stays secret while either half is unbroken. The private half is a seed of 32 bytes:
 # SHAKE256(seed, 96) gives ML-KEM's d and z (64 bytes) and the X25519 key (32). The public key is
 # ML-KEM's 1,184 bytes and X25519's 32. Spec: keys, section 2; draft-connolly-cfrg-xwing-kem, RFC
 # 9180 with KEM 0x647a, HKDF-SHA256, AES-256-GCM.

@@ -11,8 +11,8 @@ Both are linear: sums of pieces are pieces of sums, which is all that an aggrega
 
 *Seeds* (spec: federated-counting, section 9). As many pieces as may be seen together without
 learning anything, c-1 or k-1, are uniform and independent of the value. Each may be a seed of 32
-bytes that stands for it; the value and they determine the others. So the hiding is computational:
-the pieces cannot be told from uniform ones unless AES-256 can be told from a random permutation.
+bytes that expands to it; the value and they determine the others. So the hiding is computational:
+the pieces are as hard to distinguish from uniform ones as AES-256 from a random permutation.
 
 The plain functions on single integers are the specification of the vectorised ones. Signed values
 are represented modulo the modulus and read back centred. Sources: Shamir 1979; Lu's thesis,
@@ -135,7 +135,7 @@ class Shamir:
 
     @property
     def uniform(self) -> int:
-        """As many as tell nothing together."""
+        """The number of pieces that together reveal nothing."""
         return self.threshold - 1
 
     def split(self, values: Ints, source: NoiseSource) -> list[Words]:
@@ -199,9 +199,6 @@ class Shamir:
 def _need_one_shape(partials: dict[int, Words]) -> None:
     if len({partial.shape for partial in partials.values()}) != 1:
         raise ValueError("partial sums of different lengths")
-
-
-# --- the field -----------------------------------------------------------------------------------
 
 
 def reduce_field(words: Words) -> Words:
@@ -311,9 +308,6 @@ def _lagrange_weights(points: tuple[int, ...], at: int) -> tuple[int, ...]:
                 bottom = bottom * (x - other) % PRIME
         weights.append(top * pow(bottom, -1, PRIME) % PRIME)
     return tuple(weights)
-
-
-# --- the specification: single integers ----------------------------------------------------------
 
 
 def split_additive(value: int, randoms: Iterable[int]) -> list[int]:

@@ -1,7 +1,5 @@
-"""Long-lived identities: Ed25519 signatures, and hybrid signatures that hold while Ed25519 or
-ML-DSA-65 does.
-
-Long-lived identities: Ed25519 signatures over labelled, canonical statements.
+"""Long-lived identities: Ed25519 signatures over labelled, canonical statements, and hybrid
+signatures that are valid while Ed25519 or ML-DSA-65 is unbroken.
 
 A statement is a wire model; what is signed is `label || 0 || canonical form`, so that a signature
 for one purpose never serves another. A fingerprint is the SHA-256 of the raw public key: 32 bytes,
@@ -170,11 +168,10 @@ def signed_bytes(label: str, statement: WireModel) -> bytes:
     return label.encode("ascii") + b"\x00" + statement.canonical()
 
 
-# Signatures that hold while Ed25519 or ML-DSA-65 does: what an identity is anchored by.
-#
-# Spec: keys, section 4. A signature is Ed25519's 64 bytes and ML-DSA-65's 3,309, both over
-# `label || 0 || canonical form`, ML-DSA with the label as its context. Both must verify: statements
-# of these labels are never accepted with one alone. A private key is two seeds of 32 bytes.
+# Hybrid signatures, by which an identity is anchored (spec: keys, section 4). A signature is
+# Ed25519's 64 bytes and ML-DSA-65's 3,309, both over `label || 0 || canonical form`, ML-DSA with
+# the label as its context. Both must verify: statements of these labels are never accepted with one
+# alone. A private key is two seeds of 32 bytes.
 
 SEED_BYTES: Final = 32
 SECRET_BYTES: Final = 2 * SEED_BYTES

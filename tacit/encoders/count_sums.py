@@ -2,7 +2,7 @@
 
 Spec: federated-counting, section 2. Groups of one rate are one block of the vector: blocks by
 rising rate, groups and cells inside them in the question's order. What one record adds to a block
-is at most the question's reach in L1 norm, and that is enforced here, whoever asks.
+is at most the question's reach in L1 norm, and that is enforced here, regardless of the caller.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class CountSum:
     def added(self, lists: Lists) -> tuple[Ints, Ints]:
         """Records and words, one entry for each count of 1 that a record adds.
 
-        A record with an item outside the universe counts nowhere, and nobody hears of it. A
+        A record with an item outside the universe counts nowhere, and is not reported. A
         record's counts beyond the reach of a block are dropped, the last ones first.
         """
         records, words = self._added(lists)
@@ -156,7 +156,7 @@ class CountSum:
         return records[here], words[here]
 
     def _added(self, lists: Lists) -> tuple[Ints, Ints]:
-        """The same in all parts together: records, and places in the whole vector."""
+        """The same over all parts: records, and places in the whole vector."""
         records, cells = self.counter.of(lists.over(self.asked.items), self.asked)
         inside = (cells >= 0) & (cells < self._cells.size)
         places, records = self._places[cells[inside]], records[inside]
@@ -174,7 +174,7 @@ class CountSum:
         return tuple(rate / self.reach for rate in self.rates)
 
     def moved(self, lists: Lists) -> Ints:
-        """What each record adds at each rate in all parts together, in L1 norm (records, rates)."""
+        """What each record adds at each rate over all parts, in L1 norm (records, rates)."""
         records, places = self._added(lists)
         keys = records * len(self.rates) + np.searchsorted(self._ends, places, side="right")
         found = np.bincount(keys, minlength=lists.count * len(self.rates))
@@ -207,7 +207,7 @@ class CountSum:
 def read_with(
     counter: Counter, read: Callable[[Mapping[str, Any]], Asked], document: Mapping[str, Any]
 ) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     asked = read(document["asked"])
     rates = tuple(parse_exact(rate) for rate in document["rates"])
     rate_of = np.zeros(asked.sizes.size, np.int64)
@@ -219,9 +219,9 @@ def read_with(
 
 
 def read_levels(listed: Any, items: int, most: int = MOST_CELLS) -> tuple[Level, ...]:
-    """Levels of at most so many grams or prefixes, which differ and are sorted by (parent, item).
+    """Levels of at most `most` grams or prefixes, which differ and are sorted by (parent, item).
 
-    What was kept was asked before, and so many cells a question has: with these limits a document
+    A kept item was a cell of an earlier question, so there are as few: with these limits a document
     makes a curator hold no more than an honest one. Raises ValueError, TypeError or KeyError.
     """
     levels: list[Level] = []

@@ -11,7 +11,7 @@ record may have. Questions of trees that contradict each other, and questions th
 move the same record: their figures add up.
 
 Privacy does not rest on it: the spend filter (`tacit.accounting.charges`) holds whatever is
-asked. It tells in public that a coordinator asks what no honest one asks.
+asked. It shows publicly that a coordinator asks what no honest one asks.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Tree:
         return int(best[0])
 
     def scaled(self, factor: int) -> Tree:
-        """The same over a denominator that is so many times as large."""
+        """The same over a denominator that is this many times as large."""
         return replace(self, own=tuple(own * factor for own in self.own))
 
     def asked(self, paths: Paths, groups: Ints, spends: Exacts) -> Tree | None:
@@ -259,12 +259,10 @@ class PathSpends:
         return cls(found["denominator"], found["loose"], trees)
 
 
-# Counts of private lists in the cells of a public question.
-#
-# Spec: federated-counting, section 2. A question's cells are numbered through: those of its first
-# group, then those of the second, and so on. A document says in public what the cells are. It has
-# one level for each question before, so that who holds the lists needs the document alone; who is
-# asked question after question remembers how far it has come (`Counter.follow`).
+# Counts of private lists in the cells of a public question (spec: federated-counting, section 2).
+# The cells are numbered group by group. A document, which is public, defines them. It has one level
+# for each question before, so that the holder of the lists needs only the document; a holder that
+# answers question after question continues where it was (`Counter.follow`).
 
 Places = NDArray[np.int32]
 

@@ -69,7 +69,7 @@ class Fine:
     """Parts of coarse cells: sides (cells,) is s of each of them.
 
     coarse (parts,): the cell of each part; bounds (parts, 4): labels of its rows and columns, from
-    and to (exclusive); room (parts,): pairs low < high in it. Parts without room are left out.
+    and to (exclusive); room (parts,): pairs low < high in it. Parts without room are omitted.
     """
 
     grid: Coarse
@@ -78,7 +78,7 @@ class Fine:
     bounds: Ints
     room: Ints
     numbers: Ints
-    """(all parts,) the place among `coarse`, -1 where left out."""
+    """(all parts,) the place among `coarse`, -1 where omitted."""
     starts: Ints
 
     @classmethod

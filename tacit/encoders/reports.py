@@ -24,7 +24,7 @@ LedgerUnit = Literal["record", "curator"]
 MODULES: Final = {
     "crowd-tasking": "crowd_tasking.reports",
     "dpbv-clustering": "dpbv_clustering.reports",
-    "graph-random-matrix": "graph_random_matrix.reports",
+    "graph-random-matrix": "graph_random_matrix",
 }
 OF_ITEMS: Final = frozenset({"graph-random-matrix"})
 """Algorithms whose rows are sets of items, one for each curator: no numbers."""
@@ -104,5 +104,5 @@ def read(algorithm: str, document: Mapping[str, Any]) -> Encoding:
     except EncodingRefused:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise EncodingRefused("the document is none of the algorithm's") from error
+        raise EncodingRefused("the document is not one of the algorithm's") from error
     return found

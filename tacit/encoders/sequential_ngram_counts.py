@@ -129,7 +129,7 @@ COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     return read_with(COUNTER, _asked, document)
 
 

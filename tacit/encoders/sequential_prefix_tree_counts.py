@@ -100,10 +100,9 @@ class Layout:
         return np.cumsum(held, axis=1) - held
 
 
-# Counts of sequences by their first items, level by level.
-#
-# Spec: sequential-prefix-tree, section 7; federated-counting, section 2. A sequence sits in the
-# prefix that it begins with, for as long as that prefix was kept; its next item is its one count.
+# Counts of sequences by their first items, level by level (spec: sequential-prefix-tree, section 7;
+# federated-counting, section 2). A sequence is counted once: by the item after the kept prefix that
+# it begins with.
 
 _MOST_BIN_GROUPS: Final = 1 << 22
 """Groups times time bins of a document, at most: a table of that size is held."""
@@ -248,7 +247,7 @@ def _records(starts: Ints, at: Ints) -> Ints:
 
 def paths(document: Below) -> Paths:
     """Prefixes are known by their items, pairs by a prefix and a group: a sequence is in one prefix
-    of a level, and goes on by one item in one group."""
+    of a level, and continues by one item in one group."""
     layout = document.layout
     layers: list[Layer] = []
     for level in document.levels:
@@ -268,7 +267,7 @@ COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     return read_with(COUNTER, _asked, document)
 
 

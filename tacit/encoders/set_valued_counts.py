@@ -99,11 +99,10 @@ class Taxonomy:
         return [self._chunk(level, self.widths[level] - 1) == 1 for level in levels]
 
 
-# Counts of records by their length, and of items, of which each record keeps a few.
-#
-# Spec: set-valued, section 10. A record keeps at most `most` of its items, by words that are a
-# function of the record and a public salt: nobody else's records change what it keeps, so that it
-# moves the counts by `most` at most, whatever the salt.
+# Counts of records by their length, and of items (spec: set-valued, section 10). A record keeps at
+# most `most` of its items, by words that are a function of the record and a public salt: nobody
+# else's records change what it keeps, so that it moves the counts by `most` at most, whatever the
+# salt.
 
 MOST_LENGTH: Final = 64
 """Longer records count as this long."""
@@ -169,7 +168,7 @@ Margin: TypeAlias = Lengths | KeptItems
 
 
 def read_margin(document: Mapping[str, Any], most_items: int) -> Margin:
-    """The document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The document. Raises ValueError, TypeError or KeyError for an invalid document."""
     items = whole_number(document["items"], most_items)
     if document["kind"] == "lengths":
         return Lengths(items)
@@ -187,9 +186,8 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-# Counts of sets of items in the partitions of a public taxonomy, and of lengths and items.
-#
-# Spec: set-valued, sections 3.3, 7 and 10; federated-counting, section 2. A record touches a node
+# Counts of sets of items in the partitions of a public taxonomy (spec: set-valued, sections 3.3, 7
+# and 10; federated-counting, section 2). A record touches a node
 # when it has an item below it, and its mask there says under which children. Its touched nodes in
 # the order (height falling, place rising) are split in exactly this order along the record's chain:
 # a parent comes before its children. All records of a partition have touched the same nodes so far,
@@ -377,7 +375,7 @@ COUNTER: Final = Counter(follow, cells, paths)
 
 
 def read(document: Mapping[str, Any]) -> CountSum:
-    """The sum of a document. Raises ValueError, TypeError or KeyError where it is none."""
+    """The sum of a document. Raises ValueError, TypeError or KeyError for an invalid document."""
     return read_with(COUNTER, _asked, document)
 
 
@@ -412,9 +410,6 @@ def _check(generation: Generation, *, first: bool) -> None:
         not first and (generation.masks < 1).any()
     ):
         raise ValueError("all records are one partition first, then partitions have masks")
-
-
-# ------------------------------------------------------------------------------------------ masks
 
 
 def joined_masks(parts: Sequence[tuple[NDArray[np.uint16], Ints, int]]) -> Masks:

@@ -51,7 +51,7 @@ _NUMBERS: Final = 1 << 21
 
 
 class SumRefused(ValueError):
-    """The document of a sum is none, or does not fit its query."""
+    """The document of a sum is invalid, or does not fit its query."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def read(algorithm: str, document: Mapping[str, Any]) -> RecordSum:
     try:
         found: RecordSum = module.read(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise SumRefused("the document is none of the algorithm's") from error
+        raise SumRefused("the document is not one of the algorithm's") from error
     return found
 
 

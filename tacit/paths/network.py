@@ -54,10 +54,9 @@ class MapTooLarge(TooLarge):
     title = "The map is too large to be decoded exactly"
 
 
-# A network (map) and a path in it.
-#
-# Spec: path-publishing, section 2.1; jobs, section "Datasets" (kind `network-path`). Inside, a
-# vertex is its place in the list of vertices; ids are for people and for what is published.
+# A network (map) and a path in it (spec: path-publishing, section 2.1; jobs, section "Datasets",
+# kind `network-path`). In memory a vertex is its place in the list of vertices; ids are for people
+# and in published files.
 
 Ints = NDArray[np.int64]
 VertexId: TypeAlias = int | str
@@ -121,9 +120,6 @@ class PathRepeatsConsecutively(Invalid):
 class NetworkTooLarge(TooLarge):
     name = "too_large"
     title = "The network is too large"
-
-
-# ----------------------------------------------------------------------------------------- the map
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,9 +225,6 @@ def without(codes: Ints, taken: Ints) -> Ints:
     return codes[left]
 
 
-# --------------------------------------------------------------------------------------- from ids
-
-
 def _places(vertices: Sequence[Any]) -> dict[VertexId, int]:
     if not isinstance(vertices, list | tuple):
         raise MalformedNetwork("a list of vertices is expected", pointer="/vertices")
@@ -271,7 +264,7 @@ def _check_ids(vertices: Sequence[Any]) -> None:
 
 
 def _found(ids: Sequence[Any], places: Mapping[VertexId, int]) -> Ints:
-    """The place of each id, -1 where there is none."""
+    """The place of each id, -1 for an unknown one."""
     if not set(map(type, ids)) <= {int, str}:
         ids = [each if type(each) in (int, str) else None for each in ids]
     found = map(places.get, ids, repeat(-1))
@@ -323,10 +316,8 @@ def _refuse(problem: type[Invalid], bad: NDArray[np.bool_], text: str, pointer: 
         raise problem(text.format(at), pointer=f"{pointer}/{at}", extra={"at": at})
 
 
-# Reader of networks with a path: one JSON object `{"vertices": [...], "edges": [...], "path":
-# [...]}`.
-#
-# Spec: path-publishing, sections 2.1 and 2.3. Edges are pairs of ids; errors name positions,
+# Reader of a network with a path: `{"vertices": [...], "edges": [...], "path": [...]}` (spec:
+# path-publishing, sections 2.1 and 2.3). Edges are pairs of ids; errors name positions,
 # counted from 0, and never an id.
 
 
@@ -389,5 +380,5 @@ def walked(low: Ints, high: Ints, size: int) -> Ints:
         before, here = here, sums[here] - (before if len(path) > 1 else 0)
         path.append(here)
     if len(path) != low.size + 1:
-        raise NotAPath("a ring is left beside the path")
+        raise NotAPath("the edges contain a ring besides the path")
     return np.array(path, np.int64)

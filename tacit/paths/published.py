@@ -103,9 +103,6 @@ def form(published: Published) -> str:
     return _FORMS[type(published)]
 
 
-# ----------------------------------------------------------------------------------------- writing
-
-
 def document(published: Published) -> dict[str, Any]:
     """The JSON object."""
     match published:
@@ -167,9 +164,6 @@ def _plain(value: Any) -> bytes:
 
 def _shown_direction(direction: Direction | None) -> dict[str, Any] | None:
     return None if direction is None else {"bit": direction.bit, "epsilon": direction.epsilon}
-
-
-# ----------------------------------------------------------------------------------------- reading
 
 
 def read(content: bytes | str | dict[str, Any]) -> Published:
@@ -281,9 +275,8 @@ _READERS: Final[dict[Any, Any]] = {
 }
 
 
-# A path for named recipients alone: authenticated encryption under a fresh random key.
-#
-# Spec: path-publishing, section 3.10; keys, section 2.7. The content key goes to each recipient by
+# A path for named recipients only, encrypted under a new random key (spec: path-publishing, section
+# 3.10; keys, section 2.7). The content key goes to each recipient by
 # HPKE (RFC 9180, base mode): X-Wing, HKDF-SHA256, AES-256-GCM. The path is under ChaCha20-Poly1305,
 # padded so that its length reveals only a bucket of 1 KiB. Keys, nonce and name come from the
 # operating system.
@@ -311,7 +304,7 @@ def sealed(
 ) -> SealedPath:
     """A path for the holders of these public keys (1,216 or 32 bytes).
 
-    `name` is bound into each seal. Raises ValueError for a key that is none.
+    `name` is bound into each seal. Raises ValueError for an invalid key.
     """
     bound = length_prefixed(SEALED.encode(), name.encode())
     key, nonce = os.urandom(_KEY_BYTES), os.urandom(NONCE_BYTES)
@@ -325,7 +318,7 @@ def sealed(
 
 
 def opened(published: SealedPath, private_key: SealKey) -> tuple[VertexId, ...]:
-    """The path, for a recipient. Raises NotARecipient for anybody else, and for anything that was
+    """The path, for a recipient. Raises NotARecipient for anyone else, and for anything that was
     altered."""
     bound = length_prefixed(SEALED.encode(), published.name.encode())
     for each in published.keys:

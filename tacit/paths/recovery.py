@@ -124,11 +124,10 @@ def _tables(weights: Weights) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
     return best, count
 
 
-# One path out of a levelled graph and the exact map. Spec: path-publishing, section 3.7.
-#
-# A pair of sub-vertices whose bases are joined in the map and that are not on one branch of the
-# graph is a step of the path. Rule 5 determines which end is the start: the real sub-vertex of
-# smallest path position is among the roots.
+# The path in a levelled graph, with the exact map (spec: path-publishing, section 3.7). A pair of
+# sub-vertices whose bases are joined in the map and that are not on one branch of the graph is a
+# step of the path. Rule 5 determines which end is the start: the real sub-vertex of smallest path
+# position is among the roots.
 
 Rule = Literal["combined", "certain", "nearest-root"]
 Confidence = Literal["certain", "likely", "none"]
@@ -216,9 +215,8 @@ def copy_order(path: Sequence[SubVertex]) -> int | None:
     return None
 
 
-# Recovery by a holder of the exact map, for every form.
-#
-# Spec: path-publishing, sections 3.7 to 3.10.
+# Recovery by a holder of the exact map, for every form (spec: path-publishing, sections 3.7 to
+# 3.10).
 
 DEFAULT_RULE: Final[Rule] = "combined"
 

@@ -59,20 +59,17 @@ class StepAnswers(WireModel):
     answers: tuple[StepAnswer, ...]
 
 
-# What happened to uploads at an aggregator, hour by hour: counts, none of them below five.
-#
-# An hour is told once, when it is over, so no second look at it shows what one more upload changed.
-# Uploads are counted, not curators: a batch is one, and who tries again is counted again.
-#
-# Spec: console, section 7.
+# Counts of uploads at an aggregator by hour, none below five (spec: console, section 7). An hour is
+# reported once, when it is over, so that no second report shows what one more upload changed.
+# Uploads are counted, not curators: a batch is one, and a retry is counted again.
 
 HOUR: Final = timedelta(hours=1)
 KEPT: Final = timedelta(days=31)
 """How long counts are kept."""
 LEAST: Final = 5
-"""The smallest count that is told by name."""
+"""The smallest count that is reported by name."""
 OTHER: Final = "other"
-"""What smaller counts are told as, if together they are as large."""
+"""The name of smaller counts together, if they are as large."""
 
 Form = Literal["lone", "batch"]
 Outcome = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -102,14 +99,15 @@ def hour_of(at: datetime) -> datetime:
 
 
 def told(counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts that may be told: those below `LEAST` only together, and not if they still are."""
+    """The counts that may be reported: those below `LEAST` only as one sum, and only if it is
+    not."""
     named = {name: count for name, count in counts.items() if count >= LEAST and name != OTHER}
     rest = sum(counts.values()) - sum(named.values())
     return named | ({OTHER: rest} if rest >= LEAST else {})
 
 
 def totals(hours: Iterable[FlowHour], form: Form) -> dict[str, int]:
-    """What was told of a form, summed over hours."""
+    """The reported counts of a form, summed over hours."""
     found: Counter[str] = Counter()
     for each in hours:
         if each.form == form:

@@ -92,9 +92,6 @@ class Refusal:
         )
 
 
-# --- what a query says ---------------------------------------------------------------------------
-
-
 def scopes(query: Query, floor: int = 1) -> dict[str, int]:
     """Where a query's releases are compared, and how many curators a difference concerns there.
 
@@ -134,9 +131,6 @@ def releases(round_id: str, query: Query, members: bytes, floor: int = 1) -> dic
         scope: Release(round_id, members, minimum, job)
         for scope, minimum in scopes(query, floor).items()
     }
-
-
-# --- the guard -----------------------------------------------------------------------------------
 
 
 def refusal(new: Release, earlier: Sequence[Release]) -> Refusal | None:

@@ -124,7 +124,7 @@ class TokenRenewal(WireModel):
     """A party whose API token at a service was ended puts another one in its place, signed by its
     identity (`RENEWAL_LABEL`). `party`: of a coordinator its deployment; `token_hash` and
     `new_hash`: SHA-256 of the ended token and of the one that the party made, in hex. The new token
-    itself is not told, so who reads or repeats the request has nothing of it."""
+    itself is not sent, so a copy of the request is useless."""
 
     format: Literal["tacit.token-renewal/1"] = "tacit.token-renewal/1"
     service: Identifier

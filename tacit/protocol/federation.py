@@ -168,7 +168,7 @@ class Federation(WireModel):
             )
         if len(self.columns) > 1 and any(isinstance(each, ItemTable) for each in self.columns):
             raise PydanticCustomError(
-                "bad_parameter", "columns: a table of sequences or sets stands alone"
+                "bad_parameter", "columns: a table of sequences or sets must be the only column"
             )
         if _of_table(self.columns) and self.window not in (None, ALWAYS):
             raise PydanticCustomError("bad_parameter", "window: rows of a table have no time")
@@ -231,9 +231,6 @@ def registers_of(columns: Sequence[FederatedColumn]) -> tuple[str, ...] | None:
 
 def _of_table(columns: Sequence[FederatedColumn]) -> bool:
     return any(isinstance(column, str) for column in columns)
-
-
-# --- rounds --------------------------------------------------------------------------------------
 
 
 class JobTerms(WireModel):
@@ -352,9 +349,6 @@ def step_of(query: Query) -> StepName | None:
         return None
     found = _NAME.fullmatch(query.name)
     return found and StepName(found[1], int(found[2]), bytes.fromhex(found[3]))
-
-
-# --- reports -------------------------------------------------------------------------------------
 
 
 class Descriptor(WireModel):

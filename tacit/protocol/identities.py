@@ -161,7 +161,7 @@ SignedDocument = Signed[IdentityDocument]
 
 
 def commitment(key: HybridPublicKey) -> bytes:
-    """What a document says of the pair that will follow."""
+    """A document's commitment to the pair of keys that will follow."""
     return hashlib.sha256(length_prefixed(_NEXT_LABEL, key.ed25519, key.mldsa65)).digest()
 
 
@@ -407,7 +407,7 @@ def follow(
     """Go from the anchor along what is shown, link by link, as far as it leads.
 
     `confirmed`: fingerprints that a person compared, where every change has to be; None where none
-    has to. What does not lead on from an identity of the chain is passed over. Raises what
+    has to. Links that do not follow an identity of the chain are ignored. Raises what
     `_check_link` raises; IdentityForked, upon which `anchored.forking()` is to be kept.
     """
     if anchored.forked:
@@ -433,7 +433,7 @@ def _valid(
     links: Sequence[SignedSuccession],
     now: datetime,
 ) -> SignedSuccession:
-    """The one valid link of several. Anybody can show an invalid one beside it, and stops nothing.
+    """The one valid link of several. Anyone can show an invalid one with it; it has no effect.
 
     Raises what the first invalid one raises if none is valid, IdentityForked if two are.
     """
@@ -453,7 +453,7 @@ def _valid(
 
 
 def _refuse_forks(anchored: Anchored, shown: Sequence[SignedSuccession], now: datetime) -> None:
-    """Raise IdentityForked for a valid link beside one that was followed already."""
+    """Raise IdentityForked for a valid link besides one that was followed already."""
     for replaced, known in zip(anchored.documents, anchored.links, strict=False):
         others = [
             link

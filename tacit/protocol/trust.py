@@ -1,11 +1,9 @@
-"""What a verifier believes: the trust file of identities known out of band, and signatures that are
-believed for years.
+"""The trust file of identities that a verifier received out of band, and signatures that stay valid
+for years.
 
-The identities that a verifier received out of band: the trust file.
-
-Spec: keys, section 6.1. A verifier fills it from a join token, or from the fingerprints that each
-operator reads out. Without it the aggregators of a round are those that the coordinator names, and
-it could name invented ones.
+Spec: keys, section 6.1. A verifier fills the file from a join token, or from the fingerprints that
+each operator reads out. Without it the aggregators of a round are those that the coordinator names,
+and it could name invented ones.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from tacit.protocol.sealing_sessions import SealKeyStatement
 from tacit.query.terms import Identifier
 from tacit.wire import Binary, Instant, WireModel, require
 
-HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+HexFingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", examples=["0" * 64])]
 """SHA-256 of an identity key, as operators read it out."""
 
 MOST_FINGERPRINTS = 64
@@ -52,7 +50,8 @@ _GROUPS, _GROUP_BYTES = 8, 2
 def anchors_line(deployment: str, coordinator: bytes, aggregators: Mapping[str, bytes]) -> str:
     """What people compare of all anchors: eight groups of four digits. Fingerprints of 32 bytes.
 
-    Spec: keys, section 7. Who was handed invented anchors reads another line than is published.
+    Spec: keys, section 7. A verifier with invented anchors sees another line than the published
+    one.
     """
     fields = [_ANCHORS_LABEL, deployment.encode(), coordinator]
     for name in sorted(aggregators):
@@ -238,7 +237,7 @@ class Trust(WireModel):
 
 
 class Anchors(WireModel):
-    """What a curator service tells of a round that it answered: which one it was, the key of its
+    """What a curator service records of a round that it answered: which one it was, the key of its
     coordinator, and the identities that the answer went to."""
 
     descriptor_hash: Binary
@@ -246,11 +245,10 @@ class Anchors(WireModel):
     trust: Trust
 
 
-# Signatures that are believed for years: of seal keys, of transcripts, and of ledgers' heads.
-#
-# Spec: keys, section 4. What is believed for hours is signed with Ed25519 alone; here ML-DSA-65
-# signs, too. The key is that of the identity's document, which is shown beside the seal: who keeps
-# the document's fingerprint needs to believe nothing that is signed with Ed25519 alone.
+# Signatures that stay valid for years: of seal keys, transcripts and ledgers' heads (spec: keys,
+# section 4). Short-lived statements are signed with Ed25519 alone; here ML-DSA-65 signs, too. The
+# key is that of the identity's document, which comes with the seal: a verifier that keeps the
+# document's fingerprint need not trust anything that is signed with Ed25519 alone.
 
 LASTING_SEAL_KEY_LABEL: Final = "tacit lasting seal key v1"
 TRANSCRIPT_SEAL_LABEL: Final = "tacit transcript seal v1"

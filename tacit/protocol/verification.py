@@ -1,10 +1,8 @@
 """The verification of a proved round: its candidates, the verify key and verifier shares between
 aggregators, and the decision who is summed.
 
-Who is verified in a proved round: the contributions that every aggregator holds alike.
-
-Contributions stand in one order everywhere: lone curators by number, then hosts' parts as they are
-listed. Spec: validity, section 10, step 1.
+The candidates are the contributions that every aggregator holds alike, in one order everywhere:
+lone curators by number, then hosts' parts as listed (spec: validity, section 10, step 1).
 """
 
 from __future__ import annotations
@@ -142,8 +140,8 @@ def candidates_of(
     return _candidates_of(descriptor, tuple(accepted))
 
 
-# The same sets are asked about at the verification and at the commitment: what was checked once of
-# equal ones holds again, and what was refused is not kept.
+# The same sets are checked at the verification and at the commitment: a passed check of equal sets
+# is cached, a refusal is not.
 @lru_cache(maxsize=2)
 def _candidates_of(
     descriptor: RoundDescriptor, accepted: tuple[Signed[AcceptedSet], ...]
@@ -212,9 +210,8 @@ def _on_roster(part: ProvedPart, descriptor: RoundDescriptor) -> bool:
     return in_segment(span, descriptor.segment_size) and end <= descriptor.roster_size
 
 
-# A proved round's verify key, and verifier shares on their way between its aggregators.
-#
-# Spec: validity, sections 7 and 10.
+# The verify key, and verifier shares in transit between aggregators (spec: validity, sections 7 and
+# 10).
 
 SECRET_BYTES: Final = 32
 CHUNK_BYTES: Final = 4 << 20
@@ -225,9 +222,6 @@ _KEY_CHECK = b"tacit verify key check v1"
 _SHARES = b"tacit verifier shares v1"
 _MAGIC = b"TVS1"
 _CHUNK = struct.Struct("<4s32s32sBIII")
-
-
-# --- the verify key ------------------------------------------------------------------------------
 
 
 def key_share(secret: bytes, descriptor_hash: bytes, aggregator: str) -> bytes:
@@ -248,15 +242,12 @@ def verify_key_of(descriptor_hash: bytes, shares: Sequence[bytes]) -> bytes:
 
 
 def key_check_of(descriptor_hash: bytes, verify_key: bytes) -> bytes:
-    """What is told of a verify key: it tells nothing but whether two are the same."""
+    """A fingerprint of a verify key: it only shows whether two are the same."""
     return hashlib.sha256(length_prefixed(_KEY_CHECK, descriptor_hash, verify_key)).digest()
 
 
 def _derived(secret: bytes, salt: bytes, info: bytes) -> bytes:
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(secret)
-
-
-# --- verifier shares on their way ----------------------------------------------------------------
 
 
 def share_lengths(plan: ProofPlan, candidates: Candidates) -> NDArray[np.int64]:
@@ -334,11 +325,8 @@ def open_chunk(key: bytes, place: ChunkPlace, body: bytes) -> bytes:
         raise SealBroken("a chunk that its aggregator did not make") from None
 
 
-# What is decided on the candidates of a proved round, and who is counted and summed.
-#
-# Pure, as `agreement`: the coordinator and every aggregator call the same functions.
-#
-# Spec: validity, section 10.
+# The decision on the candidates of a proved round: who is counted and summed (spec: validity,
+# section 10). Pure, as `agreement`: the coordinator and every aggregator call the same functions.
 
 Statement = TypeVar("Statement", Verification, Verdict)
 _REASONS: Final[Mapping[Outcome, ProofReason]] = {
@@ -351,9 +339,6 @@ _REASONS: Final[Mapping[Outcome, ProofReason]] = {
 class VerificationRefused(Conflict):
     name = "verification_refused"
     title = "The verifications are not those of all aggregators over these candidates"
-
-
-# --- decisions -----------------------------------------------------------------------------------
 
 
 def check_verifications(
@@ -379,7 +364,7 @@ def verdict_of(
     verifications: Sequence[Verification],
     outcomes: NDArray[np.uint8],
 ) -> Verdict:
-    """What an aggregator says of the candidates; outcomes (items,): values of `Outcome`."""
+    """An aggregator's verdict on the candidates; outcomes (items,): values of `Outcome`."""
     return Verdict(
         round=descriptor.round,
         descriptor_hash=descriptor.digest(),
@@ -440,7 +425,7 @@ def _refused(candidates: Candidates, verdict: Verdict) -> Bits:
         try:
             own = sets.unpack(bitmap, candidates.items)
         except ValueError:
-            raise ManifestRefused("a verdict's reasons are none of these candidates") from None
+            raise ManifestRefused("a verdict's reasons are not those of these candidates") from None
         if not own.any() or (refused & own).any():
             raise ManifestRefused("a verdict gives an empty reason, or two for a contribution")
         refused |= own
@@ -482,9 +467,6 @@ def offset_of(plan: ProofPlan, manifest: Manifest) -> tuple[str, ...]:
     hosted = [part.curators for part in manifest.parts or ()]
     offset = plan.offset(manifest.count - sum(hosted), hosted)
     return tuple(str(value) for value in offset)
-
-
-# --- who was refused -----------------------------------------------------------------------------
 
 
 def refused_curators(

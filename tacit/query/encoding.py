@@ -1,7 +1,5 @@
 """Readings as ring integers and back, without a float, and the L1 sensitivities of the linear
-functions.
-
-L1 sensitivities of the linear functions, in ring units (spec: aggregation, section 3).
+functions, in ring units (spec: aggregation, section 3).
 
 At most m readings of a curator count in a window: the first m in the order (timestamp, random id).
 Taking one reading away can therefore let the (m+1)-th in, a *swap*; where a window can never hold
@@ -106,8 +104,6 @@ def l1_sensitivity(
             return reading
 
 
-# Values to ring integers and back, without a float.
-#
 # A reading is a whole number of nano-units (`tacit.units`); quantising divides it by the query's
 # resolution, rounding half to even. With whole x and n and any rational centre C,
 #

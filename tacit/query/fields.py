@@ -180,7 +180,7 @@ class QueryFields(KeptModel):
                 "give either dimension and l1_bound, or blocks",
             )
             total = sum(block.dimension for block in value)
-            require(total <= MAX_DIMENSION, value, f"at most {MAX_DIMENSION} coordinates in all")
+            require(total <= MAX_DIMENSION, value, f"at most {MAX_DIMENSION} coordinates in total")
             names = {block.name for block in value}
             require(len(names) == len(value), value, "block names must differ")
         if field == "blocks" and value is None and "dimension" in data:

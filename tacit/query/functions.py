@@ -245,7 +245,8 @@ def dimension(query: QueryFields) -> int:
 
 
 def reads_vectors(query: QueryFields) -> bool:
-    """Whether one reading is a vector: it is in a vector sum of "values", so in all with blocks."""
+    """Whether one reading is a vector: true for a vector sum of "values", hence for every one with
+    blocks."""
     return query.coordinates is Coordinates.VALUES
 
 

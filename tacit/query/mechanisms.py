@@ -164,7 +164,7 @@ def draw_total(plan: NoisePlan, source: NoiseSource, contributions: int) -> Ints
 
     Shares of weight r add up to one of weight n r: whole discrete Laplaces, and one share of the
     rest. With coins as many Laplaces count as coins say, one number for all coordinates; all are
-    drawn, so that the time does not tell how many. Spec: validity, section 5.
+    drawn, so that the time does not reveal how many. Spec: validity, section 5.
     """
     whole, rest = divmod(contributions * plan.weight, 1)
     total = np.zeros(sum(plan.dimensions), np.int64)

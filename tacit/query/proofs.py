@@ -84,7 +84,7 @@ class ProofPlan:
         return self.of(1).prio3.circuit.field.prime
 
     def of(self, curators: int) -> ContributionProof:
-        """The proof of a contribution of this many curators. ValueError: none can be of so many."""
+        """The proof of a contribution of this many curators. ValueError: too many curators."""
         return self._contributions(curators)
 
     @cached_property

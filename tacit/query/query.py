@@ -22,7 +22,7 @@ class Query(QueryFields):
     difference has to concern (default: `min_participants`); `job`: of a federated job, whose steps
     are not compared among themselves; `registers`: those that such a step takes statistics of:
     curators compare them with the step, and the guard compares it with other sums over them.
-    `every_record`: no record is left out, since none of the curators' tables can hold more than
+    `every_record`: no record is omitted, since none of the curators' tables can hold more than
     `max_readings`; then one more or less changes one record's vector, not two. Curators see to it,
     and refuse it otherwise. `completeness`: a noisy count of the curators that had a reading, as
     one part more, with a part of epsilon; without it a result says how many answered, with or

@@ -68,7 +68,7 @@ class Validity(StrEnum):
 
 
 class Completeness(StrEnum):
-    """What a round tells besides its function of how complete the readings were."""
+    """What a round releases, besides its function, on how complete the readings were."""
 
     CURATORS = "curators"
 

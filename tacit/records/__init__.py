@@ -3,9 +3,7 @@
 Spec: jobs, section "Datasets". The coordinator reads datasets with them, and a curator its own
 records.
 
-reading             limits of a line and of a number; what is wrong, by row and column
-sequences           lists with order and repetitions
-sequences_files     their files: text, SPMF, NDJSON, the layout of MSNBC
-transactions        sets of items
-transactions_files  their files: text, NDJSON, Parquet
+text_files  limits of a line and of a number; what is wrong, by row and column
+items       sequences (with order and repetitions) and transactions (sets of items)
+item_files  their files: text, NDJSON; SPMF and the layout of MSNBC; Parquet
 """

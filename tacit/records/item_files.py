@@ -1,8 +1,6 @@
 """Readers of files of items: sets and sequences as text, NDJSON, Parquet, SPMF and the MSNBC
 layout, and NDJSON of records with a time.
 
-Readers of sets of items: text, NDJSON lists, a list column of Parquet.
-
 Spec: jobs, section "Datasets". A reader takes a stream that is no longer compressed. With a
 `universe` the items are its entries, and another one is an error; without, they are what the file
 holds, in the order of their first occurrence. Blocks of the file are read and forgotten; the result
@@ -263,13 +261,9 @@ def _add_lists(lists: Any, places: _Places[str], found: _Growing) -> None:
     found.add(table[codes], lengths)
 
 
-# Readers of sequences: text, SPMF, NDJSON lists, and the layout of the MSNBC file.
-#
-# Spec: jobs, section "Datasets". A reader takes a stream that is no longer compressed. With a
-# `universe` the items are its entries, and another one is an error; without, they are what the file
-# holds, in the order of their first occurrence. The format of a line is that of sets of items, with
-# order and repetitions kept. The marks of a layout, and the comments that it defines, are removed
-# before, and the rows in errors are mapped back to lines of the file.
+# Readers of sequences. The format of a line is that of sets of items, with order and repetitions
+# kept. The marks and comments of a layout are removed before, and the rows in errors are mapped
+# back to lines of the file.
 
 MSNBC_MARK: Final = b"% Sequences:"
 _SPMF_COMMENTS: Final = (b"%", b"#", b"@")
@@ -290,8 +284,8 @@ def read_text_sequences(stream: BinaryIO, universe: Sequence[str] | None = None)
 
 
 def read_spmf(stream: BinaryIO, universe: Sequence[str] | None = None) -> Sequences:
-    """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are none.
-    Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
+    """A sequence a line, `-1` after each item and `-2` at the end; sets of several items are not
+    allowed. Lines that begin with `#`, `%` or `@` are comments, but not one that has these marks.
 
     Raises as `read_text`, and MalformedRow for a line without these marks.
     """
@@ -365,7 +359,7 @@ class _Plain(io.RawIOBase):
         return b""
 
     def row_of(self, line: int) -> int:
-        """The line of the file, from 1, of a line that was handed out."""
+        """The line of the file, from 1, of a line that was yielded."""
         for row in self._left_out:
             if row > line:
                 break
@@ -431,9 +425,8 @@ def _sequences(read: Transactions) -> Sequences:
     return Sequences(read.items, read.values, read.offsets)
 
 
-# NDJSON of records that have a time: `{"items": ["home"], "time": "2026-05-01T08:00:00Z"}`.
-#
-# Spec: federated-counting, section 5. All records of a file have a time or none has.
+# NDJSON of records with a time: `{"items": ["home"], "time": "2026-05-01T08:00:00Z"}`; all records
+# of a file have one, or none (spec: federated-counting, section 5).
 
 FIELDS: Final = {"items", "time"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,6 +1,5 @@
-"""Records of items as frozen arrays: sets of items, and sequences.
-
-Sets of items: each record is what one person bought, visited or touched.
+"""Records of items as frozen arrays: sets of items (what one person bought or visited), and
+sequences.
 
 Spec: jobs, section "Datasets" (kind `transactions`); set-valued, section 2.
 """
@@ -66,10 +65,8 @@ class Transactions:
         return cls(tuple(items), values, np.concatenate(([0], np.cumsum(lengths))))
 
 
-# Sequences of items: each one is the path of a visitor, the trips of a card, a list of purchases.
-#
-# Spec: jobs, section "Datasets" (kind `sequences`); sequential-prefix-tree and sequential-ngram,
-# section 2.
+# Sequences of items, such as the path of a visitor or the trips of a card (spec: jobs, section
+# "Datasets"; sequential-prefix-tree and sequential-ngram, section 2).
 
 MAX_TOTAL_ITEMS: Final = 10**9
 """Most items of all sequences together."""

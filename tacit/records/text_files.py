@@ -1,9 +1,6 @@
 """Reading text files of any size: limits of a line and of a number, errors by row and column, and
 delimited text (CSV, RFC 4180).
 
-What every reader of a dataset's file shares: limits of a line and of a number, and what is wrong
-where.
-
 Spec: jobs, section "Datasets": the error has the row and the column, and never the value. A number
 is 0 or has a size from 1e-100 to 1e100, so that its square, and a sum of squares of all cells that
 a table may have, are numbers that a computer has too.
@@ -158,12 +155,10 @@ def text_lines(stream: BinaryIO) -> Iterator[tuple[int, str]]:
             raise MalformedRow(row, "not UTF-8") from None
 
 
-# Delimited text (CSV, RFC 4180), of any size: the one reader, and the one writer.
-#
-# A record ends at a line break outside quotes. A cell in quotes may contain the delimiter, line
-# breaks and doubled quotes; a cell that does not begin with a quote contains none. What breaks
-# these rules is a fault of its line, never a guess. Cells are text as it is written: nothing is
-# trimmed. One byte-order mark at the beginning of the file belongs to no cell.
+# Delimited text: a record ends at a line break outside quotes. A cell in quotes may contain the
+# delimiter, line breaks and doubled quotes; a cell that does not begin with a quote contains none.
+# What breaks these rules is a fault of its line, never a guess. Cells are text as it is written:
+# nothing is trimmed. One byte-order mark at the beginning of the file belongs to no cell.
 
 READ_BYTES: Final = 1 << 20
 UNCLOSED: Final = "the quotes are not closed"

@@ -1,2 +1,2 @@
-"""The privacy report: its figures, what it says of lies, its builder for jobs and for queries, its
+"""The privacy report: its figures, its statement on lies, its builder for jobs and for queries, its
 plain words."""

@@ -1,7 +1,7 @@
 """How far off a result will be, from public values only: noise, rounding, and what neither counts.
 
 One statement for previews, reports, the pages and the command line; each prints its `sentences`
-beside the figures of the noise. Spec: aggregation, section 7.
+with the figures of the noise. Spec: aggregation, section 7.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USEFUL_SHARE: Final = Fraction(1, 100)
 """The relative error at which a group counts as useful in `smallest_useful_group`."""
 USEFUL_BASIS: Final = "a typical curator contributes half of what the bounds allow"
 DOTS: Final = 40
-"""Equally likely errors that a report tells, to be drawn as dots."""
+"""How many equally likely errors a report lists, to be drawn as dots."""
 _SPREAD_DIGITS: Final = Context(prec=4, rounding=ROUND_CEILING)
 
 
@@ -114,9 +114,6 @@ def _spread(draws: tuple[Draws, ...], worth: Fraction) -> dict[str, Any]:
         "interval": {"level": amount(LEVEL), "half_width": half_width},
         "quantiles": {amount(at): dot for at, dot in zip(middles, dots, strict=True)},
     }
-
-
-# ------------------------------------------------------------------------------------- in words
 
 
 def _sentences(

@@ -38,7 +38,7 @@ from tacit.report.model import (
 VERSION: Final = "1"
 """Of every algorithm, so far."""
 
-RECIPIENT: Final = "whoever reads the result"
+RECIPIENT: Final = "anyone who reads the result"
 FLOATING: Final = (
     "floating-point Laplace: epsilon-DP holds in real arithmetic only, and the low bits of a "
     "double can show what a count was not. No figure is stated."

@@ -1,11 +1,10 @@
 """The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs; and a
 guarantee as the guessing game's one figure.
 
-The guessing game: a guarantee as one figure that a person can judge.
-
-A coin decides whether one unit's data are in. Who saw all that some group could see guesses, and is
-right in at most this share of the cases; a half is a coin flip, one is knowing. It is what
-(epsilon, delta) allows a test between two hypotheses. Source: Kairouz, Oh and Viswanath 2015.
+The guessing game: a coin decides whether one unit's data are included. A player who sees everything
+that some group could see guesses, and is right in at most this share of the cases; a half is a coin
+flip, one is certainty. It is what (epsilon, delta) allows a test between two hypotheses. Source:
+Kairouz, Oh and Viswanath 2015.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def of_a_hundred(share: str | None) -> int:
     return math.ceil(100 * Fraction(share or "1"))
 
 
-@lru_cache(maxsize=4096)  # every report of the same query tells the same figures
+@lru_cache(maxsize=4096)  # every report of the same query has the same figures
 def _most_right(epsilon: str | None, delta: str | None) -> float:
     if epsilon is None or epsilon == "inf":
         return 1.0
@@ -53,11 +52,9 @@ def _most_right(epsilon: str | None, delta: str | None) -> float:
     return min(1.0, right + (1 - right) * float(Fraction(delta or "0")))
 
 
-# The privacy report, `tacit.privacy-report/1`: one schema for queries, rounds and jobs.
-#
-# Spec: jobs, section "Privacy report"; aggregation, section 7. Numbers are decimal strings rounded
-# against us, `"inf"` is infinite, null means that no statement is made. It holds nothing that
-# depends on the data except through the mechanism.
+# The privacy report (spec: jobs, section "Privacy report"; aggregation, section 7). Numbers are
+# decimal strings rounded against us, `"inf"` is infinite, null means that no statement is made. It
+# holds nothing that depends on the data except through the mechanism.
 
 Amount = Annotated[
     str,
@@ -139,7 +136,7 @@ class Pooled(WireModel):
 class VerifiedStatement(WireModel):
     """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
 
-    `guess` follows from the figures; one that comes with them is passed over. `clamp_delta`: what
+    `guess` is computed from the figures; a received one is ignored. `clamp_delta`: what
     clamping the noise of curators adds to delta; above 2^-50 delta has it.
     """
 
@@ -185,7 +182,7 @@ class Charge(WireModel):
 
 
 class NoiseStatement(WireModel):
-    """One layer of noise. `draws`: how many parties may draw; how many did is nobody's business.
+    """One layer of noise. `draws`: how many parties may draw; how many did is not revealed.
 
     `weight`: the share of one discrete Laplace that each draws.
     """
@@ -203,7 +200,7 @@ class NoiseStatement(WireModel):
 class Reach(WireModel):
     """How far a lie reaches: the largest change of one coordinate's total, each way.
 
-    `coordinate`: against the liar's true value; `from_zero`: against taking part with zeros;
+    `coordinate`: against the liar's true value; `from_zero`: against contributing zeros;
     `all_coordinates`: of a part with several, in L1; `share_of_total`: of what was released.
     """
 
@@ -252,7 +249,7 @@ class AccountingStatement(WireModel):
 
 
 class PrivacyReport(WireModel):
-    """What was claimed, what holds against whom, and what is not protected."""
+    """The claimed guarantee, the verified one against each adversary, and what is not protected."""
 
     format: Literal["tacit.privacy-report/1"] = "tacit.privacy-report/1"
     subject: Subject

@@ -14,8 +14,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-from tacit.accounting.admission import debit
 from tacit.accounting.amounts import Cost
+from tacit.accounting.charges import debit
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
@@ -131,7 +131,7 @@ def _kept_report(
 def verified_statements(
     query: Query, *, operators: Sequence[str] | None = None
 ) -> tuple[VerifiedStatement, ...]:
-    """The rows a to e of a query's report alone: what holds with any manifest that it allows."""
+    """The rows a to e of a query's report: the guarantees with every manifest that it allows."""
     return tuple(_statement(query, line) for line in verified_lines(query, None, operators))
 
 

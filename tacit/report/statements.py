@@ -1,9 +1,7 @@
 """What a report of a query says in sentences, and the sentence about who runs the aggregators.
 
-Who runs the aggregators, and what that is worth: one sentence for reports and pages.
-
-Operators are declared. What addresses show beside that is not: aggregators on one machine are in
-the hands of whoever runs it.
+Operators are declared. Addresses show more: aggregators on one machine are under the control of one
+operator.
 """
 
 from __future__ import annotations
@@ -45,12 +43,12 @@ def one_machine(urls: Sequence[str]) -> str | None:
         return None
     if most == len(hosts):
         return (
-            f"All {most} aggregators run on one machine, by their addresses: whoever runs it can "
-            "do what all of them together can. This is a trial, whatever operators are declared."
+            f"All {most} aggregators run on one machine, by their addresses: its operator can do "
+            "what all of them can do together. This is a trial, whatever operators are declared."
         )
     return (
-        f"{most} of {len(hosts)} aggregators run on one machine, by their addresses: whoever runs "
-        "it can do what they together can, whatever operators are declared."
+        f"{most} of {len(hosts)} aggregators run on one machine, by their addresses: its operator "
+        "can do what they can do together, whatever operators are declared."
     )
 
 
@@ -74,9 +72,7 @@ def operators_statements(
     return (declared,) if warning is None else (declared, warning)
 
 
-# What a report of a query says in sentences: what is not protected, assumed, broken, to be known.
-#
-# Spec: aggregation, sections 3, 7 and 8.
+# What is not protected, assumed and broken, and caveats (spec: aggregation, sections 3, 7 and 8).
 
 PARTICIPATION: Final = (
     "Who took part is not hidden: the coordinator, the aggregators and the network see it, with "
@@ -108,9 +104,8 @@ def not_protected(query: Query) -> tuple[str, ...]:
     one = "record" if reads_vectors(query) else "reading"
     held = [
         PARTICIPATION,
-        f"Curators that took part are those that answered; one without a {one} answers too, with "
-        f"zeros. How many had {one}s is told only by a count that the query pays for "
-        "(completeness).",
+        f"The participants are the curators that answered; one without a {one} answers too, with "
+        f"zeros. How many had {one}s is released only if the query asks for it (completeness).",
         "A person behind several curators is protected once for each of them, not as one.",
     ]
     if query.privacy_unit is PrivacyUnit.RECORD:
@@ -178,7 +173,7 @@ def voided_by(query: Query) -> tuple[str, ...]:
         "aggregator keys that a curator did not get out of band",
     ]
     if query.mechanism is not Mechanism.EXACT:
-        held.append("noise drawn from a source that somebody else can predict")
+        held.append("noise drawn from a source that someone else can predict")
     if query.sharing is Sharing.ADDITIVE:
         held.append("all aggregators pooling what they hold (row d says what remains)")
     elif query.sharing is Sharing.SHAMIR:
@@ -206,7 +201,7 @@ def assumptions(
         held.append(
             f"At most {t_u} curators (with those that add no noise, and every identity that the "
             f"adversary enrolled) and at most {t_s} of {query.aggregators} aggregators pool what "
-            "they see; row e states what then holds, the other rows what holds beyond."
+            "they see; row e states the guarantee then, the other rows the guarantees beyond."
         )
     if query.mechanism is Mechanism.DISTRIBUTED and query.layer is not Layer.AGGREGATOR:
         held.append(
@@ -220,7 +215,7 @@ def assumptions(
         )
     held.append(
         "Bounds, max_readings and resolution were declared without looking at the data, and honest "
-        "curators clamp to them. An enrolled curator takes part whether or not it has readings."
+        "curators clamp to them. An enrolled curator participates whether or not it has readings."
     )
     if query.every_record:
         held.append(
@@ -236,8 +231,8 @@ def assumptions(
     if self_test is not None:
         outcome = "passed" if self_test.passed else "FAILED: do not rely on this report"
         held.append(
-            f"The samplers' check at start: {outcome}. It cannot tell a predictable source from a "
-            "secret one."
+            f"The samplers' check at start: {outcome}. It cannot distinguish a predictable source "
+            "from a secret one."
         )
     return tuple(held)
 
@@ -257,12 +252,12 @@ def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str
     if all(seal.round is not None for seal in seals):
         return (
             f"Pieces are sealed to keys of this round alone, destroyed when it ends: {opened}. "
-            "Afterwards nobody opens them."
+            "Afterwards nobody can open them."
         )
     last = max(seal.until for seal in seals)
     return (
         f"Pieces are sealed to keys that open rounds until {format_instant(last)}, destroyed once "
-        f"the last of these has ended: {opened}. Afterwards nobody opens them."
+        f"the last of these has ended: {opened}. Afterwards nobody can open them."
     )
 
 

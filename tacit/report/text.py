@@ -1,7 +1,5 @@
-"""A privacy report as text: in a few lines, and as a page for people.
-
-A privacy report in a few lines: who would have to work together to learn more, and what is not
-protected. The same rows as text, as JSON and as a page; the whole report has every condition.
+"""A privacy report as text: in a few lines (who would have to collude to learn more, and what is
+not protected), and as a page for people; the whole report has every condition.
 
 A brief is made of the report as JSON, so that a client reads that of a newer service too.
 """
@@ -137,7 +135,7 @@ def _unique(report: Json, *names: str) -> tuple[str, ...]:
 
 
 def _first_clause(statement: str) -> str:
-    """Up to the first stop; a bracket that is open there is left out."""
+    """The text up to the first stop, without a bracket that is open there."""
     return _OPEN_BRACKET.sub("", _STOP.split(statement)[0])
 
 
@@ -154,8 +152,6 @@ def _wrapped(text: str, start: str, indent: int, width: int) -> list[str]:
 def _item(text: str, width: int) -> list[str]:
     return textwrap.wrap(f"- {text}", width, initial_indent="  ", subsequent_indent="    ")
 
-
-# A privacy report as a page for people.
 
 _UNITS: Final = {
     "record": "one reading, more or less",
@@ -257,7 +253,7 @@ def _words(line: VerifiedStatement) -> list[str]:
 
 
 def _figure(value: object) -> str:
-    """An amount in few digits, rounded up; whatever is none as it is."""
+    """An amount in few digits, rounded up; any other value unchanged."""
     if isinstance(value, int) or not isinstance(value, str | float):
         return str(value)
     try:

@@ -1,4 +1,4 @@
-"""What a report says of lies: by how much a contribution can move the total, and who is trusted.
+"""A report's statement on lies: how far one contribution can move the total, and who is trusted.
 
 A lie within the declared range is never noticed, so the range is what a report has to show: the
 *influence*, the largest change of one coordinate's total by one accepted contribution. A declared
@@ -27,7 +27,7 @@ from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, Validit
 ANY_AMOUNT: Final = "A lying curator shifts the sum by any amount."
 LYING_AGGREGATORS: Final = "Aggregators that lie: by any amount."
 NOT_PROVED: Final = (
-    "Validity is not proved: a curator can send any value, and no sum can tell. Bounds are "
+    "Validity is not proved: a curator can send any value, unnoticed. Bounds are "
     "enforced at honest curators only; a single lying aggregator shifts the sum by any amount, too."
 )
 PROVED: Final = (
@@ -49,10 +49,10 @@ _HUNDRED: Final = 100
 def validity_statement(
     query: Query, hosts: Iterable[Sequence[int]] = (), refused: int | None = None
 ) -> ValidityStatement:
-    """What a query, or a round of it, says of lies.
+    """The statement on lies of a query, or of a round of it.
 
     `hosts`: how many curators are in each part of each host, as far as hosts are known. `refused`:
-    how many curators of the round were left out, as their contributions were refused by the proof.
+    how many curators of the round were excluded because the proof refused their contributions.
     """
     if query.validity is not Validity.PROVED:
         return ValidityStatement(kind="declared", sentences=(ANY_AMOUNT,))
@@ -180,9 +180,6 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
     return tuple(found)
 
 
-# ------------------------------------------------------------------------------------- in words
-
-
 def _worded(statement: ValidityStatement, query: Query) -> ValidityStatement:
     return statement.model_copy(update={"sentences": _sentences(statement, query)})
 
@@ -218,7 +215,7 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
     if statement.refused:
         held.append(
             f"{statement.refused:,} of the round's curators "
-            f"{'was' if statement.refused == 1 else 'were'} left out, each {REFUSED_BY_PROOF}."
+            f"{'was' if statement.refused == 1 else 'were'} excluded, each {REFUSED_BY_PROOF}."
         )
     return tuple(held)
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from tacit import sets
-from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.messages import ProofReason
+from tacit.protocol.round.pieces import proof_context
 from tacit.protocol.verification import contradictions
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements

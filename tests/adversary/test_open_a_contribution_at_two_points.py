@@ -19,8 +19,8 @@ from aggregator.rounds.restoring import MARKER
 from common.runtime.clock import ManualClock
 from tacit import sets
 from tacit.crypto.signing import Signed
-from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.messages import AcceptedSet, RelayedKeyShares, VerificationRequest
+from tacit.protocol.round.pieces import proof_context
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.validity.field import Elements, Rows

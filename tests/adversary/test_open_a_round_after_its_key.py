@@ -18,7 +18,7 @@ import pytest
 from aggregator.context import Aggregator
 from aggregator.pieces.intake import Intake
 from aggregator.rounds import key_rotation, state_machine
-from aggregator.sealing.seal_keys import Wrapping
+from aggregator.seal_keys import Wrapping
 from aggregator.store import seal_keys as store
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging

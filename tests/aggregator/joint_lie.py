@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.protocol.proved_pieces import pack
+from tacit.protocol.round.pieces import pack
 from tacit.query.proofs import ContributionProof
 from tacit.randomness import NoiseSource
 from tacit.validity.arithmetic import SEED_BYTES

@@ -21,8 +21,7 @@ from aggregator.app import create_app
 from aggregator.pieces.intake import Intake, Item, Outcome, PiecesItem
 from aggregator.pieces.unsealing import BatchItem
 from aggregator.rounds import key_rotation
-from aggregator.sealing.seal_keys import SealKeyring
-from aggregator.sealing.wrapping_keys import KeyDirectory
+from aggregator.seal_keys import KeyDirectory, SealKeyring
 from aggregator.settings import AggregatorSettings
 from aggregator.store import seal_keys as seal_key_store
 from common.runtime.logs import configure_logging

@@ -10,17 +10,7 @@ import pytest
 
 PAGES: Final = Path(__file__).parents[2] / "docs" / "algorithms"
 PRINTED: Final = {
-    "graph-der": r"(A\d\tA\d\n)+\n",
-    "graph-random-matrix": r"\[50, 50, 50\] False\n",
-    "path-publishing": re.escape(
-        '[["ann", "cid"], ["bob", "dora"]]\n' + "('ann', 'bob', 'cid', 'dora', 'eve')\n"
-    ),
-    "privacy-check": "",
     "sequential-ngram": r"rank,count,length,items\n1,\d+,2,news sports\n2,\d+,2,sports weather\n\n",
-    "sequential-prefix-tree": r"count,length,items\n\d+,1,home\n\d+,2,home work\n"
-    r"\d+,3,home work home\n\n",
-    "set-valued": r"count,length,items\n\d+,1,bread\n\d+,1,tea\n\d+,2,bread milk\n\n",
-    "trajectory-kcl": "",
 }
 
 

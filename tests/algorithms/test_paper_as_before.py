@@ -22,7 +22,8 @@ from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read, written
 from algorithms.datasets.tables import NumericTable
 from algorithms.parameters import MethodNeedsSound
-from simulation.stand_in_data import metro, msnbc_like, power_law
+from reproduction.stand_in_data import power_law
+from simulation.stand_in_data import metro, msnbc_like
 from tacit.errors import Invalid
 
 TABLE = NumericTable(("a", "b"), np.random.default_rng(4).random((400, 2)) * 10)

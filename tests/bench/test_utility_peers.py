@@ -13,7 +13,7 @@ from bench.utility.peers import (
     randomised_response,
     two_points,
 )
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 
 GRAPH = power_law(400, 3_000, 1)
 LOW, HIGH = GRAPH.first.astype(np.int32), GRAPH.second.astype(np.int32)

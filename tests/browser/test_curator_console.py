@@ -92,14 +92,14 @@ def test_every_page_fits_and_is_accessible(look: Any, width: int, scheme: str) -
 def test_a_curator_stops_and_takes_part_again(look: Any, curators: Site, script: bool) -> None:
     it = look(script=script)
     page = it.go("/console/curators/meter-001")
-    page.get_by_role("link", name="Stop taking part").click()
+    page.get_by_role("link", name="Stop …").click()
     page.get_by_label("Type the name").fill("meter-001")
     page.keyboard.press("Enter")
-    expect(page.get_by_text("This curator takes part in nothing.")).to_be_visible()
+    expect(page.get_by_text("This curator is stopped.")).to_be_visible()
     told = curators.command("policy", "stops", "--curator", "meter-001")
     assert told.startswith("meter-001: stopped (operator since")
-    page.get_by_role("button", name="Take back my stop").click()
-    expect(page.get_by_role("link", name="Stop taking part")).to_be_visible()
+    page.get_by_role("button", name="Remove my stop").click()
+    expect(page.get_by_role("link", name="Stop …")).to_be_visible()
     assert "not stopped" in curators.command("policy", "stops", "--curator", "meter-001")
 
 

@@ -52,7 +52,7 @@ def test_what_is_no_checkpoint_is_refused(
 ) -> None:
     kept = tmp_path / "kept.json"
     audit(deployment, service, "--write", str(kept))
-    assert "is there already" in audit(deployment, service, "--write", str(kept), code=2)
+    assert "exists already" in audit(deployment, service, "--write", str(kept), code=2)
     other = next(name for name in SERVICES if name != service)
     assert f"of the {service}'s ledger" in audit(deployment, other, "--check", str(kept), code=2)
     for text in ("[]", "{}", "no JSON"):

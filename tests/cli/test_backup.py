@@ -194,7 +194,7 @@ def test_a_state_comes_back_elsewhere(desk: Desk, service: str) -> None:
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     assert not list(home.glob(".backup-*"))
     check = desk.run("restore", service, out, "--key", desk.key, "--check", **live)
-    assert "is good" in check.stdout, check.output
+    assert "is valid" in check.stdout, check.output
 
     elsewhere = {"TACIT_DATA_DIR": str(desk.directory / "deep" / "elsewhere")}
     done = desk.run("restore", service, out, "--key", desk.key, "--json", **elsewhere)
@@ -247,7 +247,7 @@ def test_refusals_are_one_line_and_change_nothing(desk: Desk) -> None:
     assert "either" in desk.refused(*restore, "--passphrase-file", words, **there)
     assert "either" in desk.refused(*restore[:3], **there)
     assert "unknown service" in desk.refused("backup", "meter", "--out", bad, **there)
-    assert "is there already" in desk.refused(
+    assert "exists already" in desk.refused(
         "backup", "curator", "--out", out, "--recipient", desk.recipient, **live
     )
     assert "public key" in desk.refused("backup", "curator", "--out", "x", "--recipient", "y")

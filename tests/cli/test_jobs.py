@@ -134,7 +134,7 @@ def test_a_job_that_fails(
         assert f"dataset {kept} is kept" in text
     else:
         assert not left
-        assert "removed" in text
+        assert "the uploaded dataset is deleted" in text
 
 
 def test_a_later_attempt_is_named() -> None:

@@ -13,10 +13,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from algorithms.drawing import can_draw
 from cli.main import app
 from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.up import service_settings
-from simulation.plots import can_draw
 from tacit.protocol.enrolment import PartyKind
 from tests.docs.walkthrough import walk
 

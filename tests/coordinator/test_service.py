@@ -16,9 +16,9 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from common.web.idempotency import RequestKey, StoredAnswer, recall, remember
 from coordinator import examples
-from coordinator.app import MIGRATIONS
 from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Scheduler
+from coordinator.services import MIGRATIONS
 from coordinator.store.tables import idempotency_keys, metadata
 from tests.coordinator.conftest import Houses
 from tests.coordinator.double import integers, query

@@ -32,7 +32,7 @@ from tacit.crypto.sealing import (
     read_part_header,
 )
 from tacit.crypto.signing import Identity, Signed, verify
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import sealing_sessions
 from tacit.protocol.enrolment import (
     ENROLMENT_LABEL,
     Enrolment,
@@ -40,6 +40,7 @@ from tacit.protocol.enrolment import (
     JoinToken,
     PartyKind,
 )
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.agreement import segment_size_of
 from tacit.protocol.round.descriptor import (
     ABORT_LABEL,

@@ -16,16 +16,16 @@ from common.bodies import parse_cbor
 from curator.engine import (
     Engine,
     HostPart,
+    Sealer,
     Terms,
     Total,
     no_readings,
     prepare_parts,
     prepare_together,
 )
-from curator.sealer import Sealer
 from tacit.crypto.sealing import TAG_BYTES, Span, open_part, read_part_header, spans
 from tacit.crypto.signing import Identity
-from tacit.protocol import proved_pieces
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.pieces import Piece
 from tacit.query.functions import Readings

@@ -7,6 +7,7 @@ from importlib import import_module
 
 import pytest
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from docs.generate import DOCS, settings_class
 
@@ -40,10 +41,10 @@ def test_every_page_is_in_the_table_with_its_routes(
     monkeypatch.setattr(FastAPI, "include_router", noted)
     app = import_module(f"{service}.app").create_app(settings_class(service)(console=True))
     paths = {
-        route.path  # type: ignore[attr-defined]
-        for router in routers
-        for route in router.routes
-        if "GET" in route.methods  # type: ignore[attr-defined]
+        route.path
+        for routes in (app.routes, *(router.routes for router in routers))
+        for route in routes
+        if isinstance(route, APIRoute) and "GET" in route.methods
     }
     pages = {path for path in paths if path.startswith("/console") and not PARTS.search(path)}
     told = table(service)

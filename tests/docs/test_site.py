@@ -31,7 +31,7 @@ def test_every_page_is_there_and_no_link_leads_outside(tmp_path: Path) -> None:
 def test_a_file_beside_the_pages_is_named_by_its_path(tmp_path: Path) -> None:
     site.lay_out(tmp_path)
     front = " ".join((tmp_path / "index.md").read_text("utf-8").split())
-    assert "one file that speaks them (`examples/constrained_curator.py` in the project)" in front
+    assert "a small device in one file (`examples/constrained_curator.py` in the project)" in front
     assert "](tutorial/first-private-sum.md)" in front
     assert "](../CHANGELOG.md)" in (tmp_path / "how-to" / "upgrade.md").read_text("utf-8")
 

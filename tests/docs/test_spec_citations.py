@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-SPEC: Final = ROOT / "docs" / "spec"
+FOLDERS: Final = (ROOT / "docs" / "spec", ROOT / "docs" / "algorithms")
 _SKIPPED: Final = {".venv", ".venv-generators", ".venv-site", ".git", "build", "dist"}
 
 _BEGIN: Final = re.compile(r"\b[Ss]pec:\s+(?=[a-z])")
@@ -51,7 +51,7 @@ class Page(NamedTuple):
 def spec_pages() -> dict[str, Page]:
     """The pages by name, without their index."""
     found = {}
-    for path in sorted(SPEC.glob("*.md")):
+    for path in (page for folder in FOLDERS for page in sorted(folder.glob("*.md"))):
         text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
         sections, headings = set(), set()
         for heading in re.findall(r"^#{2,6} (.+?)\s*$", text, re.MULTILINE):
@@ -59,7 +59,7 @@ def spec_pages() -> dict[str, Page]:
             if numbered:
                 sections.add(numbered[1])
             headings.add((numbered[2] if numbered else heading).replace("`", ""))
-        if path.stem != "README":
+        if path.stem not in ("README", "privacy-check"):  # what it computes: trajectory-kcl
             found[path.stem] = Page(frozenset(sections), frozenset(headings))
     return found
 

@@ -32,9 +32,7 @@ def test_a_service_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["backup", "deploy", "keys", "rotate-keys", "tls", "two-operators", "upgrade"]
-)
+@pytest.mark.parametrize("name", ["backup", "deploy", "keys", "two-operators", "upgrade"])
 def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     names = ("COORDINATOR", "AGGREGATOR_1")
     ports = zip(names, free_ports(len(names)), strict=True)
@@ -47,8 +45,8 @@ def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     "names",
     [
         ("enrol-curators", "import-readings", "policies-and-budgets"),
-        *(("budget-by-curl",), ("datasets",), ("federated-jobs",), ("find-polluters",)),
-        *(("groups-and-differencing",), ("jobs-by-curl",), ("proved-contributions",)),
+        *(("datasets",), ("federated-jobs",), ("find-polluters",)),
+        *(("groups-and-differencing",), ("proved-contributions",)),
         ("python-client",),
     ],
     ids=" ".join,

@@ -22,8 +22,8 @@ import curator.engine
 from cli.services.deployment import join_token
 from curator.app import create_app
 from curator.settings import CuratorSettings
-from tacit.protocol import proved_pieces
 from tacit.protocol.enrolment import PartyKind
+from tacit.protocol.round import pieces as proved_pieces
 from tacit.query.proofs import ContributionProof
 from tacit.randomness import NoiseSource
 from tacit.validity.field import Elements, Field, Rows

@@ -92,7 +92,7 @@ async def rotate(peer: Peer, number: int, **changes: Any) -> dict[str, Any]:
 
 def look_again(it: Site) -> None:
     """The coordinator's next look at the identities is now."""
-    part_of(it.house.app, Identities)._looked.clear()
+    part_of(it.house.app, Identities)._checked.clear()
 
 
 async def released(it: Site, opened: Any) -> dict[str, Any]:

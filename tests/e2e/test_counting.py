@@ -25,7 +25,8 @@ from algorithms import sequential_ngram, sequential_prefix_tree
 from algorithms.contract import SequentialContext
 from algorithms.counts.contract import drive
 from algorithms.counts.keeper import KeeperSource
-from algorithms.sequential_prefix_tree import counts, federated
+from algorithms.sequential_prefix_tree import algorithm as federated
+from algorithms.sequential_prefix_tree import counts
 from tacit.encoders.sequential_prefix_tree_counts import COUNTER
 from tacit.randomness import SeededRandom
 from tacit.records.items import Sequences

@@ -20,7 +20,7 @@ from sqlalchemy import select
 
 from common.store.transactions import Database
 from common.web.dependencies import part_of
-from coordinator.jobs.wiring import Jobs
+from coordinator.services import Jobs
 from curator.store.tables import noisy_reports
 from tests.e2e.federation import Following, Site, site
 from tests.e2e.test_federated_jobs import BOX, CENTRES, HOSTED, LONE, blobs

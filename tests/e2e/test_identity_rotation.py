@@ -275,7 +275,7 @@ async def test_a_revoked_identity_opens_nothing_more(it: Site) -> None:
     assert document["identity_key"] == encode_binary(chain.documents[0].statement.ed25519)
     # a curator that looks learns of it, too, and answers no round that names the old key
     identities = part_of(it.app, CuratorIdentities)
-    identities._looked.clear()
+    identities._checked.clear()
     async with identities.database.reading() as transaction:
         party = await party_store.party(transaction, "north")
     assert party is not None

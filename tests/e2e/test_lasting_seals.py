@@ -74,7 +74,7 @@ async def test_a_round_is_answered_only_if_every_seal_key_is_signed_twice(it: Si
     answer = await it.own("GET", f"/v1/curators/north/contributions/{unsigned.id}")
     assert "pq_signature_missing" in answer.text, answer.text
     await commit(first, KEYS[2])
-    part_of(it.app, Identities)._looked.clear()
+    part_of(it.app, Identities)._checked.clear()
     signed = await opened(it, "signed")
     assert (await released(it, signed))["participants"] == 2
     entry = signed.descriptor.aggregators[0]

@@ -46,7 +46,7 @@ async def by_coordinator(it: Site) -> None:
 
 
 async def test_an_abort_in_progress_says_so(it: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coordinator.rounds.routes.ABORT_WAIT_S", 0.0)
+    monkeypatch.setattr("coordinator.api.rounds.ABORT_WAIT_S", 0.0)
     for wire in it.house.wires:
         wire.fault = lambda _method, path: "request" if path.endswith("/abort") else None
     opened = await it.house.open(query(**NOISY, name="ended", min_participants=3, deadline_s=60))

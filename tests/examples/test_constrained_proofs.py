@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.protocol.proved_pieces import pack, proof_context, rows_of, unpack
+from tacit.protocol.round.pieces import pack, proof_context, rows_of, unpack
 from tacit.query.functions import Readings, encode
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query

@@ -142,7 +142,7 @@ def test_the_place_is_named(tmp_path: Path) -> None:
     assert "FILE.csv, line 1: not UTF-8" in binary
     cut = COMMANDS["readings import gz"]
     said = refused("readings import gz", cut, tmp_path, BAD["cut gzip"][:14])
-    assert "FILE.csv.gz: the compressed file is damaged or cut off" in said
+    assert "FILE.csv.gz: the compressed file is damaged or truncated" in said
     said = refused("query preview", ["FILE.json", *NOWHERE], tmp_path, b'{"a": 1,\n "b" 2}')
     assert "FILE.json: not JSON, line 2" in said
     json.loads(VALID)

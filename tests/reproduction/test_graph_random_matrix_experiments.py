@@ -8,7 +8,8 @@ import numpy as np
 
 from reproduction import graph_random_matrix as tables
 from reproduction.graph_random_matrix_data import facebook
-from simulation.stand_in_data import INSIDE, blocks, power_law
+from reproduction.stand_in_data import INSIDE, power_law
+from simulation.stand_in_data import blocks
 
 
 def test_a_stand_in_for_the_file(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from reproduction import (
 )
 from reproduction.experiment import Effort
 from reproduction.sequential_prefix_tree_study import Study
-from simulation.stand_in_data import bus, metro, network
+from reproduction.stand_in_data import bus, network
+from simulation.stand_in_data import metro
 from tests.simulation.runs import ran
 
 SMALL = Effort("small", 100)

@@ -16,7 +16,6 @@ import pytest
 
 from algorithms.datasets.tables import Table
 from algorithms.graph_random_matrix.publication import Release
-from algorithms.kmeans import evaluation as kmeans_baselines
 from algorithms.kmeans import paper as kmeans_paper
 from reproduction import (
     budget_bounds,
@@ -32,6 +31,7 @@ from reproduction import (
     graph_random_matrix_data,
     graph_random_matrix_figures,
     graph_random_matrix_walks,
+    kmeans_baselines,
     kmeans_convergence,
     path_publishing_study,
     privacy_check,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simulation.load_model import household_load
+from simulation.populations import household_load
 from tacit.randomness import SeededRandom
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from simulation.plots import Line, Mark, Panel, Plot, can_draw, draw
+from algorithms.drawing import can_draw
+from simulation.plots import Line, Mark, Panel, Plot, draw
 
 X = (1.0, 10.0, 100.0)
 LINES = (

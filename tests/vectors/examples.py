@@ -34,11 +34,11 @@ from tacit.crypto.signing import (
     verify_hybrid,
     verify_once,
 )
-from tacit.protocol import enrolment, federation, proved_pieces, sealing_sessions, trust
+from tacit.protocol import enrolment, federation, sealing_sessions, trust
 from tacit.protocol import identities as ids
 from tacit.protocol import verification as shares
 from tacit.protocol.party_identities import PARTY_SUCCESSION_LABEL, PartySuccession
-from tacit.protocol.round import agreement, descriptor, messages, opening
+from tacit.protocol.round import agreement, descriptor, messages, opening, pieces
 from tacit.protocol.trust import anchors_line
 from tacit.protocol.verification import candidates_of
 from tacit.query.query import Query
@@ -209,7 +209,7 @@ VALUES: Final[dict[str, Callable[[Any], bytes | str]]] = {
     "partial sum": lambda f: opening.commitment_hash(
         f.descriptor, f.manifest, f.aggregator, f.nonce, f.partial_sum
     ),
-    "proof context": lambda f: proved_pieces.proof_context(f.descriptor),
+    "proof context": lambda f: pieces.proof_context(f.descriptor),
     "query digest": _digest(Query),
     "report descriptor digest": _digest(federation.Descriptor),
     "round descriptor digest": _digest(descriptor.RoundDescriptor),

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from aggregator.sealing.seal_keys import Wrapping
+from aggregator.seal_keys import Wrapping
 from cli.services.sealed_files import Opener, Passphrase, Recipient, Sealer
 from coordinator.sealed_files import SealedReader, SealedWriter
 from coordinator.storage_keys import KeySource, StorageKey, StorageKeys, seed_purpose
@@ -24,8 +24,9 @@ from tacit.crypto.sealing import SealKey, open_octets, seal_octets
 from tacit.crypto.signing import Identity
 from tacit.paths import published as paths
 from tacit.paths.published import SealedPath
-from tacit.protocol import proved_pieces, sealing_sessions
+from tacit.protocol import sealing_sessions
 from tacit.protocol import verification as shares
+from tacit.protocol.round import pieces as proved_pieces
 from tests.vectors.examples import statement
 
 Turn = Callable[[bytes], bytes]

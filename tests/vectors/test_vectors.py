@@ -291,7 +291,10 @@ def test_the_worked_example_of_keys_is_that_of_the_file() -> None:
 
 
 def test_the_page_of_every_entry_has_its_section() -> None:
-    folders = [ROOT / "docs" / each for each in ("how-to", "explanation", "reference", "spec")]
+    folders = [
+        ROOT / "docs" / each
+        for each in ("how-to", "explanation", "reference", "spec", "algorithms")
+    ]
     pages = {path.stem: path for folder in folders for path in folder.glob("*.md")}
     for entry in (each for file in FILES.values() for each in file.values()):
         page, _, section = entry["page"].partition(", ")

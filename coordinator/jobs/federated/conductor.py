@@ -8,32 +8,25 @@ fetch steps, and send their noisy reports.
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import Depends, FastAPI, Path, Request, Response
-from starlette.responses import JSONResponse
+from fastapi import Request, Response
 
 from common.runtime.logs import describe, get_logger
 from common.runtime.tasks import Repeating
 from common.store.failures import store_failed
-from common.web.dependencies import part
-from common.web.openapi import gives, takes
-from common.web.wire import etag_response, read_body
-from coordinator import examples
-from coordinator.errors import UnknownPart
+from common.web.wire import etag_response
 from coordinator.jobs.federated import lifecycle
 from coordinator.jobs.federated.lifecycle import Desk, JobEnded
 from coordinator.jobs.federated.reports import Collection
 from coordinator.jobs.federated.rounds import Rounds
 from coordinator.models.job import JobState, plain_problem
 from coordinator.rounds.notifications import Changes
-from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobRow
-from coordinator.web import DatabasePart, Party, Reader, encode
-from tacit.answers.jobs import ReportsTaken
+from coordinator.web import encode
 from tacit.errors import DomainError
-from tacit.protocol.federation import FederatedStep, Federation, Reports
+from tacit.protocol.federation import Federation
 
 log = get_logger("tacit.federated")
 
@@ -104,9 +97,6 @@ class Federated(Repeating):
         self._problems[job.id] = name
 
 
-# The long poll of curators for the jobs that collect reports now.
-
-
 async def collecting(
     request: Request, collection: Collection, changes: Changes, wait_s: float
 ) -> Response:
@@ -129,45 +119,3 @@ async def collecting(
         return answer, answer.status_code == 304 or (first_look and not items)
 
     return await changes.poll(look, wait_s, key="collecting")
-
-
-# Routes by which curators participate in federated jobs: steps, and their noisy reports.
-
-Number = Annotated[int, Path(ge=0, lt=2**31)]
-
-
-def add_reports(app: FastAPI) -> None:
-    """Add them to the app."""
-
-    @app.get(
-        "/v1/jobs/{job_id}/steps/{number}",
-        **gives(FederatedStep),
-        tags=["jobs"],
-        summary="What one round of a federated job asks of each curator",
-    )
-    async def get_job_step(
-        request: Request, job_id: str, number: Number, database: DatabasePart, _: Reader
-    ) -> Response:
-        async with database.reading() as transaction:
-            found = await federated_jobs.find_step(transaction, job_id, number)
-        if found is None:
-            raise UnknownPart
-        return etag_response(request, found.document.encode())
-
-    @app.post(
-        "/v1/jobs/{job_id}/reports",
-        **gives(ReportsTaken),
-        tags=["jobs"],
-        summary="Noisy reports of a party's curators; one answer for each",
-        openapi_extra=takes(Reports, examples.REPORTS),
-    )
-    async def submit_job_reports(
-        request: Request,
-        job_id: str,
-        federated: Annotated[Federated, Depends(part(Federated))],
-        caller: Party,
-    ) -> Response:
-        body = await read_body(request, Reports)
-        answers = await federated.collection.take(job_id, caller.subject or "", body)
-        items = [answer.document(index) for index, answer in enumerate(answers)]
-        return JSONResponse({"reports": items})

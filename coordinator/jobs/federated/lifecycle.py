@@ -126,9 +126,6 @@ def _shown(event: Event) -> dict[str, Any]:
     return shown
 
 
-# The lifecycle of a federated job, for both ways of collecting: progress, success and failure.
-
-
 @dataclass(frozen=True)
 class Ending:
     """What a succeeded job publishes."""

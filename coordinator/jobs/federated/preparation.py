@@ -187,11 +187,6 @@ def noise_share(query: Query, scope: PrivacyScope) -> Fraction:
     return share
 
 
-# Validates a federated job, including its first query, and begins it.
-#
-# Spec: jobs, "Federated jobs". There is no dataset and no dataset ledger: each curator's own policy
-# and ledger decide, and the coordinator's limit when a round is opened.
-
 NO_ONE_DEBIT: Final = (
     "one debit for all rounds needs a whole draw of noise that the colluders do not know"
 )

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from algorithms import catalogue
 from algorithms.contract import Block, Cancelled, Collected, Outcome, Part, Stance
@@ -51,11 +51,6 @@ class Answer:
 
     status: int
     detail: str | None = None
-
-    def document(self, index: int) -> dict[str, Any]:
-        """As JSON."""
-        found: dict[str, Any] = {"index": index, "status": self.status}
-        return found if self.detail is None else {**found, "detail": self.detail}
 
 
 @dataclass(frozen=True)

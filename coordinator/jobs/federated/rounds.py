@@ -116,7 +116,7 @@ def first_state(matter: Matter) -> Any:
 
 
 def next_sums(matter: Matter, state: Any) -> Sequence[RecordSum]:
-    """What is asked next, in rounds that are open at once; none at the end."""
+    """The next queries, whose rounds are open at the same time; none at the end."""
     rounds = matter.rounds
     if rounds.next_sums is not None:
         return rounds.next_sums(state)
@@ -141,13 +141,11 @@ def absorbed(matter: Matter, state: Any, row: StepRow, query: Query, result: str
     return matter.rounds.absorb(state, asked, asked.restored(opened))
 
 
-# A federated job by rounds: one query and one round for each sum that the algorithm requests.
-#
-# Spec: jobs, "Federated jobs"; kmeans, section 6. Only the steps and their rounds are stored; the
-# state of the algorithm is a function of the job's row and of the sums that were opened, and is
-# recomputed from them when it is not in memory. Of a job that is debited once, a step whose round
-# never froze, as enough aggregators signed, is asked again, `MOST_ATTEMPTS` times in total; every
-# other abort is final (spec: federated-counting, section 7).
+# Only the steps and their rounds are stored; the state of the algorithm is a function of the job's
+# row and of the sums that were opened, and is recomputed from them when it is not in memory. In a
+# job that is debited once, a step whose round never froze, because too few aggregators signed, is
+# tried again, `MOST_ATTEMPTS` times in total; every other abort is final (spec: federated-counting,
+# section 7; jobs, "Federated jobs"; kmeans, section 6).
 
 CANCELLED: Final = "the job was cancelled"
 KEPT_STATES: Final = 16

@@ -164,12 +164,9 @@ class _Sealed:
         return pickle.loads(plain)  # noqa: S301 - authenticated, and made by an attempt of ours
 
 
-# The heartbeat of one attempt, in a thread alongside the algorithm.
-#
-# Every 250 ms it reports progress and the coordinator answers continue or stop. An attempt that has
-# not stopped 1.5 s after being told to (in one long call, say) is killed with its process: the
-# worker's nanny starts a new process, and the coordinator another attempt for every job that shared
-# it.
+# Every 250 ms the worker reports progress and the coordinator answers continue or stop. An attempt
+# that has not stopped 1.5 s later (in one long call, say) is killed with its process: the worker's
+# nanny starts a new process, and the coordinator another attempt for every job that shared it.
 #
 # Every heartbeat checks the memory in use. A large allocation between two heartbeats is refused by
 # the system (RLIMIT_DATA, so that it raises MemoryError), with a margin above the limit: libraries

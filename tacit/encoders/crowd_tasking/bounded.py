@@ -47,7 +47,7 @@ _DOWN: Final = Context(prec=80, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EM
 @lru_cache(maxsize=256)
 def odds(epsilon: Fraction) -> int:
     """E = floor(2^40 e^epsilon), rounded down; above 2^40. Raises ValueError for an epsilon so
-    small that no report would tell anything."""
+    small that no report would be informative."""
     exponent = _DOWN.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
     found = int(_DOWN.multiply(Decimal(UNIT), _DOWN.next_minus(_DOWN.exp(exponent))))
     if found <= UNIT:
@@ -62,9 +62,6 @@ def uniform(below: int, count: int, source: NoiseSource) -> Ints:
     while (wrong := np.flatnonzero(found > limit)).size:
         found[wrong] = source.words(wrong.size)
     return (found % np.uint64(below)).astype(np.int64)
-
-
-# ---------------------------------------------------------------------------------- one number
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ class Window:
 
     @property
     def point(self) -> Fraction:
-        """The estimate that the upper one of two points stands for."""
+        """The estimate that a report of the upper of two points gives."""
         return self.largest * Fraction(self.odds + UNIT, self.odds - UNIT)
 
     def deviation(self) -> float:
@@ -172,9 +169,6 @@ def best_window(epsilon: Fraction, half: int = HALF) -> Window:
     )
     row, column = np.unravel_index(int(worst.argmin()), worst.shape)
     return Window(found, int(reach[column]), round(float(shares[row, column]) * MIX), half)
-
-
-# --------------------------------------------------------------------------------- some buckets
 
 
 @dataclass(frozen=True)
@@ -254,7 +248,7 @@ class Subset:
 MOST_EPSILON: Final = 64
 MOST_BUCKETS: Final = 500
 POINT: Final = HALF + 1
-"""Reports POINT and -POINT stand for the two points, all others for themselves."""
+"""Reports POINT and -POINT mean the two points; all others are values."""
 
 
 def bucket_of(values: Floats, edges: Floats) -> Ints:
@@ -280,7 +274,7 @@ class _Bounded(ReadingGrid):
 
     @property
     def fresh(self) -> bool:
-        """Every round is perturbed anew."""
+        """Every round draws new noise."""
         return True
 
 

@@ -229,9 +229,6 @@ def _kept(gaps: Ints, coins: Callable[[int], Bools]) -> Bools:
     return np.asarray(np.logical_and.reduceat(coins(int(gaps.sum())), starts), np.bool_)
 
 
-# ------------------------------------------------------------------------------------- one device
-
-
 @dataclass(frozen=True)
 class Device:
     """What a device keeps for the lifetime of a task. Secret: anyone who reads it can subtract G
@@ -267,7 +264,7 @@ def join(plan: Perturbation, task: str, source: NoiseSource) -> Device:
 
 
 def resume(stored: bytes | None, task: str) -> Device:
-    """The stored state of this task. Raises Left where there is none: never draw it again."""
+    """The stored state of this task. Raises Left if it is missing: it must never be drawn again."""
     if stored is None:
         raise Left("the state of this task is lost: a device leaves rather than draw it again")
     kept = json.loads(stored)
@@ -319,8 +316,6 @@ def admits(limit: Fraction, cost: Fraction, left: Fraction | None = None) -> boo
     its ledger (None: it keeps none). Tasks add up: every one is charged in full."""
     return limit >= cost and (left is None or left >= cost)
 
-
-# ----------------------------------------------------------------------------------------- labels
 
 LABEL_GRAIN: Final = 1 << 32
 

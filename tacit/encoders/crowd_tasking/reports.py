@@ -53,7 +53,7 @@ class Mechanism(Protocol):
 
     @property
     def fresh(self) -> bool:
-        """Whether every round is perturbed anew."""
+        """Whether every round draws new noise."""
         ...
 
     def document(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Encoding:
         ]
 
     def _places(self, labels: Floats) -> Ints:
-        """(n,) the place of each label among the classes; 0 where it is none of them."""
+        """(n,) the place of each label among the classes; 0 for another label."""
         order = np.argsort(self.classes)
         known = np.array(self.classes, np.float64)[order]
         found = np.clip(np.searchsorted(known, labels), 0, known.size - 1)
@@ -209,7 +209,7 @@ def read(document: Mapping[str, Any]) -> Encoding:
     )
     bounded = not isinstance(mechanism, Perturbation) and (classes or stance != "sound")
     if given or bounded or not known:
-        raise EncodingRefused("the document is none of crowd tasking's")
+        raise EncodingRefused("the document is not one of crowd tasking's")
     return Encoding(mechanism, rounds, unit, delta, stance, classes)
 
 

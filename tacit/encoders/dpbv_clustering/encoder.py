@@ -118,9 +118,6 @@ class Box:
         return length / (np.full_like(widths, widths.max()) if self.one_factor else widths)
 
 
-# ---------------------------------------------------------------------------------------- the code
-
-
 @dataclass(frozen=True, eq=False)
 class Code:
     """How one attribute becomes bits: sorted public points (s,), its range and t, in one unit."""
@@ -175,9 +172,6 @@ def make_codes(
             places = np.sort(generator.random(bits))
         codes.append(Code(low - half + places * span, low, high, half))
     return tuple(codes)
-
-
-# --------------------------------------------------------------------------------------- the coins
 
 
 @dataclass(frozen=True)
@@ -247,9 +241,6 @@ def encode(values: Floats, codes: tuple[Code, ...], flip: Flip, source: NoiseSou
     return packed
 
 
-# --------------------------------------------------------------------------------------- the wire
-
-
 def words_per_value(bits: int) -> int:
     """ceil(s / 64)."""
     return -(-bits // WORD_BITS)
@@ -294,9 +285,6 @@ def from_wire(octets: bytes, dimension: int, bits: int) -> Words:
 # error of the best test.
 
 _UP: Final = Context(prec=40, rounding=ROUND_CEILING, Emin=MIN_EMIN)
-
-
-# ---------------------------------------------------------------------------- figures of k bits
 
 
 def log10_complement(differing: int, epsilon_bit: float, epsilon: float) -> float:
@@ -368,9 +356,6 @@ def _log_masses(differing: int, epsilon_bit: float, j: Ints) -> Floats:
 def _masses(differing: int, epsilon_bit: float, j: Ints) -> Floats:
     masses: Floats = np.exp(_log_masses(differing, epsilon_bit, j))
     return masses
-
-
-# ------------------------------------------------------------------------- how many bits may differ
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class RowReports(ABC):
         return Cost(self.records * one.epsilon, min(self.records * one.delta, Fraction(1)))
 
     def misplaced(self, report: Report) -> str | None:
-        """Why a report is none of a row's."""
+        """Why a report cannot be that of a row."""
         if report.label is not None or report.round != 1:
             return "a row has one report, without a label"
         names = range(1, self.records + 1)
@@ -278,7 +278,7 @@ def read_bits(
     one_factor, tight = given.pop("one_factor"), given.pop("tight_k")
     design = given.pop("r_design")
     if design not in ("uniform", "grid") or not {one_factor, tight} <= {True, False}:
-        raise EncodingRefused("the document is none of dpbv-clustering's")
+        raise EncodingRefused("the document is not one of dpbv-clustering's")
     ends = None
     if target is not None:
         low, high = floats(target)
@@ -312,9 +312,6 @@ def read_bits(
 FARTHEST: Final = 60
 """Noise scales beyond the bounds: an honest coordinate passes that with probability e^-60."""
 _MOST_POINTS: Final = 1 << 16
-
-
-# ------------------------------------------------------------------------------ one bit for a cell
 
 
 @dataclass(frozen=True)
@@ -370,9 +367,6 @@ class CellReports(RowReports):
         return from_wire(report.bits, 1, self.cells.count)
 
 
-# ------------------------------------------------------------------------------------ noisy points
-
-
 @dataclass(frozen=True)
 class PointReports(RowReports):
     """`laplace-points`: noisy steps of every coordinate."""
@@ -413,9 +407,6 @@ class PointReports(RowReports):
         if not all(-beyond <= value <= POINT_STEPS + beyond for value in report.values):
             return f"a number lies more than {FARTHEST} noise scales beyond the bounds"
         return self.misplaced(report)
-
-
-# ---------------------------------------------------------------------------------- from a document
 
 
 def read(document: Mapping[str, Any]) -> CellReports | PointReports | BitReports:

@@ -107,11 +107,9 @@ def noisy_points(values: Floats, box: Box, epsilon: Fraction, source: NoiseSourc
     return noisy
 
 
-# The noisy grid of dpbv-clustering as a sum over records: one cell for each record.
-#
-# Spec: dpbv-clustering, sections 3.9 (a) and 3.10. The counts of all cells are one block; a record
-# adds 1 in one cell, one that is replaced moves two of them. The adaptive form asks the sums of
-# k-means.
+# The noisy grid as a sum over records: one cell for each record (spec: dpbv-clustering, sections
+# 3.9 (a) and 3.10). The counts of all cells are one block; a record adds 1 in one cell, one that is
+# replaced moves two of them. The adaptive form asks the sums of k-means.
 
 
 @dataclass(frozen=True, eq=False)

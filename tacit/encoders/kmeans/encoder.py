@@ -25,7 +25,7 @@ Steps: TypeAlias = NDArray[np.int32] | Ints
 
 _CHUNK: Final = 4096
 _CACHED: Final = 1 << 15
-"""Numbers of a table that stay in the cache beside their like."""
+"""Numbers of a table that fit in the cache together."""
 _EXACT: Final = 1 << 53
 """Up to here whole numbers are exact in floating point."""
 _PRODUCTS: Final = 1 << 18
@@ -111,9 +111,8 @@ class Nearest:
         return labels
 
 
-# K-means: what a curator computes on its own rows, in integers.
-#
-# Spec: kmeans, sections 5.1, 5.2, 5.4, 5.6 and 6.1. A record is put on a public grid: the declared
+# What a curator computes on its rows, in integers (spec: kmeans, sections 5.1, 5.2, 5.4, 5.6 and
+# 6.1). A record is put on a public grid: the declared
 # box becomes [-1, 1]^d in steps of 1/G. A query (`Histogram`, `Marginals`, `Lift`, `Zone`) is
 # public; its `sums(records)` is a vector of integers, the sum of one vector per record, and its
 # `blocks` say how far one record can move it, block by block. Noise of scale `sensitivity /
@@ -122,9 +121,7 @@ class Nearest:
 #
 # Every record's vector depends on that record and on public values alone. That is why all of it is
 # integer arithmetic: a matrix product in floating point may round a row differently when another
-# row joins the block, and that would break the bound.
-#
-# The central form and the federated one call the same functions.
+# row joins the block, and that would break the bound. The central form calls the same functions.
 
 GRID: Final = 1 << 16
 """G: steps from the middle of the box to its side."""
@@ -164,7 +161,7 @@ class Grid:
         """Records (n, d) in raw units as integers in [-G, G]; what lies outside is clipped.
 
         y = rint(G (2 (x - lo) / (hi - lo) - 1)). Element by element: a row does not see another.
-        A column's values are adjacent in memory, for those who go on by columns.
+        A column's values are adjacent in memory, for callers that continue by columns.
         """
         found = np.empty((self.dimension, len(values)), np.int64)
         low, high = (np.array(side, np.float64)[:, None] for side in (self.lower, self.upper))

@@ -127,9 +127,8 @@ class FineCells:
         return found, 1 / (self.per_side * side)
 
 
-# The queries of k-means as sums over records: their blocks, their documents, one vector a record.
-#
-# Spec: kmeans, sections 5.2 and 6.1. Coordinates are grouped by kind, so that a record touches each
+# The queries as sums over records, one vector a record (spec: kmeans, sections 5.2 and 6.1).
+# Coordinates are grouped by kind, so that a record touches each
 # block by at most its bound: all offsets, then all counts, then all distances. Each cluster has its
 # own noise scale (R_i / e_s): its offsets are multiplied by a public `weight`, floor(M / R_i), so
 # that one bound M serves them all; the opened sums are divided by it. Without noise that is exact;

@@ -1,12 +1,8 @@
-"""A round on the wire, and what everybody checks of it. Messages first, then the checks.
+"""The messages of a round, and what every party checks of them.
 
-descriptor  what the parties agree on; aborts and refusals
+descriptor  the descriptor; aborts and refusals
 pieces      sealed pieces
-accepted    whose pieces an aggregator holds
-verdicts    what aggregators of a proved round say to each other
-transcript  manifest, commitments, reveals, transcript
-
-agreement   the checks of a descriptor
-manifests   the manifest that signed sets give
-opening     the checks of commitments, reveals, transcripts
+messages    accepted sets, verdicts, manifest, commitments, reveals, transcript
+agreement   the checks of a descriptor, and the manifest that signed sets give
+opening     the checks of commitments, reveals and transcripts
 """

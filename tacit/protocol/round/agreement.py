@@ -1,10 +1,9 @@
-"""What every party checks of a round: its descriptor, and the one manifest that signed sets give.
-
-What every party checks of a descriptor before it participates, regardless of the caller.
+"""What every party checks before it participates in a round: its descriptor, and the one manifest
+that signed sets give.
 
 Pure: signatures, hashes and sets only (spec: aggregation, section 6, step 1). The coordinator,
-every aggregator and every curator call the same functions, so a coordinator that shows parties
-different things is refused by each honest one.
+every aggregator and every curator call the same functions, so each honest party refuses a
+coordinator that shows parties different things.
 """
 
 from __future__ import annotations
@@ -121,9 +120,8 @@ def check_anchors(descriptor: RoundDescriptor, anchors: Mapping[str, Pin], now: 
         pin.check_key(entry.identity_key, now)
 
 
-# The one manifest that signed sets give; every aggregator recomputes it.
-#
-# Pure. Spec: aggregation, section 6, steps 5 and 6; keys, section 6.1 (its hash).
+# The manifest that signed sets give; every aggregator recomputes it (spec: aggregation, section 6,
+# steps 5 and 6; keys, section 6.1, its hash).
 
 _MANIFEST = b"tacit manifest v1"
 _MEMBERS = b"tacit members v1"

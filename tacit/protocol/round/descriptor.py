@@ -31,7 +31,13 @@ from tacit.wire import Binary, Instant, KeptModel, WireModel, require
 
 Hash = Annotated[Binary, Field(min_length=32, max_length=32)]
 
-RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+RoundId = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+        examples=["019a4a2e-7c00-7000-8000-000000000001"],
+    ),
+]
 
 MAX_GROUP_ROSTER = 2**26
 """A longer bitmap (8 MiB) of a descriptor that was not verified yet is never unpacked."""
@@ -99,7 +105,7 @@ class RoundDescriptor(KeptModel):
     """Everything the parties of a round must agree on. Signed by the coordinator.
 
     `members`: of the query's group, or the curators whose pieces a job's first round accepted, a
-    compressed bitmap over the roster; nobody else takes part.
+    compressed bitmap over the roster; no one else participates.
     """
 
     format: Literal["tacit.round/1"] = "tacit.round/1"
@@ -139,7 +145,7 @@ class RoundDescriptor(KeptModel):
             except ValueError as error:
                 require(False, None, f"members: {error}")
             else:
-                require(any(found), None, "nobody is a member")
+                require(any(found), None, "the group has no member")
         return self
 
     def invited(self) -> sets.Bits | None:
@@ -178,7 +184,7 @@ class Frozen(StrEnum):
 
 
 class AbortStatement(WireModel):
-    """An aggregator's word that a round is over without a sum; `frozen` tells whether it had
+    """An aggregator's statement that a round ended without a sum; `frozen`: whether it had
     signed an accepted set before, or may have. A
     statement "never frozen" may earn a credit."""
 
@@ -190,8 +196,8 @@ class AbortStatement(WireModel):
 
 
 class RefusalGround(StrEnum):
-    """Why curators refuse a round, as far as a coordinator is told. Nothing here depends on
-    readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
+    """Why curators refuse a round, as far as they report it to a coordinator. Nothing here depends
+    on readings; what depends on a curator's own ledger or past is `own`, whichever it is."""
 
     POLICY = "policy"
     DESCRIPTOR = "descriptor"

@@ -1,8 +1,6 @@
 """Messages of a round: accepted sets, verdicts of proved rounds, manifest, commitments, reveals and
 the transcript.
 
-Whose pieces an aggregator holds at the freeze, and the parts of hosts in proved rounds.
-
 Spec: aggregation, section 6; validity, section 10.
 """
 
@@ -32,7 +30,7 @@ PROVED_SET_LABEL = "tacit proved set v1"
 
 
 class ProvedPart(WireModel):
-    """A host's part of a proved round: one contribution for all curators that `presence` tells, a
+    """A host's part of a proved round: one contribution for all curators in `presence`, a
     bitmap over `first`..`first + length - 1`; empty: all of them, as in most parts. It is counted
     or refused whole."""
 
@@ -67,7 +65,7 @@ class ProvedPart(WireModel):
             return np.ones(self.length, np.bool_)
         found = sets.unpack(self.presence, self.length)
         if not found.any():
-            raise ValueError("a part of nobody")
+            raise ValueError("a part without curators")
         return found
 
     @property
@@ -126,9 +124,7 @@ class FreezeRequest(WireModel):
     wait_s: Annotated[float, Field(ge=0, le=30)] = 0
 
 
-# What aggregators of a proved round say to each other: key shares, verifier shares, verdicts.
-#
-# Spec: validity, sections 7 and 10.
+# Messages between aggregators of a proved round (spec: validity, sections 7 and 10).
 
 VERIFICATION_LABEL = "tacit verification v1"
 VERDICT_LABEL = "tacit verdict v1"
@@ -153,7 +149,7 @@ class RelayedKeyShares(WireModel):
 
 
 class KeyCheck(WireModel):
-    """What an aggregator tells of a round's verify key: who has the same key gives the same."""
+    """An aggregator's fingerprint of a round's verify key: the same key gives the same."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -167,8 +163,8 @@ class VerificationRequest(WireModel):
 
 
 class Verification(WireModel):
-    """What an aggregator says of its verifier shares before it sees the others'. `items`: how many
-    contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
+    """An aggregator's commitment to its verifier shares, before it sees the others'. `items`: how
+    many contributions are candidates; `shares_hash`: SHA-256 of all its shares in their order."""
 
     round: RoundId
     descriptor_hash: Hash
@@ -205,7 +201,7 @@ class VerdictRequest(WireModel):
 REFUSED_BY_PROOF: Final = (
     "refused by the proof: its software is faulty, it lies, or an aggregator does"
 )
-"""What every party and report says of a curator whose contribution was not counted."""
+"""The words for a curator whose contribution was not counted, for parties and reports."""
 
 
 class ProofReason(StrEnum):
@@ -232,11 +228,10 @@ class Verdict(WireModel):
     reasons: dict[ProofReason, Binary]
 
 
-# What is summed and how it is opened: manifest, commitments, reveals, and the transcript of all.
-#
-# Spec: aggregation, section 6.
+# Manifest, commitments, reveals, and the transcript with all of them (spec: aggregation, section
+# 6).
 
-WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$")]
+WholeNumber = Annotated[str, Field(pattern=r"^(0|-?[1-9][0-9]{0,38})$", examples=["-12"])]
 """A whole number in decimal digits, which JSON readers take for no float."""
 
 COMMITMENT_LABEL = "tacit commitment v1"

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from aggregator.context import Aggregator
 from aggregator.errors import SealBrokenHere
 from aggregator.pieces.sealing_sessions import Beginning, session_for
-from aggregator.sealing.seal_keys import HeldSession
+from aggregator.seal_keys import HeldSession
 from common.runtime.clock import ManualClock
 from tacit.crypto.sealing import Direction
 from tacit.crypto.signing import Identity, Signed

@@ -15,6 +15,7 @@ from aggregator.rounds import key_rotation, state_machine
 from aggregator.rounds.state_machine import Awaited
 from common.runtime.clock import ManualClock
 from tacit import sets
+from tacit.answers.registry import RoundProgress
 from tacit.crypto.signing import Signed, verify
 from tacit.errors import Invalid
 from tacit.protocol.enrolment import GRANT_HEADER, grant_hash
@@ -137,7 +138,7 @@ async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(alliance: Alli
         current = await federation.open(query())
         service = parts_of(federation)
 
-        async def described(accepted: int, wait_s: float) -> dict[str, object]:
+        async def described(accepted: int, wait_s: float) -> RoundProgress:
             awaited = Awaited(accepted, wait_s)
             return await state_machine.describe(
                 service.aggregator, service.intake, current.id, awaited
@@ -145,18 +146,18 @@ async def test_what_is_awaited_is_reported_as_soon_as_it_is_there(alliance: Alli
 
         with pytest.raises(FrozenInstanceError):
             Awaited(0, 0).accepted = 1  # type: ignore[misc]
-        assert (await described(5, 0))["accepted"] == 0
+        assert (await described(5, 0)).accepted == 0
         waiting = asyncio.create_task(described(1, 250))
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done
         await contribute(current, one)
-        assert (await asyncio.wait_for(waiting, 60))["accepted"] == 1
-        assert (await asyncio.wait_for(described(1, 250), 60))["accepted"] == 1
-        assert (await asyncio.wait_for(described(0, 250), 60))["state"] == "open"
+        assert (await asyncio.wait_for(waiting, 60)).accepted == 1
+        assert (await asyncio.wait_for(described(1, 250), 60)).accepted == 1
+        assert (await asyncio.wait_for(described(0, 250), 60)).state == "open"
         await contribute(current, two)
         await current.freeze()
         shown = await asyncio.wait_for(described(9, 250), 60)
-        assert (shown["state"], shown["accepted"], shown["contributions"]) == ("frozen", 2, ())
+        assert (shown.state, shown.accepted, shown.contributions) == ("frozen", 2, [])
         peer, path = federation.peers[0], current.path()
         answer = await peer.coordinate("GET", f"{path}?wait_s=30")
         assert answer.status_code == 200

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from algorithms import catalogue
 from algorithms.contract import SequentialContext
 from algorithms.counts.released_files import Cut, errors_of_counts
-from simulation.stand_in_data import bus, metro
+from reproduction.stand_in_data import bus
+from simulation.stand_in_data import metro
 from tacit.records.items import Sequences
 
 NGRAMS, TREES = "sequential-ngram", "sequential-prefix-tree"

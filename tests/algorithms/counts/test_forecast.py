@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from algorithms.counts.rounds import Asking, forecast, mean_absolute_error
-from algorithms.sequential_ngram import Parameters, federated
+from algorithms.sequential_ngram import Parameters
+from algorithms.sequential_ngram import algorithm as federated
 from algorithms.sequential_ngram.counts import ask
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters
-from algorithms.sequential_prefix_tree import federated as tree
+from algorithms.sequential_prefix_tree import algorithm as tree
 
 ASKING = Asking(Fraction(3), 3, 2, 100, 3600, 10**6)
 MSNBC = Parameters(universe=17, epsilon=Fraction(1), budget="uniform")

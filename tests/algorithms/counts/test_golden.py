@@ -19,7 +19,8 @@ import pytest
 
 from algorithms import catalogue
 from algorithms.contract import Context, Outcome, SequentialContext, Stance
-from simulation.stand_in_data import bus, metro, msnbc_like
+from reproduction.stand_in_data import bus
+from simulation.stand_in_data import metro, msnbc_like
 from tests.algorithms.sequential_ngram.examples import TABLE_6_2
 from tests.algorithms.sequential_prefix_tree.examples import TABLE_6_1
 from tests.algorithms.set_valued.examples import TABLE_4_1

@@ -18,7 +18,7 @@ from algorithms.contract import SequentialContext
 from algorithms.counts.contract import Answer, Question, drive
 from algorithms.counts.rounds import Opened, sum_of
 from algorithms.sequential_ngram import Parameters as NgramParameters
-from algorithms.sequential_ngram import federated as ngrams
+from algorithms.sequential_ngram import algorithm as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
 from algorithms.sequential_ngram.evaluation import (
     Text,

@@ -21,15 +21,15 @@ from algorithms.counts.keeper import KeeperSource
 from algorithms.counts.rounds import Opened, sum_of
 from algorithms.parameters import NotOverCurators
 from algorithms.sequential_ngram import Parameters as NgramParameters
-from algorithms.sequential_ngram import federated as ngrams
+from algorithms.sequential_ngram import algorithm as ngrams
 from algorithms.sequential_ngram.counts import COUNTING as NGRAM_COUNTING
 from algorithms.sequential_ngram.counts import first as first_ngrams
 from algorithms.sequential_ngram.counts import truncated
 from algorithms.sequential_ngram.parameters import first_state
 from algorithms.sequential_ngram.settings import Settings
 from algorithms.sequential_prefix_tree import Parameters as TreeParameters
+from algorithms.sequential_prefix_tree import algorithm as trees
 from algorithms.sequential_prefix_tree import counts as tree_counts
-from algorithms.sequential_prefix_tree import federated as trees
 from algorithms.sequential_prefix_tree.parameters import resolved
 from algorithms.set_valued import Parameters as SetParameters
 from algorithms.set_valued import federated as sets

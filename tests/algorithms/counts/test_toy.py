@@ -115,7 +115,6 @@ def test_over_curators_it_is_the_same() -> None:
             preview=lambda _params: None,  # type: ignore[arg-type, return-value]
             universe=lambda _params: tuple(map(str, range(2**DEPTH))),
             forecast=lambda _params, _draws: (),
-            budget=lambda params: params["epsilon"],
         ),
         when="always",
     )

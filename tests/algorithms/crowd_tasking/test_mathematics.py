@@ -25,7 +25,6 @@ from algorithms.crowd_tasking.prediction import (
     cumulative,
     histogram_error,
     mean_absolute,
-    mean_of_rounds_variance,
     mean_shift,
     shift_bound,
     transition,
@@ -68,6 +67,19 @@ def test_closed_forms_of_each_number_of_parts(parts: int) -> None:
     for z in (-2.0, 0.0, 0.5, 4.0):
         assert (drawn <= z).mean() == pytest.approx(float(cumulative(z, 1.0, parts)), abs=0.004)
     assert cumulative([-np.inf, np.inf], 3.0, parts) == pytest.approx([0, 1], abs=1e-200)
+
+
+def mean_of_rounds_variance(rounds: int, components: tuple[str, ...], persistence: float) -> float:
+    """Var of one user's noise averaged over rounds 1..T, / b^2: G does not average out.
+
+    2 (1/T [Y] + 1 [G] + 1/T^2 sum_{s,t} p^|s-t| [L]).
+    """
+    found = ("Y" in components) / rounds + float("G" in components)
+    if "L" in components:
+        lags = np.arange(1, rounds, dtype=np.float64)
+        pairs = rounds + 2 * float(((rounds - lags) * persistence**lags).sum())
+        found += pairs / rounds**2
+    return 2.0 * found
 
 
 @pytest.mark.parametrize("components", [("Y",), ("Y", "G"), ALL])

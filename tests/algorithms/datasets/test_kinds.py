@@ -21,8 +21,7 @@ from pyarrow import parquet
 from algorithms.datasets import table_files
 from algorithms.datasets.declaration import ColumnRoles, DatasetDeclaration, DatasetReference
 from algorithms.datasets.kinds import BadRows, WrongKind, joined, kind_of, read, split, written
-from algorithms.datasets.tables import Table, Texts
-from algorithms.datasets.universe import Universe
+from algorithms.datasets.tables import Table, Texts, Universe
 from tacit.compression import ContentTooLarge, Limits, MalformedContent, expanded
 from tacit.records.text_files import LARGEST_NUMBER, SMALLEST_NUMBER, MalformedRow, TooManyRows
 from tests.property_examples import examples

@@ -539,7 +539,7 @@ def test_too_many_cells_and_bits() -> None:
         preview(asked(method="grid-core", bounds=((0.0, 1.0),) * 4), "sound")
     assert refused.value.name == "too_many_cells"
     many = asked(bounds=((0.0, 1.0),) * 20, s=65_536)
-    with pytest.raises(BadParameter, match="bits in all"):
+    with pytest.raises(BadParameter, match="bits in total"):
         preview(many, "paper")
     wide = preview(asked(bounds=((0.0, 1.0),) * 4), "sound")
     assert wide.mechanism.name == "laplace-points"  # type: ignore[union-attr]

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from algorithms.contract import Outcome
-from algorithms.graph_der import Parameters, federated
+from algorithms.graph_der import Parameters
+from algorithms.graph_der import algorithm as federated
 from algorithms.graph_der.blocks import Measured
 from algorithms.parameters import NotOverCurators
-from simulation.stand_in_data import power_law
+from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read
 from tacit.errors import Invalid
@@ -146,11 +147,11 @@ def test_an_empty_graph_and_one_edge_succeed() -> None:
 )
 def test_what_rounds_cannot_answer(changes: dict[str, Any], pointer: str) -> None:
     with pytest.raises((Invalid, NotOverCurators)) as wrong:
-        federated.preview(asked(**changes), Fraction(1))
+        federated.preview_rounds(asked(**changes), Fraction(1))
     assert wrong.value.pointer in (f"/params/{pointer}", "/dataset")
     without = ("1/4", "0", "1/4", "1/2")
     large = asked(vertices=1_000_000, block_shares=without)
-    assert federated.preview(large, Fraction(3)).charged is not None
+    assert federated.preview_rounds(large, Fraction(3)).charged is not None
 
 
 @pytest.mark.parametrize(

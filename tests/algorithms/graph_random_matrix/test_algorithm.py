@@ -31,7 +31,7 @@ from algorithms.graph_random_matrix.parameters import (
 from algorithms.parameters import MethodNeedsSound
 from simulation.stand_in_data import blocks
 from tacit.accounting.gaussian import zcdp_delta
-from tacit.encoders.graph_random_matrix.projection import Projection, entries
+from tacit.encoders.graph_random_matrix import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.randomness import SeededRandom
@@ -289,7 +289,7 @@ def test_nothing_private_gets_out() -> None:
 
 @pytest.mark.usefixtures("drawn")
 def test_pictures_are_of_the_release() -> None:
-    from algorithms.graph_random_matrix.findings import Findings
+    from algorithms.graph_random_matrix.outcome import Findings
 
     values = np.array([3.0, 2.0, 1.0])
     assert [plot.name for plot in pictures.pictures(Findings(values, 2.5))] == ["singular-values"]

@@ -23,8 +23,7 @@ from algorithms.graph_random_matrix.federated import aggregate, encoding, previe
 from algorithms.graph_random_matrix.parameters import Parameters
 from algorithms.graph_random_matrix.publication import adjacency, product
 from tacit.encoders import reports
-from tacit.encoders.graph_random_matrix.projection import entries
-from tacit.encoders.graph_random_matrix.reports import RowReports
+from tacit.encoders.graph_random_matrix import RowReports, entries
 from tacit.encoders.reports import EncodingRefused
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian

@@ -34,8 +34,9 @@ from algorithms.graph_random_matrix.flipping import (
 )
 from algorithms.graph_random_matrix.parameters import GraphTooLarge, squared_cosine_of_flips
 from algorithms.graph_random_matrix.publication import adjacency
+from reproduction.stand_in_data import power_law
 from simulation.populations import shared_data
-from simulation.stand_in_data import blocks, power_law
+from simulation.stand_in_data import blocks
 from tacit.randomness import NoiseSource
 
 

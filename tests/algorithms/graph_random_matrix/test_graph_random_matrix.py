@@ -25,7 +25,6 @@ from algorithms.graph_random_matrix.evaluation import (
     squared_distance,
     subspace_share,
 )
-from algorithms.graph_random_matrix.findings import clusters
 from algorithms.graph_random_matrix.linear_algebra import (
     Adjacency,
     centrality,
@@ -35,6 +34,7 @@ from algorithms.graph_random_matrix.linear_algebra import (
     orthonormal,
     singular_values,
 )
+from algorithms.graph_random_matrix.outcome import clusters
 from algorithms.graph_random_matrix.publication import (
     Release,
     adjacency,
@@ -45,9 +45,9 @@ from algorithms.graph_random_matrix.publication import (
     product,
     publish,
 )
-from simulation.stand_in_data import power_law
-from tacit.encoders.graph_random_matrix import projection as projections
-from tacit.encoders.graph_random_matrix.projection import (
+from reproduction.stand_in_data import power_law
+from tacit.encoders import graph_random_matrix as projections
+from tacit.encoders.graph_random_matrix import (
     Entries,
     Kind,
     Projection,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kmeans.evaluation import lloyd
 from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
 from algorithms.kmeans.weighted import lloyd as weighted_lloyd
+from reproduction.kmeans_baselines import lloyd
 from tacit.encoders.kmeans.encoder import Floats, nearest
 
 

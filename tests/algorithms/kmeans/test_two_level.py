@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
-from algorithms.kmeans import Parameters, federated, preview, run
+from algorithms.kmeans import Parameters, preview, run
+from algorithms.kmeans import algorithm as federated
+from algorithms.kmeans.algorithm import start as federated_start
 from algorithms.kmeans.evaluation import cost
-from algorithms.kmeans.federated import start as federated_start
 from algorithms.kmeans.parameters import grid_and_plan
 from algorithms.kmeans.plan import TwoLevel, make_plan, occupied_parts
 from algorithms.kmeans.sound_run import Rows, absorb, first, next_query, release, run_central
@@ -312,7 +313,7 @@ def test_over_curators_as_over_stored_rows() -> None:
         for block in query.blocks if query.query.kind != "zone" else ():
             assert (block.bound, block.share) == (1, 1)
     assert kinds == ["hist", "fine", "zone"]
-    outcome = federated.release(state)
+    outcome = federated.release_rounds(state)
     assert outcome.result["centres"] == state.grid.raw(release(stored).centres).tolist()
     assert outcome.result["plan"]["start"] == "two-level"
     assert outcome.result["spent"] == "1"
@@ -323,7 +324,7 @@ def test_the_rule_takes_the_noise_that_a_round_really_has(share: int, chosen: st
     """What is previewed is what runs, for the noise of several aggregators together."""
     points, _ = unbalanced(2)
     asked = asked_of(points, rounds=1)
-    shown = federated.preview(asked, Fraction(share)).details["method"]
+    shown = federated.preview_rounds(asked, Fraction(share)).details["method"]
     plan = federated_start(asked, ("a", "b"), Fraction(share)).steps.plan
     assert shown["chosen"] == chosen
     assert (plan.two_level is not None) is (chosen == "two-level")

@@ -14,9 +14,11 @@ from algorithms.path_publishing import (
     Parameters,
     algorithm,
     check,
-    pictures,
     preview,
     run,
+)
+from algorithms.path_publishing import (
+    algorithm as pictures,
 )
 from algorithms.path_publishing.algorithm import RESULT
 from algorithms.path_publishing.levelled_graph import arranged, drawn_relations

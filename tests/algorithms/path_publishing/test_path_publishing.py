@@ -10,7 +10,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from algorithms.path_publishing.coins import WORD, drawn_direction, epsilon_of, wrong_threshold
 from algorithms.path_publishing.evaluation import orientable, score
 from algorithms.path_publishing.levelled_graph import (
     Relations,
@@ -27,9 +26,13 @@ from algorithms.path_publishing.sound_modes import (
     ABSENT,
     LINK,
     STEP,
+    WORD,
+    drawn_direction,
     drawn_labels,
+    epsilon_of,
     off_path,
     statuses,
+    wrong_threshold,
 )
 from reproduction.path_publishing_networks import random_network
 from tacit.paths.network import NetworkMap, NetworkPath, NotAPath

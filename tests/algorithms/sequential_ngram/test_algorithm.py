@@ -20,9 +20,11 @@ from algorithms.sequential_ngram import (
     ALGORITHM,
     Parameters,
     check,
-    pictures,
     preview,
     run,
+)
+from algorithms.sequential_ngram import (
+    algorithm as pictures,
 )
 from algorithms.sequential_ngram.algorithm import RESULT
 from algorithms.sequential_ngram.parameters import expected_pairs, settings_of

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.sequential_prefix_tree.counts import Level, Tree
+from algorithms.sequential_prefix_tree.counts import Level, Release, Tree, publish
 from algorithms.sequential_prefix_tree.parameters import Settings
-from algorithms.sequential_prefix_tree.publication import Release, publish
 from tacit.encoders.sequential_prefix_tree_counts import Layout
 from tacit.randomness import NoiseSource
 from tacit.records.items import Sequences

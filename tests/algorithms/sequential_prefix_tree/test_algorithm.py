@@ -16,11 +16,14 @@ from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.sequential_prefix_tree import (
     Parameters,
     check,
-    pictures,
     preview,
     run,
 )
+from algorithms.sequential_prefix_tree import (
+    algorithm as pictures,
+)
 from algorithms.sequential_prefix_tree.algorithm import RESULT
+from algorithms.sequential_prefix_tree.counts import publish
 from algorithms.sequential_prefix_tree.evaluation import frequent
 from algorithms.sequential_prefix_tree.parameters import (
     BadHeight,
@@ -31,7 +34,6 @@ from algorithms.sequential_prefix_tree.parameters import (
     TreeTooLarge,
     resolved,
 )
-from algorithms.sequential_prefix_tree.publication import publish
 from simulation.stand_in_data import metro
 from tacit.errors import Invalid
 from tacit.records.item_files import read_text_sequences

@@ -14,19 +14,19 @@ from scipy.stats import chisquare, expon, geom, ks_2samp, kstest
 
 from algorithms.contract import SequentialContext
 from algorithms.counts.keeper import heads, without
-from algorithms.sequential_prefix_tree.counts import grow
+from algorithms.sequential_prefix_tree.counts import (
+    consistent,
+    consolidated,
+    grow,
+    isotonic,
+    projected,
+    shifted,
+)
 from algorithms.sequential_prefix_tree.parameters import (
     TreeTooLarge,
     count_test,
     group_multiple,
     item_multiple,
-)
-from algorithms.sequential_prefix_tree.publication import (
-    consistent,
-    consolidated,
-    isotonic,
-    projected,
-    shifted,
 )
 from tacit.encoders.counts import Counts, occupied, places_among, together
 from tacit.encoders.sequential_prefix_tree_counts import Layout

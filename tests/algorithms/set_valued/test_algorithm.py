@@ -17,9 +17,11 @@ from algorithms.parameters import BadEpsilon, BadUniverse
 from algorithms.set_valued import (
     Parameters,
     check,
-    pictures,
     preview,
     run,
+)
+from algorithms.set_valued import (
+    algorithm as pictures,
 )
 from algorithms.set_valued.algorithm import RESULT
 from algorithms.set_valued.settings import BadEta, BadFanout, PartitionCap, RowCap

@@ -12,13 +12,13 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.trajectories import read_ndjson
 from algorithms.trajectory_kcl import ALGORITHM
-from algorithms.trajectory_kcl.parameters import Parameters
-from algorithms.trajectory_kcl.pictures import (
+from algorithms.trajectory_kcl.algorithm import (
     MOST_PLACES,
     MOST_TIMES,
     pairs_by_place_and_time,
     plots,
 )
+from algorithms.trajectory_kcl.parameters import Parameters
 from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl import SENSITIVE
 from tests.algorithms.trajectory_kcl.tables import dataset_51

@@ -10,9 +10,8 @@ import pytest
 
 from algorithms.contract import SequentialContext
 from algorithms.trajectory_kcl import mining
-from algorithms.trajectory_kcl.algorithm import anonymise
+from algorithms.trajectory_kcl.algorithm import anonymise, frequent_losses
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.evaluation import frequent_losses
 from algorithms.trajectory_kcl.incidence import Incidence, alive, build
 from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun

@@ -32,6 +32,7 @@ from common.store import sqlite as module
 from common.store.columns import Instant
 from common.store.sqlite import SqliteDatabase, SqliteTransaction, open_sqlite
 from common.store.transactions import Parameters
+from tests.built_once import Statements
 
 TABLE = Table(
     "sample",
@@ -208,7 +209,7 @@ async def test_statements_that_are_built_for_one_execution_are_not_kept(
     database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST", 8)
-    statements = database._statements = module.Statements(database.dialect)
+    statements = database._statements = Statements(database.dialect)  # not the shared ones
     async with database.reading() as transaction:
         for number in range(20):
             await transaction.execute(select(TABLE.c.key).where(TABLE.c.key == number))

@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 from common.runtime.clock import SystemClock
 from common.store.database import migrate, open_database
 from common.store.transactions import Database
-from coordinator.app import MIGRATIONS
 from coordinator.budget import ledger as ledger_module
 from coordinator.budget.ledger import Ledger, Watch
 from coordinator.errors import LedgerBroken
@@ -33,6 +32,7 @@ from coordinator.models.budget_ledger import (
     packed,
     unpacked,
 )
+from coordinator.services import MIGRATIONS
 from coordinator.store import ledger as store
 from coordinator.store.tables import ledger_checkpoints, ledger_events
 from tacit.crypto.signing import Identity

@@ -20,8 +20,7 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.console.datasets import declared
-from coordinator.console.job_form import PARAM, fields, request_of
-from coordinator.console.jobs import failure
+from coordinator.console.jobs import PARAM, failure, fields, request_of
 from coordinator.models.job import JobState
 from coordinator.store import jobs as job_store
 from coordinator.store.jobs import JobRow
@@ -450,7 +449,12 @@ async def said(it: House, nasty: str) -> None:
     )
     async with part_of(it.app, Database).begin() as transaction:
         await job_store.add(transaction, row)
-        running = replace(row, id=str(uuid7()), state=JobState.RUNNING, federation="{}")
+        running = replace(
+            row,
+            id=str(uuid7()),
+            state=JobState.RUNNING,
+            federation=json.dumps(examples.JOB_SCHEDULE["federation"]),
+        )
         await job_store.add(transaction, replace(running, started=row.created, progress=0.5))
     browser = await signed_in_at(it)
     for path in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
 from coordinator.console.monitoring import begin
+from tacit.protocol.round.descriptor import RoundState
 from tacit.report.statements import is_loopback
 from tests.coordinator.conftest import Houses
 from tests.coordinator.console.browser import Browser
@@ -67,10 +68,9 @@ async def test_a_round_without_a_sum_is_told_until_the_next_one_ends(house: Hous
 
 
 def test_a_step_is_done_when_it_is() -> None:
-    released_head = {"state": "released"}
-    none = begin(0, 0, any_query=False, heads=[])
-    some = begin(3, 10, any_query=True, heads=[{"state": "open"}])
-    every = begin(3, 10, any_query=True, heads=[released_head])
+    none = begin(0, 0, any_query=False, states=[])
+    some = begin(3, 10, any_query=True, states=[RoundState.OPEN])
+    every = begin(3, 10, any_query=True, states=[RoundState.RELEASED])
     assert [step.done for step in none] == [False] * 5
     assert [step.done for step in some] == [True, True, True, True, False]
     assert all(step.done for step in every)

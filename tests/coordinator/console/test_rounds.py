@@ -110,7 +110,7 @@ async def policy(browser: Browser, name: str) -> None:
 async def only_words(it: House, name: str) -> None:
     """Whatever a name, a reason or a problem holds, it is text on the page."""
     head = views.head(await views.find(part_of(it.app, Database), name))
-    evil = {**head, "query": EVIL, "reason": EVIL, "state": EVIL, "id": EVIL, "unit": EVIL}
+    evil = head.model_copy(update=dict.fromkeys(("query", "reason", "state", "id", "unit"), EVIL))
     request = Request({"type": "http", "path": "/console", "headers": []})
     pages = part_of(it.app, Pages)
     visitor = Visitor(Principal(EVIL, frozenset({Scope.OPERATOR})), EVIL, EVIL)

@@ -231,7 +231,7 @@ async def test_a_changed_row_stops_everything(house: Houses) -> None:
                 assert found.seq == 3 if number == 3 else found.seq == 2, found
                 with pytest.raises(LedgerBroken):
                     await ledger.reserve(transaction, made, "three", 1, 0, NOW)
-                assert (await ledger.statement(transaction, made))["verified"] is False
+                assert (await ledger.statement(transaction, made)).verified is False
                 raise _Undone
 
         for number, edit in enumerate(edits):

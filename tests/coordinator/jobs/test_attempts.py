@@ -16,7 +16,6 @@ from common.store.database import migrate
 from common.store.identities import OwnIdentity
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
-from coordinator.app import MIGRATIONS
 from coordinator.budget.ledger import Ledger
 from coordinator.datasets import ledger
 from coordinator.datasets.datasets import Datasets
@@ -28,6 +27,7 @@ from coordinator.models.job import Beat, Failure, JobRequest, JobState
 from coordinator.registry.aggregators import Identities, SealKeyMirror
 from coordinator.registry.peers import Peers
 from coordinator.rounds.context import Conduct
+from coordinator.services import MIGRATIONS
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import KeySource, StorageKey, StorageKeys
 from coordinator.store import jobs as store
@@ -119,7 +119,7 @@ class Desk:
         """What happened to the budget."""
         async with self.database.reading() as transaction:
             shown = await ledger.statement(transaction, dataset_id)
-        return [event["kind"] for event in shown["events"]]
+        return [event.kind for event in shown.events]
 
 
 @pytest.fixture

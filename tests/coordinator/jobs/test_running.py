@@ -23,7 +23,7 @@ from algorithms import catalogue
 from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.jobs import submission
-from coordinator.jobs.wiring import Jobs
+from coordinator.services import Jobs
 from tacit.report.model import PrivacyReport
 from tests.coordinator.jobs.office import (
     BOX,

@@ -190,7 +190,7 @@ async def test_a_whole_process_stops_by_its_number(site: OpenSite) -> None:
         await browser.submit("/console/stop", typed="3")
         assert (await s.get("/v1/stop"))["stopped"]
         await browser.get("/console")
-        assert "All curators of this process take part in nothing" in browser.words()
+        assert "All curators of this process are stopped" in browser.words()
         await browser.submit("/console/start")
         assert not (await s.get("/v1/stop"))["stopped"]
 

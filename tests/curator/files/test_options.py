@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from curator.files.csv_columns import ColumnMap
-from curator.files.green_button_import import FeedMap
+from curator.files.green_button import FeedMap
 from curator.files.routes import ImportOptions
 from tacit.errors import Invalid
 

@@ -11,9 +11,9 @@ import pytest
 
 from common.principals import Principal, Scope
 from common.store.group_commit import QueueFull
-from curator.intake import batching
-from curator.intake.batching import Batching
+from curator.intake import routes as batching
 from curator.intake.intake import Answer, Status
+from curator.intake.routes import Batching
 
 CALLER = Principal("test", frozenset({Scope.OPERATOR}))
 

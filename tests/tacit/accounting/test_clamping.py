@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.accounting.admission import debit, headroom_problem, sound_refusal
-from tacit.accounting.charges import unit_cost, unit_costs
+from tacit.accounting.charges import debit, headroom_problem, sound_refusal, unit_cost, unit_costs
 from tacit.accounting.composition import round_loss
 from tacit.accounting.guarantees import (
     NEGLIGIBLE,
+    VerifiedLine,
     clamp_delta,
     counts_clamping,
     verified_line,
@@ -30,6 +30,7 @@ from tacit.query.mechanisms import curator_plan
 from tacit.query.proofs import proof_plan
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
+from tests.tacit.accounting.examples import distributed
 from tests.tacit.examples import query
 
 SHARES = {"mechanism": "distributed", "epsilon": "1", "layer": "curator"}
@@ -103,6 +104,19 @@ def test_the_default_tail_is_stated_and_not_counted() -> None:
     assert sound_refusal(asked) is None
     assert debit(asked).assumed.delta == 0
     assert round_loss(asked, Scenario.ASSUMED, PrivacyUnit.CURATOR).laplaces
+
+
+def test_a_line_has_a_clamp_delta_only_where_noise_is_clamped() -> None:
+    plain = verified_line(distributed(bounds=["0", "4"]), Scenario.ASSUMED)
+    assert plain.epsilon is not None and plain.clamp_delta is None
+    asked = proved(**ONE_DRAW)
+    assert verified_line(asked, Scenario.ASSUMED).clamp_delta == clamp_delta(asked, Fraction(1)) > 0
+
+
+def test_a_line_holds_no_aggregator_unless_it_says_so() -> None:
+    line = VerifiedLine(Scenario.ASSUMED, "anyone", None, "none", None, Decimal(1))
+    assert line.corrupt_aggregators == 0
+    assert verified_line(distributed(), Scenario.EVERYONE).corrupt_aggregators > 1
 
 
 def test_a_larger_tail_is_counted_wherever_delta_is() -> None:

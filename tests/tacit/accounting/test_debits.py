@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.admission import Debit, debit, sound_refusal
 from tacit.accounting.amounts import UNVERIFIED, Cost
+from tacit.accounting.charges import Debit, debit, sound_refusal
 from tacit.query.query import Query
 from tests.tacit.accounting.examples import distributed, local, two_layer
 from tests.tacit.examples import query

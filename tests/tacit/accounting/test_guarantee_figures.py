@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.admission import debit, sound_refusal
 from tacit.accounting.amounts import UNVERIFIED
+from tacit.accounting.charges import debit, sound_refusal
 from tacit.accounting.guarantees import verified_line, verified_lines
 from tacit.accounting.scenarios import Scenario, honest_draws
 from tests.property_examples import examples

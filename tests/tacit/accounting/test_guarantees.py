@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.admission import debit, sound_refusal
+from tacit.accounting.charges import debit, sound_refusal
 from tacit.accounting.guarantees import (
     HonestNoise,
     composed_delta,

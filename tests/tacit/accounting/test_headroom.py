@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tacit.accounting.admission import headroom_problem, noise_tail
+from tacit.accounting.charges import headroom_problem, noise_tail
 from tacit.accounting.loss.rounding import Draws
 from tests.tacit.examples import query
 

@@ -141,7 +141,7 @@ def test_the_largest_operators_collude_first() -> None:
     )
     opened = honest_draws(quorum, Scenario.ASSUMED, None, "ABBBCC")
     assert opened.corrupt_aggregators == 6
-    assert "operators that run 5 of the 6 in all, enough" in (opened.fallen or "")
+    assert "operators that run 5 of the 6 in total, enough" in (opened.fallen or "")
 
 
 def test_blind_aggregators_are_whole_operators_below_the_openers() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.accounting.admission import debit
 from tacit.accounting.amounts import UNVERIFIED, Cost, debited_delta
-from tacit.accounting.charges import unit_costs
+from tacit.accounting.charges import debit, unit_costs
 from tacit.accounting.guarantees import verified_line
 from tacit.accounting.scenarios import Scenario
 from tacit.query.terms import PrivacyUnit

@@ -70,7 +70,7 @@ BUSY = {"retryable": True, "Retry-After": "0"}
 @both
 def test_a_creation_is_repeated_with_one_key(run: Run) -> None:
     line = Line(LOST, refusal(503, "unavailable", **BUSY), done())
-    assert run(line, lambda client: client.create_query({"name": "q"})) == {"id": "it"}
+    assert run(line, lambda client: client.create_query({"name": "q"}))["id"] == "it"
     keys = {request.headers["Idempotency-Key"] for request in line.seen}
     assert len(line.seen) == 3
     assert len(keys) == 1
@@ -92,13 +92,13 @@ def test_what_would_happen_twice_is_not_repeated(run: Run) -> None:
 @both
 def test_what_was_never_sent_is_repeated(run: Run) -> None:
     line = Line(httpx.ConnectError("refused"), done())
-    assert run(line, lambda client: client.create_token("analyst")) == {"id": "it"}
+    assert run(line, lambda client: client.create_token("analyst"))["id"] == "it"
 
 
 @both
 def test_too_many_requests_are_repeated_whatever_they_do(run: Run) -> None:
     line = Line(refusal(429, "too_many_requests", **BUSY), done())
-    assert run(line, lambda client: client.create_token("analyst")) == {"id": "it"}
+    assert run(line, lambda client: client.create_token("analyst"))["id"] == "it"
     line = Line(*(refusal(429, "too_many_requests", **BUSY) for _ in range(9)))
     with pytest.raises(TooMany):
         run(line, lambda client: client.query("q"))
@@ -132,7 +132,7 @@ def test_pages_are_one_iterator() -> None:
     line = pages()
     with Client("http://it.test", transport=httpx.MockTransport(line), retry=QUICK) as client:
         found = client.queries()
-        assert next(found) == {"id": 1}
+        assert next(found)["id"] == 1
         assert len(line.seen) == 1  # no page is asked for before it is needed
         assert [item["id"] for item in found] == [2, 3]
     assert line.seen[-1].url.query == b"cursor=abc"

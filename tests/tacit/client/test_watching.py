@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import httpx
 import pytest
 
+from tacit.answers.base import Answer
 from tacit.client.exchange import POLL_S, Item, Pause, Request, Steps, Stream, last, watch
 
 
@@ -14,8 +16,13 @@ def state(name: str, tag: str = "") -> httpx.Response:
     return httpx.Response(200, json={"state": name}, headers={"etag": tag} if tag else {})
 
 
+def watched(step: object) -> dict[str, Any]:
+    assert isinstance(step, Item)
+    return dict(step.value)
+
+
 def test_each_change_is_an_item_and_the_tag_goes_with_the_next_request() -> None:
-    watching = watch("/v1/things/1", "thing 1", ("done",), 600, kind=dict)
+    watching = watch("/v1/things/1", "thing 1", ("done",), 600, kind=Answer)
     first = next(watching)
     assert isinstance(first, Request)
     assert (first.method, first.path, first.headers) == (
@@ -25,21 +32,21 @@ def test_each_change_is_an_item_and_the_tag_goes_with_the_next_request() -> None
     )
     assert first.params == {"wait_s": POLL_S}
     assert (first.wait_s, first.repeatable, first.once) == (POLL_S, True, False)
-    assert watching.send(state("open", '"a"')) == Item({"state": "open"})
+    assert watched(watching.send(state("open", '"a"'))) == {"state": "open"}
     second = next(watching)
     assert isinstance(second, Request)
     assert second.headers == {"If-None-Match": '"a"'}
     third = watching.send(httpx.Response(304))
     assert isinstance(third, Request)
     assert third.headers == {"If-None-Match": '"a"'}
-    assert watching.send(state("done")) == Item({"state": "done"})
+    assert watched(watching.send(state("done"))) == {"state": "done"}
     assert next(watching, None) is None
 
 
 def test_no_request_waits_beyond_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    watching = watch("/v1/things/1", "thing 1", ("done",), 25, kind=dict)
+    watching = watch("/v1/things/1", "thing 1", ("done",), 25, kind=Answer)
     first = next(watching)
     now = 20.0
     second = watching.send(httpx.Response(304))

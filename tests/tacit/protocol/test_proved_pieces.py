@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tacit.crypto.sealing import SealBroken, open_octets, seal_octets
 from tacit.protocol import sealing_sessions
-from tacit.protocol.proved_pieces import (
+from tacit.protocol.round.pieces import (
     Shares,
     WrongShareLength,
     in_field,
@@ -17,7 +17,7 @@ from tacit.protocol.proved_pieces import (
     rows_of,
     unpack,
 )
-from tacit.protocol.proved_pieces import split as split_pieces
+from tacit.protocol.round.pieces import split as split_pieces
 from tacit.query.proofs import ContributionProof
 from tacit.randomness import SeededRandom
 from tacit.validity.functions import ProvedSum, ReadingBounds, proved_histogram

@@ -13,7 +13,6 @@ import pytest
 from tacit import sets
 from tacit.crypto.sealing import SealBroken, Span
 from tacit.crypto.signing import Identity, Signed
-from tacit.protocol.proved_pieces import proof_context
 from tacit.protocol.round.agreement import (
     DescriptorRefused,
     ManifestRefused,
@@ -38,6 +37,7 @@ from tacit.protocol.round.messages import (
     Verification,
 )
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, proved_total
+from tacit.protocol.round.pieces import proof_context
 from tacit.protocol.verification import (
     CHUNK_BYTES,
     SECRET_BYTES,

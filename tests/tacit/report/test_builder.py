@@ -63,7 +63,7 @@ def test_a_replacement_costs_twice_an_addition() -> None:
     )
     assert (added.reason, replaced.reason) == (None, "a removal and an addition")
     assert added.conditions == replaced.conditions == ("c",)
-    assert added.description == "whoever reads the result; one more"
+    assert added.description == "anyone who reads the result; one more"
 
 
 def test_the_paper_stance_states_no_figure_and_lies_outside_the_budget() -> None:

@@ -182,7 +182,7 @@ def test_who_was_refused_is_a_count() -> None:
     assert one.sentences[-1].startswith("1 of the round's curators was left out")
     many = validity(report(proved(**METER), refused=1200))
     assert many.sentences[-1] == (
-        f"1,200 of the round's curators were left out, each {REFUSED_BY_PROOF}."
+        f"1,200 of the round's curators were excluded, each {REFUSED_BY_PROOF}."
     )
 
 

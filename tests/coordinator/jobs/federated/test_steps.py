@@ -14,7 +14,7 @@ from algorithms.crowd_tasking import federated as tasking
 from algorithms.crowd_tasking.parameters import Parameters as CrowdTaskingParams
 from algorithms.dpbv_clustering import federated as grid
 from algorithms.dpbv_clustering.parameters import Parameters
-from algorithms.kmeans import federated
+from algorithms.kmeans import algorithm as federated
 from algorithms.kmeans.parameters import Parameters as KmeansParameters
 from algorithms.kmeans.sound_run import absorb, first, next_query, release
 from coordinator.jobs.federated.preparation import JobPlan, noise_share, step_of_sum
@@ -98,7 +98,7 @@ def test_an_aborted_zone_round_ends_the_run_with_what_was_released() -> None:
     ended = federated.aborted(state, zone)
     assert ended is not None
     assert federated.next_sum(ended) is None
-    outcome = federated.release(ended)
+    outcome = federated.release_rounds(ended)
     assert outcome.result["truncated"] is True
     assert federated.TRUNCATED in outcome.report.caveats
 

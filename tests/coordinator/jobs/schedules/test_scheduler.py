@@ -14,9 +14,9 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from coordinator import examples
 from coordinator.jobs import schedules
-from coordinator.jobs.wiring import Jobs
 from coordinator.models.job import JobRequest
 from coordinator.restoring import MARKER
+from coordinator.services import Jobs
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
 from tests.coordinator.conftest import Houses

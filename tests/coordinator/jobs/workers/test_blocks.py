@@ -11,10 +11,10 @@ from cryptography.exceptions import InvalidTag
 
 from common.web.dependencies import part_of
 from coordinator.jobs import submission
-from coordinator.jobs.wiring import Jobs
 from coordinator.jobs.workers import execution
 from coordinator.jobs.workers.execution import map_spread
 from coordinator.jobs.workers.link import Ticket
+from coordinator.services import Jobs
 from tests.coordinator.jobs.office import BOX, Office, blobs, expected, office
 
 PARAMS: dict[str, Any] = {

@@ -8,7 +8,7 @@ import sys
 ALLOWED = 64 << 20
 TRY = """
 import numpy, sys
-from coordinator.jobs.workers import heartbeat
+from coordinator.jobs.workers import execution
 
 kept = []
 
@@ -32,11 +32,11 @@ def cancelled():
     try:
         own_words()
     except RuntimeError:
-        raise heartbeat.Cancelled from None
+        raise execution.Cancelled from None
 
 for job in (small, large, own_words, another_matter, cancelled):
     try:
-        with heartbeat.memory_limit({allowed}):
+        with execution.memory_limit({allowed}):
             job()
         said = "done"
     except Exception as error:

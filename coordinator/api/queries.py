@@ -1,0 +1,157 @@
+"""Routes of queries: making one, its previews, ending its schedule.
+
+The functions before the routes are shared with the console's pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import Request, Response
+
+from common.store.database import exclusive
+from common.web import idempotency
+from common.web.idempotency import RequestKey, StoredAnswer
+from common.web.openapi import gives, takes
+from common.web.paging import PageQuery, next_link
+from common.web.wire import json_response, read_body
+from coordinator import examples, queries
+from coordinator.api.rounds import Asked
+from coordinator.errors import UnknownSchedule
+from coordinator.queries import Preview, PreviewRequest
+from coordinator.rounds import scheduling
+from coordinator.services import CoordinatorServices, Services
+from coordinator.store import queries as store
+from coordinator.store.queries import NONE, QueryRow, RoundsOfQuery
+from coordinator.store.tables import idempotency_keys
+from coordinator.web import (
+    Analyst,
+    Operator,
+    Reader,
+    api_router,
+    encode,
+    time_text,
+)
+from tacit.answers.rounds import KeptQuery, ListOfQueries
+from tacit.query.query import Query
+
+router = api_router()
+
+
+async def create(services: CoordinatorServices, query: Query, key: RequestKey | None) -> Asked:
+    """Make a query, or return the one of the same content. Raises what `queries.check_query`
+    raises."""
+    database = services.database
+    async with database.reading() as transaction:
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        known = await queries.known(transaction, query)
+    made = known or await queries.prepare(database, query, services.settings, services.clock)
+    async with database.begin() as transaction:
+        await exclusive(transaction, "queries")
+        if stored := await idempotency.recall(transaction, idempotency_keys, key):
+            return Asked(stored, replayed=True)
+        known = await queries.known(transaction, query)
+        if known is None:
+            await store.add(transaction, made, scheduled=query.schedule is not None)
+        row = known or made
+        asked = await store.rounds_of(transaction, [row.id])
+        content = shown(row, asked.get(row.id, NONE))
+        answer = StoredAnswer(200 if known else 201, content, location=f"/v1/queries/{row.id}")
+        await idempotency.remember(transaction, idempotency_keys, key, answer, services.clock.now())
+    services.scheduler.wake()
+    return Asked(answer, replayed=False)
+
+
+async def stop(services: CoordinatorServices, query_id: str) -> bytes:
+    """End a schedule; the query as JSON. Raises UnknownQuery, UnknownSchedule."""
+    async with services.database.begin() as transaction:
+        await exclusive(transaction, scheduling.lock(query_id))
+        row = await queries.find(transaction, query_id)
+        if row.query.schedule is None:
+            raise UnknownSchedule("the query has no schedule")
+        await store.stop(transaction, query_id, services.clock.now())
+        row = await queries.find(transaction, query_id)
+        asked = await store.rounds_of(transaction, [query_id])
+    return shown(row, asked.get(query_id, NONE))
+
+
+def shown(row: QueryRow, asked: RoundsOfQuery) -> bytes:
+    """A query as JSON; its content and preview are put in as they were stored."""
+    head = encode(
+        {
+            "id": row.id,
+            "hash": row.hash.hex(),
+            "created": time_text(row.created),
+            "stopped": time_text(row.stopped),
+            "rounds": asked.count,
+            "last": asked.last,
+        }
+    )
+    stored = f', "query": {row.body}, "preview": {row.preview}' + "}"
+    return head[:-1] + stored.encode()
+
+
+@router.post(
+    "/v1/queries",
+    **gives(KeptQuery, 201),
+    tags=["queries"],
+    status_code=201,
+    summary="Create a query; it is immutable",
+    openapi_extra=takes(Query, examples.QUERY),
+)
+async def create_query(request: Request, services: Services, caller: Operator) -> Response:
+    body = await read_body(request, Query)
+    key = await idempotency.request_key(request, caller.token_id)
+    asked = await create(services, body, key)
+    return asked.answer.response(replayed=asked.replayed)
+
+
+@router.post(
+    "/v1/queries/preview",
+    **gives(Preview),
+    tags=["queries"],
+    summary="The privacy report and error forecast of a query, before anything is spent",
+    openapi_extra=takes(PreviewRequest, examples.PREVIEW),
+)
+async def preview_query(request: Request, services: Services, _: Analyst) -> Response:
+    body = await read_body(request, PreviewRequest)
+    query = await asyncio.to_thread(lambda: body.query)  # a second for 65,000 edges
+    found = await queries.preview(services.database, query, services.settings, body.epsilons)
+    return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
+
+
+@router.get("/v1/queries", **gives(ListOfQueries), tags=["queries"], summary="All queries")
+async def list_queries(
+    request: Request, page: PageQuery, services: Services, _: Reader
+) -> Response:
+    async with services.database.reading() as transaction:
+        found = await store.page(transaction, page.after_text(), page.limit)
+        asked = await store.rounds_of(transaction, [row.id for row in found])
+    items = [shown(row, asked.get(row.id, NONE)) for row in found]
+    body = b'{"queries":[' + b",".join(items) + b"]}"
+    headers = next_link(request, found[-1].id) if len(found) == page.limit else None
+    return json_response(body, headers=headers)
+
+
+@router.get(
+    "/v1/queries/{query_id}",
+    **gives(KeptQuery),
+    tags=["queries"],
+    summary="One query with its preview",
+)
+async def get_query(query_id: str, services: Services, _: Reader) -> Response:
+    async with services.database.reading() as transaction:
+        row = await queries.find(transaction, query_id)
+        asked = await store.rounds_of(transaction, [query_id])
+    return json_response(shown(row, asked.get(query_id, NONE)))
+
+
+@router.delete(
+    "/v1/queries/{query_id}/schedule",
+    **gives(KeptQuery),
+    tags=["queries"],
+    summary="Open no further rounds of a scheduled query; those that are open go on",
+)
+async def stop_query_schedule(query_id: str, services: Services, _: Operator) -> Response:
+    return json_response(await stop(services, query_id))

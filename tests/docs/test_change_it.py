@@ -1,0 +1,39 @@
+"""The algorithm that the page on the architecture adds is one: it runs on its own sample."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import algorithms
+from algorithms.contract import Algorithm, SequentialContext
+from algorithms.datasets.declaration import DatasetDeclaration
+from algorithms.datasets.kinds import read
+from algorithms.samples import own_sample
+
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
+_FILE = re.compile(r"```python\n# algorithms/(\S+)\n(.*?)```", re.DOTALL)
+
+
+def test_the_algorithm_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in _FILE.findall(PAGE.read_text("utf-8")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    found: Algorithm = import_module("algorithms.column_total").ALGORITHM
+    samples, job = own_sample(found.name)
+    (sample,) = samples()
+    declaration = DatasetDeclaration(kind=found.dataset_kind, format=sample.format)
+    dataset = read(declaration, io.BytesIO(sample.content))
+    params = found.params.model_validate(job.params)
+    outcome = found.run(dataset, params, "sound", SequentialContext())
+    # 297 kWh and noise of scale 10: beyond 400 with a chance below 1e-17.
+    assert abs(outcome.result["total"] - 297) < 400
+    assert [line.epsilon for line in outcome.report.verified] == ["1", "2"]
