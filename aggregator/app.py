@@ -16,10 +16,10 @@ from aggregator.pieces import peer_seals, sealing_sessions
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, UploadCounts
+from aggregator.roster import identities as identity_routes
 from aggregator.roster import peers
 from aggregator.roster import routes as roster
 from aggregator.roster.enrolment import SenderDirectory
-from aggregator.roster.identities import router as identity_routes
 from aggregator.rounds import key_rotation, restoring, state_machine
 from aggregator.rounds import routes as rounds
 from aggregator.rounds.routes import RoundSteps
@@ -93,8 +93,17 @@ def create_app(
     add_direct(app, pieces.DIRECT)
     answer_directly(app, rounds.DIRECT)
     app.plain_paths.update(examples.plain_paths())
-    add_routes(app, pieces.router, identity_routes)
-    rooms = (key_rotation, peer_seals, peers, roster, sealing_sessions, rounds, audit)
+    add_routes(app, pieces.router)
+    rooms = (
+        identity_routes,
+        key_rotation,
+        peer_seals,
+        peers,
+        roster,
+        sealing_sessions,
+        rounds,
+        audit,
+    )
     add_routes(app, *(room.router for room in rooms))
     issued = IssuedTokens(
         tables.tokens,

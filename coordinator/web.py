@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
 from common.principals import Principal, Scope
 from common.web.auth import require
 from common.web.paging import Page, next_link
-from common.web.problems import openapi_responses
 from common.web.wire import json_response
 from tacit.wire import WireModel, format_instant
 
@@ -22,12 +20,6 @@ Operator = Annotated[Principal, Depends(require(Scope.OPERATOR))]
 Analyst = Annotated[Principal, Depends(require(Scope.ANALYST))]
 Reader = Annotated[Principal, Depends(require(Scope.ANALYST, Scope.CURATOR))]
 Party = Annotated[Principal, Depends(require(Scope.CURATOR))]
-
-
-def api_router() -> APIRouter:
-    """A router whose routes an app adds to its own list. `include_router` would build each route
-    again for each app, and match each request through two more functions per route."""
-    return APIRouter(responses=openapi_responses(), generate_unique_id_function=attrgetter("name"))
 
 
 def time_text(instant: datetime | None) -> str | None:

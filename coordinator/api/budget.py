@@ -20,7 +20,7 @@ from common.store.database import exclusive
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.auth import Authenticator, require
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery, page_response
 from common.web.problems import status_of
 from common.web.wire import read_body
@@ -40,14 +40,7 @@ from coordinator.store import ledger as lasting_seals
 from coordinator.store import ledger as store
 from coordinator.store.ledger import CuratorRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Analyst,
-    Operator,
-    Party,
-    api_router,
-    encode,
-    link_next,
-)
+from coordinator.web import Analyst, Operator, Party, encode, link_next
 from tacit.answers.budget import (
     BrokenRow,
     Budget,

@@ -23,7 +23,7 @@ from common.bodies import JSON
 from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
-from common.web.openapi import body, described, gives
+from common.web.openapi import api_router, body, described, gives
 from common.web.paging import PageQuery
 from coordinator import examples
 from coordinator.datasets import ledger
@@ -35,7 +35,7 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Operator, api_router, encode, link_next
+from coordinator.web import Operator, encode, link_next
 from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
 from tacit.wire import format_instant
 

@@ -13,11 +13,12 @@ from fastapi import Request, Response
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
+from common.web.openapi import api_router
 from common.web.wire import read_body
 from coordinator.errors import AttemptRefused
 from coordinator.models.job import Beat, Failure, JobFailed, plain_problem
 from coordinator.services import Services
-from coordinator.web import api_router, model_response
+from coordinator.web import model_response
 from tacit.wire import WireModel, encode_binary
 
 router = api_router()

@@ -7,7 +7,7 @@ from fastapi import Request, Response
 
 from common.store.transactions import Transaction
 from common.web import idempotency
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery
 from common.web.wire import read_body
 from coordinator import examples, queries
@@ -18,7 +18,7 @@ from coordinator.services import CoordinatorServices, Services
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobScheduleRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import Operator, api_router, encode, link_next, time_text
+from coordinator.web import Operator, encode, link_next, time_text
 from tacit.answers.jobs import JobSchedule, JobSchedulePreview, ListOfJobSchedules, WholeJobSchedule
 from tacit.report.model import PrivacyReport
 

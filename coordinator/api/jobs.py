@@ -23,7 +23,7 @@ from common.store.transactions import Database
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.limits import Wait
-from common.web.openapi import gives, gives_octets, takes
+from common.web.openapi import api_router, gives, gives_octets, takes
 from common.web.paging import PageQuery, next_link
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples
@@ -41,14 +41,7 @@ from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
 from coordinator.store.jobs import Filter, JobRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Analyst,
-    Operator,
-    Party,
-    Reader,
-    api_router,
-    encode,
-)
+from coordinator.web import Analyst, Operator, Party, Reader, encode
 from tacit.answers.jobs import (
     Algorithm,
     CollectingJob,

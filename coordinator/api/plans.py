@@ -14,7 +14,7 @@ from common.principals import Scope
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
-from common.web.openapi import takes
+from common.web.openapi import api_router, takes
 from common.web.wire import read_body
 from coordinator import examples, queries
 from coordinator.budget import charging, plans
@@ -41,7 +41,7 @@ from coordinator.errors import WindowMissing
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store.registry import list_aggregators
-from coordinator.web import Analyst, api_router
+from coordinator.web import Analyst
 from tacit.accounting.amounts import format_amount
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import BudgetForecast, BudgetPreview

@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from common.store.database import exclusive
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery, next_link
 from common.web.wire import json_response, read_body
 from coordinator import examples, queries
@@ -24,14 +24,7 @@ from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as store
 from coordinator.store.queries import NONE, QueryRow, RoundsOfQuery
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Analyst,
-    Operator,
-    Reader,
-    api_router,
-    encode,
-    time_text,
-)
+from coordinator.web import Analyst, Operator, Reader, encode, time_text
 from tacit.answers.rounds import KeptQuery, ListOfQueries
 from tacit.query.query import Query
 

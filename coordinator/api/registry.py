@@ -14,7 +14,7 @@ from common.store import tokens
 from common.store.database import exclusive
 from common.web import grants, idempotency
 from common.web.grants import answer_enrolment, largest_body
-from common.web.openapi import gives, gives_octets, takes
+from common.web.openapi import api_router, gives, gives_octets, takes
 from common.web.paging import PageQuery
 from common.web.wire import json_response, read_body
 from coordinator import examples
@@ -32,16 +32,7 @@ from coordinator.store import registry as store
 from coordinator.store import tables
 from coordinator.store.registry import AggregatorRow, GroupRow, PartyRow
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Operator,
-    Party,
-    Reader,
-    api_router,
-    encode,
-    link_next,
-    model_response,
-    time_text,
-)
+from coordinator.web import Operator, Party, Reader, encode, link_next, model_response, time_text
 from tacit import sets
 from tacit.answers.registry import (
     CuratorsOfGroup,

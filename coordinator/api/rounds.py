@@ -17,7 +17,7 @@ from pydantic import Field
 from common.web import idempotency
 from common.web.idempotency import RequestKey, StoredAnswer
 from common.web.limits import Wait
-from common.web.openapi import gives, takes
+from common.web.openapi import api_router, gives, takes
 from common.web.paging import PageQuery, next_link
 from common.web.wire import etag_response, json_response, read_body
 from coordinator import examples, queries
@@ -32,14 +32,7 @@ from coordinator.store import round_details as refusal_store
 from coordinator.store import rounds as store
 from coordinator.store.rounds import Filter
 from coordinator.store.tables import idempotency_keys
-from coordinator.web import (
-    Analyst,
-    Operator,
-    Party,
-    Reader,
-    api_router,
-    encode,
-)
+from coordinator.web import Analyst, Operator, Party, Reader, encode
 from tacit.answers.registry import SealsAsked
 from tacit.answers.rounds import (
     ListOfRounds,

@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import Request
 from pydantic import Field
 
-from common.web.openapi import takes
+from common.web.openapi import api_router, takes
 from common.web.wire import read_body
 from coordinator import examples, storage_keys
 from coordinator.key_rotation import status
 from coordinator.services import Services
 from coordinator.storage_keys import KEY_BYTES, StorageKey
-from coordinator.web import Operator, api_router
+from coordinator.web import Operator
 from tacit.answers.registry import StorageKeyState
 from tacit.wire import Binary, WireModel
 
