@@ -20,7 +20,7 @@ from common.principals import Scope
 from common.store.tokens import list_tokens, token_by_id
 from common.web.auth import require
 from common.web.console.browser_sessions import Sessions, Visitor
-from common.web.console.pages import ConsoleRoute, NoSuchPage, PagesPart, own_form, person, see
+from common.web.console.pages import NoSuchPage, PagesPart, console_router, own_form, person, see
 from common.web.console.sign_in import SessionsPart
 from common.web.dependencies import part
 from common.web.openapi import gives
@@ -52,13 +52,13 @@ class Offered:
     of_one: frozenset[Scope] = frozenset()
 
 
-router = APIRouter(route_class=ConsoleRoute)
+router = console_router()
 
 
 def add_tokens_pages(app: FastAPI, pages: APIRouter, offered: Offered) -> None:
     """Add them to the pages of an app."""
     app.state.offered_tokens = offered
-    pages.include_router(router)
+    pages.routes.extend(router.routes)
 
 
 async def _page_of(
