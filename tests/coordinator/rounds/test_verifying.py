@@ -81,7 +81,7 @@ async def test_a_liar_is_left_out_and_named(house: Houses) -> None:
         furthest = "the host that reaches furthest, 70 curators in 1 part, by at most 1,400 kWh"
         assert furthest in stated["sentences"][0]
         assert "of the released total" in stated["sentences"][0]
-        assert stated["sentences"][-1].startswith("1 of the round's curators was left out")
+        assert stated["sentences"][-1].startswith("1 of the round's curators was excluded")
         preview = (await it.ask("POST", "/v1/queries/preview", proved())).json()
         assert furthest in preview["validity"]["sentences"][0]
 
