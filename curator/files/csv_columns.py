@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadItem
+from curator.files.encoding import encoding_named
 from curator.files.units_and_local_time import Declared, LocalTimes, Twice, zone_named
 from curator.intake.reading import Times, parse_time, to_nano
 from tacit.query.terms import Identifier
@@ -38,6 +39,7 @@ class ColumnMap(Declared):
     """
 
     layout: Literal["long", "wide"] = "long"
+    encoding: str | None = None
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
     header_line: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -55,6 +57,14 @@ class ColumnMap(Declared):
     start: str | None = None
     step_s: Annotated[int, Field(ge=1, le=MAX_STEP_S)] | None = None
     columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else encoding_named(name)
+        except ValueError as error:
+            return require(False, name, str(error))
 
     @field_validator("time_format")
     @classmethod

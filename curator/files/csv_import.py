@@ -27,6 +27,7 @@ from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
 from curator.files.csv_columns import ColumnMap, StampCells, Stamps
+from curator.files.encoding import as_utf8
 from curator.files.upload import Progress, take_counters
 from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
@@ -86,11 +87,12 @@ class Import:
         plain = files.plain_chunks(
             chunks, settings.import_max_plain_bytes, settings.import_max_ratio
         )
+        text = as_utf8(plain, self._map.encoding)
         records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
         waiting: list[Numbered] = []
         held, received = 0, self._map.header_line > 1
         try:
-            async for chunk in files.after_lines(plain, self._map.header_line - 1):
+            async for chunk in files.after_lines(text, self._map.header_line - 1):
                 lot = records.feed(chunk)
                 held += len(chunk)
                 received = True
@@ -132,7 +134,7 @@ class Import:
         except UnicodeDecodeError:
             names = ["\0"]
         if any("\0" in name for name in names):
-            raise misplaced("the header is not text in UTF-8", line)
+            raise misplaced("the header is not text in UTF-8: give its encoding", line)
         try:
             self._header = distinct([name.strip() for name in names], line)
         except MalformedRow as error:

@@ -66,6 +66,11 @@ class ImportOptions(BaseModel):
     rollover: str | None = Field(
         None, description="Of a counter: the value at which it begins again at 0"
     )
+    encoding: str | None = Field(
+        None,
+        description="Character encoding, such as latin-1. Default: by the byte-order mark, else "
+        "UTF-8",
+    )
     delimiter: str = Field(",", description="Between two cells: one character, or tab")
     decimal: str = Field(".", description="The decimal sign: . or ,")
     header_line: int = Field(1, description="Number of the line that names the columns")
