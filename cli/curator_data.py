@@ -10,6 +10,7 @@ days; the service counts errors by row.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 import tomllib
@@ -25,6 +26,7 @@ import typer
 from numpy.typing import NDArray
 
 from cli.context import Answer, at_curator, errors, say, tabled
+from curator.files import encoding
 from tacit import Client
 from tacit.records import text_files
 from tacit.records.text_files import MalformedRow, number
@@ -59,12 +61,23 @@ class MeterFile:
             case _:
                 return self.path.open("rb")
 
+    def _as_utf8(self) -> BinaryIO:
+        """The plain content in UTF-8. Raises BadImport where it is not in its encoding."""
+        file = self.open()
+        named = self.columns.get("encoding")
+        if named is None and not encoding.marked(file.read(3))[0]:
+            file.seek(0)
+            return file
+        with file:
+            file.seek(0)
+            return io.BytesIO(encoding.Decoder(named).feed(file.read(), last=True))
+
     def rows(self, days: int | None = None) -> Iterator[list[str]]:
         """Header and rows, cut to the first days if given (wide layout). Raises ValueError."""
         last = None if days is None else 1 + days * DAY_S // self.step_s
         delimiter = str(self.columns.get("delimiter", ","))
         try:
-            with self.open() as file:
+            with self._as_utf8() as file:
                 for _, row in text_files.rows(file, _TABS.get(delimiter, delimiter)):
                     if row != [""]:
                         yield row[:last]
@@ -97,7 +110,7 @@ class MeterFile:
         if days is None:
             content = self.path.read_bytes()
         else:
-            parameters["delimiter"] = ","
+            parameters |= {"delimiter": ",", "encoding": encoding.UTF_8}
             content = text_files.written(self.rows(days)).encode()
         answer: dict[str, Any] = client.request(
             "POST",
@@ -182,12 +195,17 @@ def import_readings(
         str | None,
         typer.Option(help="The hour that comes twice: refuse (default), order, earlier, later."),
     ] = None,
+    encoded: Annotated[
+        str | None,
+        typer.Option("--encoding", help="Character encoding, such as latin-1, unless marked."),
+    ] = None,
 ) -> Answer:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
     row, with columns curator, device, time, value, or those of the map); or Green Button XML.
 
     Exit code 2 if a row was rejected: the others are stored, and the rejected lines are printed."""
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
+    options["encoding"] = encoded
     given = {} if columns is None else column_map(columns)
     given |= {name: value for name, value in options.items() if value is not None}
     file = MeterFile(source, start, step_s, unit, register, given)

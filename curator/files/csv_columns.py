@@ -20,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadItem
+from curator.files.encoding import encoding_named
 from curator.files.units_and_local_time import Declared, LocalTimes, Twice, zone_named
 from curator.intake.reading import Times, parse_time, to_nano
 from tacit.query.terms import Identifier
@@ -37,7 +38,8 @@ class ColumnMap(Declared):
     its interval begins, so with `end` the step is taken off, in elapsed time.
     """
 
-    layout: Literal["long", "wide"] = "long"
+    layout: Literal["long", "wide", "day", "pivot"] = "long"
+    encoding: str | None = None
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
     header_line: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -54,7 +56,15 @@ class ColumnMap(Declared):
     stamp: Literal["start", "end"] = "start"
     start: str | None = None
     step_s: Annotated[int, Field(ge=1, le=MAX_STEP_S)] | None = None
-    columns: Annotated[str, Field(pattern=r"^[^:]+:[^:]+$")] | None = None
+    columns: Annotated[str, Field(pattern=r"^.+:.+$")] | None = None
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else encoding_named(name)
+        except ValueError as error:
+            return require(False, name, str(error))
 
     @field_validator("time_format")
     @classmethod
@@ -80,10 +90,12 @@ class ColumnMap(Declared):
         wide, counter = self.layout == "wide", self.kind is Kind.TOTAL_INCREASING
         timed = self.start is not None and self.step_s is not None
         require(not wide or timed, self, "layout wide needs start and step_s")
-        require(not (wide and counter), self, "counters come in layout long")
+        require(self.layout == "long" or not counter, self, "counters come in layout long")
+        day = self.layout == "day"
+        require(not day or self.timezone is not None, self, "layout day needs the timezone")
         require(counter or self.rollover is None, self, "rollover is of counters")
         ends = self.stamp == "end"
-        require(not ends or self.step_s is not None, self, "stamp end needs step_s")
+        require(not ends or day or self.step_s is not None, self, "stamp end needs step_s")
         require(not (ends and counter), self, "a counter is read at a moment: stamp start")
         require(self.decimal != self.delimiter, self, "decimal and delimiter are the same")
         require(self.delimiter not in '"\r\n', self, "delimiter is no quote and no line break")
@@ -92,6 +104,18 @@ class ColumnMap(Declared):
         if wide:
             _ = self.start_us
         return self
+
+    def range_in(self, header: Sequence[str]) -> tuple[int, int] | None:
+        """First and last index of `columns`, whose names may have colons. Raises ValueError."""
+        if self.columns is None:
+            return None
+        parts = self.columns.split(":")
+        names = [(":".join(parts[:at]), ":".join(parts[at:])) for at in range(1, len(parts))]
+        found = [pair for pair in names if pair[0] in header and pair[1] in header]
+        if len(found) != 1:
+            raise ValueError("the header has no such columns")
+        first, last = found[0]
+        return header.index(first), len(header) - 1 - header[::-1].index(last)
 
     @property
     def start_us(self) -> int:

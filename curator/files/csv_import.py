@@ -1,8 +1,11 @@
-"""Files of readings: CSV in two layouts, plain, gzip or xz, with a column map.
+"""Files of readings: CSV in four layouts, plain, gzip or xz, with a column map.
 
     long   one reading per line; columns for curator, device, time, value
     wide   one meter per line; first column its id, the others consecutive intervals:
            column k (from 0) is booked at start + k * step_s, where its interval begins
+    day    one day of a meter per line; columns for curator, device and date, the others its
+           intervals (`day_rows`)
+    pivot  one time per line; the other columns are meters
 
 A row is a record of RFC 4180, which may go over several lines. A row or cell that cannot be read is
 reported with its line and column and spoils no other. Rows are parsed by column and stored sorted
@@ -27,6 +30,19 @@ from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
 from curator.files.csv_columns import ColumnMap, StampCells, Stamps
+from curator.files.day_rows import (
+    DAY_S,
+    DayBegins,
+    DayColumns,
+    NoDays,
+    begins,
+    date_of,
+    day_columns,
+    is_date,
+    names_a_time,
+)
+from curator.files.encoding import as_utf8
+from curator.files.units_and_local_time import zone_named
 from curator.files.upload import Progress, take_counters
 from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
@@ -57,6 +73,7 @@ LONGEST_S: Final = 1 << 40
 """Beyond every time that a reading may have, and in microseconds below 2^62."""
 MOST_NAME: Final = 128
 NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
+LIKE_DAYS: Final = "this looks like a day a row: give layout day, with the timezone"
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
 
@@ -86,11 +103,12 @@ class Import:
         plain = files.plain_chunks(
             chunks, settings.import_max_plain_bytes, settings.import_max_ratio
         )
+        text = as_utf8(plain, self._map.encoding)
         records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
         waiting: list[Numbered] = []
         held, received = 0, self._map.header_line > 1
         try:
-            async for chunk in files.after_lines(plain, self._map.header_line - 1):
+            async for chunk in files.after_lines(text, self._map.header_line - 1):
                 lot = records.feed(chunk)
                 held += len(chunk)
                 received = True
@@ -107,7 +125,11 @@ class Import:
                 if reason == UNCLOSED:  # where the next row begins is not known
                     raise misplaced(reason, line)
         except MalformedRow as error:
+            self._blocks = []
             raise misplaced(error.reason, error.row) from None
+        except BadImport:
+            self._blocks = []  # of a damaged file, nothing more is stored
+            raise
         finally:
             await self._flush()
             await self._intake.count_rejected(
@@ -132,40 +154,106 @@ class Import:
         except UnicodeDecodeError:
             names = ["\0"]
         if any("\0" in name for name in names):
-            raise misplaced("the header is not text in UTF-8", line)
+            raise misplaced("the header is not text in UTF-8: give its encoding", line)
+        names = [name.strip() for name in names]
         try:
-            self._header = distinct([name.strip() for name in names], line)
+            # Of a day a row, columns of the hour that comes twice may have one name.
+            times = self._map.layout == "day"
+            distinct(["" if times and names_a_time(name) else name for name in names], line)
+            self._header = tuple(names)
         except MalformedRow as error:
             column = error.column if isinstance(error.column, int) else None
             raise misplaced(error.reason, line, column) from None
         self._line = line
+        days = self._days_in(self._header)
         if self._map.layout == "wide":
             self._first, self._last = self._range(self._header)
-        else:
-            named = {
-                "time": self._map.time_column,
-                "value": self._map.value_column,
-                "curator": self._map.curator_column,
-                "device": self._map.device_column,
-                "date": self._map.date_column,
-                "offset": self._map.offset_column,
-            }
-            for kind, name in named.items():
-                if name is not None and name not in self._header:
-                    detail = f"the header has no column {name!r}; it has {len(self._header)}"
-                    raise misplaced(detail, self._line, pointer=f"/{kind}_column")
-            self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
+            assert self._map.step_s is not None
+            size = (self._last - self._first) * self._map.step_s
+            clock = days is not None and days.walls is not None
+            self._daily = clock or abs(size - DAY_S) <= 3600
+            return
+        named = {
+            "time": self._map.time_column,
+            "value": self._map.value_column,
+            "curator": self._map.curator_column,
+            "device": self._map.device_column,
+            "date": self._map.date_column,
+            "offset": self._map.offset_column,
+        }
+        if self._map.layout == "day":
+            named |= {"time": None, "value": None, "date": self._map.date_column or "date"}
+        elif self._map.layout == "pivot":
+            named |= {"value": None, "curator": None, "device": None}
+        for kind, name in named.items():
+            if name is not None and name not in self._header:
+                detail = f"the header has no column {name!r}; it has {len(self._header)}"
+                if days is not None and self._map.layout != "day":
+                    detail += f". {LIKE_DAYS}"
+                raise misplaced(detail, self._line, pointer=f"/{kind}_column")
+        self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
+        if self._map.layout == "day":
+            self._read_days(self._header)
+        elif days is not None and self._is_of(days):
+            raise misplaced(LIKE_DAYS, self._line, pointer="/layout")
+        if self._map.layout == "pivot":
+            self._read_meters(self._header)
+
+    def _is_of(self, days: DayColumns) -> bool:
+        """Whether one of a day's intervals would be read as something else."""
+        if self._map.layout == "pivot":
+            return days.walls is not None
+        return days.first <= self._at["value"] < days.first + days.count
+
+    def _days_in(self, header: Sequence[str]) -> DayColumns | None:
+        """The columns of a day's intervals, if the header looks as if it had any."""
+        for stamp in ("start", "end"):
+            try:
+                return day_columns(header, stamp=stamp)
+            except NoDays:
+                continue
+        return None
+
+    def _read_days(self, header: Sequence[str]) -> None:
+        try:
+            between = self._map.range_in(header)
+        except ValueError as error:
+            raise misplaced(str(error), self._line, pointer="/columns") from None
+        try:
+            self._days = day_columns(
+                header, columns=between, step_s=self._map.step_s, stamp=self._map.stamp
+            )
+        except NoDays as error:
+            raise misplaced(str(error), self._line, pointer=error.pointer) from None
+        self._first, self._last = self._days.first, self._days.first + self._days.count
+        if any(self._first <= at < self._last for at in self._at.values()):
+            detail = "a column of the day's intervals has another meaning too"
+            raise misplaced(detail, self._line, pointer="/columns")
+
+    def _read_meters(self, header: Sequence[str]) -> None:
+        try:
+            between = self._map.range_in(header)
+        except ValueError as error:
+            raise misplaced(str(error), self._line, pointer="/columns") from None
+        first, last = between or (0, len(header) - 1)
+        others = set(self._at.values())
+        self._meters = [at for at in range(first, last + 1) if at not in others and header[at]]
+        if not self._meters:
+            detail = "the header has no columns of meters: is the delimiter right?"
+            raise misplaced(detail, self._line, pointer="/delimiter")
+        self._columns: list[tuple[int, int, int]] | None = None
 
     def _range(self, header: Sequence[str]) -> tuple[int, int]:
         begin, end = 1, len(header)
         if self._map.columns is None and first_line(header) != "names":
             detail = "these are numbers: is the header missing? If they are names, give `columns`"
             raise misplaced(detail, self._line, pointer="/columns")
-        if self._map.columns is not None:
-            first, last = self._map.columns.split(":")
-            if first not in header or last not in header:
-                raise misplaced("the header has no such columns", self._line, pointer="/columns")
-            begin, end = header.index(first), header.index(last) + 1
+        try:
+            between = self._map.range_in(header)
+        except ValueError as error:
+            raise misplaced(str(error), self._line, pointer="/columns") from None
+        if between is not None:
+            begin, end = between[0], between[1] + 1
         if begin >= end:
             detail = "the header has no columns of values: is the delimiter right?"
             raise misplaced(detail, self._line, pointer="/delimiter")
@@ -175,10 +263,13 @@ class Import:
         return begin, end
 
     async def _take(self, numbered: Sequence[Numbered]) -> None:
-        take = self._wide if self._map.layout == "wide" else self._long
+        layouts = {"wide": self._wide, "day": self._day, "pivot": self._pivot, "long": self._long}
+        take = layouts[self._map.layout]
         together = LINES
-        if self._map.layout == "wide" and self._header is not None:
+        if self._map.layout in ("wide", "day") and self._header is not None:
             together = max(1, FLUSH // (2 * (self._last - self._first)))
+        elif self._map.layout == "pivot" and self._header is not None:
+            together = max(1, FLUSH // (2 * len(self._meters)))
         for begin in range(0, len(numbered), together):
             part = numbered[begin : begin + together]
             await take([item for item in part if item[1].strip()])
@@ -193,6 +284,7 @@ class Import:
         delimiter = self._map.delimiter.encode()
         for number, line in lines:
             cells = split(line, delimiter)
+            self._not_a_day(number, cells)
             name = _name(cells[0].strip())
             if name is None:
                 self.progress.error(number, 1, NO_NAME)
@@ -212,20 +304,39 @@ class Import:
                 column = self._quantities(cells)
             else:
                 column = await asyncio.to_thread(self._quantities, cells)
-            self._keep(number, owner, made[owner, name], column)
+            places = range(self._first, self._first + len(cells))
+            self._keep(
+                (number, owner, made[owner, name]), places, column, self._moments(len(cells))
+            )
 
-    def _keep(self, number: int, owner: int, device: int, column: csv_columns.Column) -> None:
+    def _not_a_day(self, number: int, cells: Sequence[bytes]) -> None:
+        """Raises BadImport for a row that looks as if it were a day."""
+        assert self._header is not None
+        for at, cell in enumerate(cells[:6]):
+            if (at == 0 or self._daily or self._first <= at < self._last) and is_date(
+                cell.decode("utf-8", "replace"), self._header[at] if at < len(self._header) else ""
+            ):
+                raise misplaced(LIKE_DAYS, number, at + 1, pointer="/layout")
+
+    def _keep(
+        self,
+        row: tuple[int, int, int],
+        places: Sequence[int],
+        column: csv_columns.Column,
+        moments: Ints,
+    ) -> None:
+        """Values of one row (its line, owner and device), which stand at these indexes."""
+        number, owner, device = row
         good = np.ones(column.values.size, np.bool_)
         for position, message in column.faults:
             good[position] = False
-            self.progress.error(number, self._first + position + 1, message)
-        moments = self._moments(column.values.size)
+            self.progress.error(number, places[position] + 1, message)
         times = self._intake.times
         outside = good & ~times.hold(moments)
         if outside.any():
             at = int(np.flatnonzero(outside)[0])
             detail = f"the time lies before {times.first_day} or in the future"
-            self.progress.error(number, self._first + at + 1, detail, int(outside.sum()))
+            self.progress.error(number, places[at] + 1, detail, int(outside.sum()))
             good &= ~outside
         self._rejected[owner] += int((~good).sum())
         kept = int(good.sum())
@@ -241,11 +352,97 @@ class Import:
         step = self._map.step_s * 10**6
         return self._map.start_us + step * np.arange(count, dtype=np.int64)
 
+    # --- day -------------------------------------------------------------------------------------
+
+    async def _day(self, lines: Sequence[Numbered]) -> None:
+        kept, owners = self._kept(lines)
+        made = await self._intake.make_devices([who for *_, who in kept])
+        for (number, cells, who), owner in zip(kept, owners, strict=True):
+            try:
+                found = self._begins_of(cells)
+            except BadItem as error:
+                self.progress.error(number, self._at["date"] + 1, f"the date {error.detail}")
+                self._rejected[owner] += 1
+                continue
+            values = cells[self._first : self._last]
+            given = [index for index, cell in enumerate(values) if cell.strip()]
+            count = 1 + max(given, default=-1)
+            if found.expected not in (None, count):
+                detail = f"the row has {count} values, and its day has {found.expected}"
+                place = self._first + min(count, found.expected or 0) + 1
+                self.progress.error(number, place, detail)
+                self._rejected[owner] += 1
+                continue
+            wrong = [index for index in given if index in found.faults]
+            for index in wrong:
+                self.progress.error(number, self._first + index + 1, found.faults[index])
+            self._rejected[owner] += len(wrong)
+            read = [index for index in range(count) if index not in found.faults]
+            self._keep(
+                (number, owner, made[who]),
+                [self._first + index for index in read],
+                self._quantities([values[index] for index in read]),
+                np.array([found.times[index] for index in read], np.int64),
+            )
+
+    def _begins_of(self, cells: Sequence[bytes]) -> DayBegins:
+        assert self._map.timezone is not None
+        text = cells[self._at["date"]].decode("utf-8", "replace").strip()
+        day = date_of(text, self._map.time_format)
+        return begins(self._days, day, zone_named(self._map.timezone), self._map.ambiguous)
+
+    # --- pivot -----------------------------------------------------------------------------------
+
+    async def _pivot(self, lines: Sequence[Numbered]) -> None:
+        rows = self._cells(lines)
+        if self._columns is None:
+            self._columns = await self._made_meters()
+        self.progress.rejected += len(rows) * (len(self._meters) - len(self._columns))
+        stamps = [
+            [cells[self._at[name]] for _, cells in rows] if name in self._at else None
+            for name in ("time", "date", "offset")
+        ]
+        moments = self._stamps.moments(
+            StampCells(stamps[0] or [], stamps[1], stamps[2], [None] * len(rows)),
+            self._intake.times,
+        )
+        good = np.ones(len(rows), np.bool_)
+        for position, message in moments.faults:
+            good[position] = False
+            number = rows[position][0]
+            self.progress.error(number, self._at["time"] + 1, message, len(self._columns))
+        for at, owner, device in self._columns:
+            column = self._quantities([cells[at] for _, cells in rows])
+            kept = good.copy()
+            for position, message in column.faults:
+                if good[position]:
+                    self.progress.error(rows[position][0], at + 1, message)
+                kept[position] = False
+            self._rejected[owner] += int((~kept).sum())
+            count = int(kept.sum())
+            self._add(
+                moments.values[kept],
+                np.full(count, device, np.int64),
+                np.full(count, owner, np.int64),
+                column.values[kept],
+            )
+
+    async def _made_meters(self) -> list[tuple[int, int, int]]:
+        """Index, owner and device of each column whose curator is hosted here."""
+        assert self._header is not None
+        found = []
+        for at in self._meters:
+            name = self._header[at]
+            owner = self._owner(self._map.curator or name, self._line, at + 1)
+            if owner is not None:
+                found.append((at, owner, name))
+        made = await self._intake.make_devices([(owner, name) for _, owner, name in found])
+        return [(at, owner, made[owner, name]) for at, owner, name in found]
+
     # --- long ------------------------------------------------------------------------------------
 
-    async def _long(self, lines: Sequence[Numbered]) -> None:
-        if not lines:
-            return
+    def _kept(self, lines: Sequence[Numbered]) -> tuple[list[Kept], list[int]]:
+        """The rows whose curator may be sent for, and its keys."""
         rows = self._cells(lines)
         owners: list[int] = []
         kept: list[Kept] = []
@@ -266,6 +463,10 @@ class Import:
                 continue
             owners.append(who[0])
             kept.append((number, cells, who))
+        return kept, owners
+
+    async def _long(self, lines: Sequence[Numbered]) -> None:
+        kept, owners = self._kept(lines)
         if not kept:
             return
         if self._map.kind is Kind.TOTAL_INCREASING:
@@ -351,6 +552,10 @@ class Import:
 
     def _cells(self, lines: Sequence[Numbered]) -> list[tuple[int, list[bytes]]]:
         most = max(self._at.values())
+        if self._map.layout == "pivot":
+            most = max(most, *self._meters)
+        elif self._map.layout == "day" and self._days.walls is not None:
+            most = max(most, self._last - 1)
         delimiter = self._map.delimiter.encode()
         result = []
         for number, line in lines:
@@ -393,14 +598,14 @@ class Import:
         owner = known[whose] if whose in known else self._owner(whose, number)
         return None if owner is None else (owner, meter or name or "meter")
 
-    def _owner(self, name: str, number: int) -> int | None:
+    def _owner(self, name: str, number: int, column: int = 1) -> int | None:
         """The key of a curator; an unknown or foreign one is reported once per name."""
         wanted = self._map.curator if self._map.layout == "wide" and self._map.curator else name
         try:
             return self._intake.curator_of(wanted or None, self._caller)[0]
         except (UnknownCurator, ForeignCurator, BadItem) as error:
             if name[:128] not in self.progress.unknown:
-                self.progress.error(number, 1, error.detail)
+                self.progress.error(number, column, error.detail)
             else:
                 self.progress.rejected += 1
             self.progress.unknown[name[:128]] += 1

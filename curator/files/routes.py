@@ -53,7 +53,8 @@ class ImportOptions(BaseModel):
     )
     layout: str = Field(
         "long",
-        description="long: a reading a line; wide: a meter a line, a column for each interval",
+        description="long: a reading a line; wide: a meter a line, a column for each interval; "
+        "day: a day a line; pivot: a time a line, a column for each meter",
     )
     register_name: str = Field(
         "energy_import", alias="register", description="What was measured: a name or an OBIS code"
@@ -65,6 +66,11 @@ class ImportOptions(BaseModel):
     )
     rollover: str | None = Field(
         None, description="Of a counter: the value at which it begins again at 0"
+    )
+    encoding: str | None = Field(
+        None,
+        description="Character encoding, such as latin-1. Default: by the byte-order mark, else "
+        "UTF-8",
     )
     delimiter: str = Field(",", description="Between two cells: one character, or tab")
     decimal: str = Field(".", description="The decimal sign: . or ,")
@@ -91,7 +97,7 @@ class ImportOptions(BaseModel):
     )
     step_s: int | None = Field(None, description="Length of an interval in seconds")
     columns: str | None = Field(
-        None, description="Of layout wide: first and last column of readings, as q0:q95"
+        None, description="Not of layout long: first and last column of readings, as q0:q95"
     )
     usage_points: str | None = Field(
         None, description="Of Green Button: a JSON object of usage point to curator"
