@@ -257,7 +257,8 @@ def _whole(text: str) -> int | None:
 # AccumulationBehaviourType, FlowDirectionType, CommodityType. A type that cannot be summed is an
 # error of its block, with its element; no other block is affected.
 
-UNIT: Final = {"72": "Wh", "38": "W", "42": "m3", "134": "l"}
+UNIT: Final = {"72": "Wh", "169": "therm", "38": "W", "42": "m3", "119": "ft3", "134": "l"}
+_UNITS: Final = ", ".join(f"{code} ({unit})" for code, unit in UNIT.items())
 KIND: Final = {
     "1": Kind.TOTAL_INCREASING,  # bulk quantity: the meter's register
     "4": Kind.DELTA,
@@ -268,6 +269,8 @@ KIND: Final = {
 DIRECTION: Final = {"1": "import", "4": "net", "19": "export", "20": "total"}
 COMMODITY: Final = {"7": "gas", "9": "water"}
 SERVICE: Final = {"1": "gas", "2": "water"}
+GAS_ENERGY: Final = "energy:gas"
+"""Gas that is billed by its energy, apart from electricity."""
 MAX_POWER: Final = 12
 
 
@@ -358,7 +361,10 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
     fields = kind.fields
     unit = UNIT.get(fields.get("uom", ""))
     if unit is None:
-        raise _Unsuited("ReadingType/uom", "is not 72 (Wh), 38 (W), 42 (m3) or 134 (l)")
+        raise _Unsuited(
+            "ReadingType/uom",
+            f"is none of {_UNITS}",
+        )
     behaviour = fields.get("accumulationBehaviour", "0")
     what = KIND.get(behaviour)
     if what is None and behaviour == "0" and unit == "W":
@@ -381,11 +387,15 @@ def _series(block: Entry, point: Entry | None, kind: Entry) -> Series:
 def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:
     """energy_import, power_export, gas ...: the names that readings have elsewhere."""
     service = point.fields.get("kind", "") if point is not None else ""
-    if unit in ("m3", "l"):
-        medium = COMMODITY.get(fields.get("commodity", "")) or SERVICE.get(service)
+    medium = COMMODITY.get(fields.get("commodity", "")) or SERVICE.get(service)
+    if UNITS[unit].base == "m3":
         if medium is None:
             raise _Unsuited("ReadingType/commodity", "is not 7 (gas) or 9 (water)")
         return medium
+    if unit == "therm" and medium != "gas":
+        raise _Unsuited("ReadingType/commodity", "is not 7 (gas), and the unit is a therm")
+    if UNITS[unit].base == "Wh" and medium == "gas":
+        return GAS_ENERGY
     direction = DIRECTION.get(fields.get("flowDirection") or "1")
     if direction is None:
         raise _Unsuited(

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from common.runtime.clock import epoch_microseconds
 from curator.errors import BadItem
 from tacit import units
-from tacit.units import UNITS, Kind
+from tacit.units import Kind
 from tacit.wire import Checked, WireModel, require
 
 SKIPPED: Final = "does not exist in the zone: the clocks skip it"
@@ -129,7 +129,10 @@ class LocalTimes:
 
 
 def _unit(unit: str) -> str:
-    return require(unit in UNITS, unit, f"is one of {', '.join(sorted(UNITS))}")
+    try:
+        return units.unit_named(unit).symbol
+    except ValueError as error:
+        return require(False, unit, str(error))
 
 
 def _register(name: str) -> str:

@@ -11,12 +11,12 @@ Readings that arrive or change after their window was contributed are counted fo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,8 @@ class Answer:
     problem: str | None = None
     detail: str | None = None
     pointer: str | None = None
+    errors: tuple[Mapping[str, Any], ...] = ()
+    """All bad fields (pointer, detail), where there are several."""
 
     def document(self) -> dict[str, Any]:
         """The answer as JSON values."""
@@ -81,12 +83,15 @@ class Answer:
                 "detail": self.detail,
                 "pointer": self.pointer,
             }
+            if self.errors:
+                answer["problem"]["errors"] = list(self.errors)
         return answer
 
 
 def rejected(index: int, error: BadItem | UnknownCurator | ForeignCurator) -> Answer:
     """The answer to an item that cannot be stored."""
-    return Answer(index, Status.REJECTED, error.name, error.detail, error.pointer)
+    errors = cast(Sequence[Mapping[str, Any]], error.extra.get("errors", ()))
+    return Answer(index, Status.REJECTED, error.name, error.detail, error.pointer, tuple(errors))
 
 
 class Intake:

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NoReturn
 
@@ -153,7 +154,61 @@ def _line(line: bytes) -> Any:
 
 
 def parse_item(raw: Any, times: Times, max_values: int) -> Item:
-    """The reading of a JSON object. Raises BadItem with the offending field."""
+    """The reading of a JSON object. Raises BadItem with the first offending field; where there are
+    more, all are its `errors`."""
+    try:
+        return _parse(raw, times, max_values)
+    except BadItem as error:
+        faults = _faults(raw, times, max_values, error)
+        if len(faults) == 1:
+            raise
+        errors = [{"pointer": each.pointer, "detail": each.detail} for each in faults]
+        raise BadItem(error.detail, pointer=error.pointer, extra={"errors": errors}) from None
+
+
+def _faults(raw: Any, times: Times, max_values: int, first: BadItem) -> list[BadItem]:
+    """All faults of an item, one a field: each is replaced by what is right, to find the next."""
+    faults, fault = [first], first
+    while isinstance(raw, dict) and fault.pointer and len(faults) <= len(FIELDS):
+        raw = _without(raw, fault.pointer.split("/")[1], times)
+        try:
+            _parse(raw, times, max_values)
+            break
+        except BadItem as error:
+            fault = error
+            faults.append(error)
+    return faults
+
+
+def _without(raw: dict[str, Any], field: str, times: Times) -> dict[str, Any]:
+    """The item with a bad field put right, such that no other becomes bad by it."""
+    gone = {"kind": ("rollover",), "value": ("values",), "values": ("value",)}.get(field, ())
+    rest = {name: value for name, value in raw.items() if name not in (field[:64], *gone)}
+    if len(rest) == len(raw):  # a name of more than 64 characters
+        rest = {name: value for name, value in rest.items() if name in FIELDS}
+    register = rest.get("register", units.DEFAULT)
+    known = units.register_of(units.OBIS.get(register, register)) if field == "unit" else None
+    right: dict[str, Any] = {
+        "unit": "mV" if known is None else units.smallest(known.base),
+        "register": "any",
+        "time": Decimal(times.earliest // 1000 + 1),
+        "value": Decimal(0),
+        "values": Decimal(0),
+    }
+    name = "value" if field == "values" else field
+    return {**rest, name: right[field]} if field in right else rest
+
+
+def _unit(named: Any) -> units.Unit:
+    if not isinstance(named, str):
+        refuse("unit", f"is needed: one of {', '.join(UNITS)}")
+    try:
+        return units.unit_named(named)
+    except ValueError as error:
+        refuse("unit", str(error))
+
+
+def _parse(raw: Any, times: Times, max_values: int) -> Item:
     if isinstance(raw, Doubled):
         refuse("", "a field is given twice")
     if not isinstance(raw, dict):
@@ -161,10 +216,7 @@ def parse_item(raw: Any, times: Times, max_values: int) -> Item:
     unknown = raw.keys() - FIELDS
     if unknown:
         refuse(str(min(unknown))[:64], "there is no such field")
-    named = raw.get("unit")
-    unit = UNITS.get(named) if isinstance(named, str) else None
-    if unit is None:
-        refuse("unit", f"is needed: one of {', '.join(sorted(UNITS))}")
+    unit = _unit(raw.get("unit"))
     register = register_name(raw.get("register", units.DEFAULT))
     kind = _kind(raw.get("kind", units.kind_of(register).value))
     suits(units.mismatch(register, unit.symbol) or units.kind_mismatch(register, kind))
@@ -242,9 +294,10 @@ def _content(
 
 
 @lru_cache(maxsize=64)
-def _scale(unit: str) -> Decimal:
-    factor = UNITS[unit].factor * NANO
-    return Decimal(factor.numerator) / Decimal(factor.denominator)
+def _scale(unit: str) -> Decimal | Fraction:
+    """Nano-units of one: a Decimal, which is faster, where it is whole."""
+    scale = UNITS[unit].factor * NANO
+    return Decimal(scale.numerator) if scale.denominator == 1 else scale
 
 
 def to_nano(value: Any, unit: str, field: str) -> int:
@@ -261,8 +314,12 @@ def to_nano(value: Any, unit: str, field: str) -> int:
         refuse(field, "is too large to be stored")
     if value.adjusted() < -60:
         return 0
+    scale = _scale(unit)
     try:
-        nano = int(_EXACT.multiply(value, _scale(unit)).quantize(_WHOLE, context=_EXACT))
+        if isinstance(scale, Fraction):
+            nano = round(Fraction(value) * scale)  # half to even
+        else:
+            nano = int(_EXACT.multiply(value, scale).quantize(_WHOLE, context=_EXACT))
     except InvalidOperation:
         refuse(field, "has too many digits")
     if abs(nano) > MAX_STORED:

@@ -186,13 +186,14 @@ def letter_of(
 
 
 def _error(answer: Answer) -> dict[str, Any]:
-    return {
+    error = {
         "index": answer.index,
         "status": answer.status.value,
         "type": TYPE_PREFIX + (answer.problem or ""),
         "detail": answer.detail,
         "pointer": answer.pointer,
     }
+    return {**error, "errors": list(answer.errors)} if answer.errors else error
 
 
 DEVICE: Final = frozenset({Scope.DEVICE})

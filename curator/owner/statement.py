@@ -456,8 +456,8 @@ async def unusable(transaction: Transaction, descriptor: RoundDescriptor, curato
         bases = await store.register_bases(transaction, name)
         if not bases:
             return f"no reading of {name} was ever stored"
-        kept = " and ".join(DIMENSIONS[base_unit] for base_unit in bases)
-        return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base]}"
+        kept = " and ".join(DIMENSIONS[base_unit].name for base_unit in bases)
+        return f"{name} is kept as {kept}, and the query asks for {DIMENSIONS[base].name}"
     window = descriptor.window
     start, end = epoch_microseconds(window.start), epoch_microseconds(window.end)
     lengths = await store.lengths(transaction, key, curator, start, end)

@@ -30,7 +30,7 @@ from curator.store.tables import (
     readings,
     registers,
 )
-from tacit.units import REGISTERS
+from tacit.units import register_of
 
 Ints = NDArray[np.int64]
 Row = tuple[int, int, int, int, int, int, bytes | None]
@@ -117,7 +117,7 @@ async def kept_registers(
     for name, register in wanted:
         if name in kept:
             continue
-        standard = REGISTERS.get(name)
+        standard = register_of(name)
         base = first.get(name, register) if standard is None else standard.base
         if (name, base) not in keys:
             keys[name, base] = len(keys)

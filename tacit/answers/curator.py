@@ -64,12 +64,20 @@ class WaitingReplacements(Answer):
     waiting: list[WaitingReplacement]
 
 
+class BadField(Answer):
+    """One bad field of a reading, and the rule."""
+
+    pointer: str | None
+    detail: str
+
+
 class ReadingProblem(Answer):
-    """Why a reading was not stored; `pointer`: the field."""
+    """Why a reading was not stored; `pointer`: the first bad field; `errors`: all, if several."""
 
     name: str
     detail: str | None
     pointer: str | None
+    errors: list[BadField] | None = None
 
 
 class ReadingTaken(Answer):

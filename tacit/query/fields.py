@@ -29,7 +29,7 @@ from tacit.query.terms import (
     Stance,
     Validity,
 )
-from tacit.units import MAX_QUANTITY, NANO, UNITS
+from tacit.units import MAX_QUANTITY, NANO, UNITS, no_unit
 from tacit.wire import Exact, Instant, KeptModel, WireModel, require
 
 
@@ -132,7 +132,7 @@ class QueryFields(KeptModel):
     @field_validator("unit")
     @classmethod
     def _known_unit(cls, unit: str) -> str:
-        return require(unit in UNITS, unit, f"unknown unit; one of {', '.join(sorted(UNITS))}")
+        return require(unit in UNITS, unit, no_unit(unit))
 
     @field_validator("bounds")
     @classmethod

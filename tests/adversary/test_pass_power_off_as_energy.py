@@ -29,7 +29,7 @@ SENT = [
     {"curator": name, "time": AT, "value": "1", "unit": unit, "register": "energy_import"}
     for name, unit in zip(HOUSES, UNITS, strict=True)
 ]
-ENERGY = "energy_import is a register of energy (Wh, kWh, MWh)"
+ENERGY = "energy_import is a register of energy (Wh, kWh, MWh, GWh, MJ, GJ, therm, MMBtu)"
 
 
 async def told(s: Site, item: dict[str, Any]) -> tuple[str, str, str]:
@@ -81,8 +81,8 @@ async def test_control_without_the_catalogue_all_are_accepted_and_half_are_lost(
 
 
 CATALOGUED: list[tuple[dict[str, Any], str, str]] = [
-    ({"register": "power_import", "unit": "kWh"}, "/unit", "register of power (W, kW)"),
-    ({"register": "gas", "unit": "kWh"}, "/unit", "gas is a register of volume (m3, l)"),
+    ({"register": "power_import", "unit": "kWh"}, "/unit", "register of power (W, kW, MW)"),
+    ({"register": "gas", "unit": "kWh"}, "/unit", "gas is a register of volume (m3, l, "),
     ({"register": "1-0:1.8.0", "unit": "kW"}, "/unit", ENERGY),
     ({"register": "1-0:1.7.0", "unit": "1"}, "/unit", "1 is a unit of plain numbers"),
     ({"unit": "kWh", "kind": "instant"}, "/kind", "of kind delta or total_increasing"),
@@ -126,7 +126,9 @@ async def test_an_own_register_keeps_the_dimension_of_its_first_reading(site: Op
     async with site() as s:  # durable
         status, place, why = await told(s, {"register": "steam", "unit": "kWh"})
         assert (status, place) == ("rejected", "/unit")
-        assert why == "steam is a register of volume (m3, l); kWh is a unit of energy"
+        assert (
+            why == "steam is a register of volume (m3, l, ft3, ccf, gal); kWh is a unit of energy"
+        )
         counter = {"register": "steam", "unit": "kWh", "kind": "total_increasing"}
         assert (await told(s, counter))[:2] == ("rejected", "/unit")
         assert (await told(s, {"register": "steam", "unit": "l"}))[0] == "accepted"
@@ -157,7 +159,7 @@ async def test_files_are_held_to_the_same_registers(site: OpenSite) -> None:
             ("unit=W&curator=h-0", "/unit"),
             ("unit=W&curator=h-0&kind=total_increasing", "/unit"),
             ("unit=kWh&curator=h-0&kind=instant", "/kind"),
-            ("unit=kWh&curator=h-0&register=3.8.0", "/register"),
+            ("unit=kWh&curator=h-0&register=99.8.0", "/register"),
             (f"unit=m3&layout=wide&start={AT}&step_s=900", "/unit"),
         ):
             problem = await upload(parameters, rows, 422)

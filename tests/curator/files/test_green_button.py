@@ -71,6 +71,10 @@ CODES: list[tuple[dict[str, str], str, int]] = [
     ({"uom": "38", "behaviour": "0", "flow": "19"}, "power_export", 7 * 10**9),
     ({"uom": "42", "commodity": "7"}, "gas", 7 * 10**9),
     ({"uom": "134", "commodity": "9"}, "water", 7 * 10**6),
+    ({"uom": "119", "power": "2", "commodity": "7"}, "gas", 19_821_792_614),  # 7 ccf
+    ({"uom": "169", "commodity": "7"}, "energy:gas", 205_149_749_120_556),
+    ({"uom": "169", "power": "-3", "commodity": "7"}, "energy:gas", 205_149_749_121),
+    ({"commodity": "7"}, "energy:gas", 7 * 10**9),
     ({"uom": "134", "commodity": "9", "power": "-7"}, "water", 1),
 ]
 
@@ -168,6 +172,11 @@ FAULTY: list[tuple[str, str, str]] = [
         "seconds",
     ),
     (
+        faulty(7).replace(f"<start>{int((START + QUARTER).timestamp())}<", "<start>1767182400.5<"),
+        "IntervalReading/timePeriod/start",
+        "seconds",
+    ),
+    (
         faulty(7).replace(f"<start>{int((START + QUARTER).timestamp())}<", "<start>9999999999<"),
         "IntervalReading/timePeriod/start",
         "future",
@@ -192,7 +201,8 @@ async def test_a_bad_reading_is_reported_and_spoils_no_other(site: OpenSite) -> 
 
 
 UNSUITED: list[tuple[dict[str, str], str]] = [
-    ({"uom": "119"}, "ReadingType/uom"),
+    ({"uom": "128"}, "ReadingType/uom"),
+    ({"uom": "169"}, "ReadingType/commodity"),
     ({"uom": ""}, "ReadingType/uom"),
     ({"behaviour": "3"}, "ReadingType/accumulationBehaviour"),
     ({"behaviour": ""}, "ReadingType/accumulationBehaviour"),

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from common.runtime.clock import ManualClock
 from common.runtime.logs import configure_logging
 from common.web.paging import encode_cursor
+from curator.errors import BadItem
 from curator.intake.reading import Times, load_json, parse_item, to_nano
 from curator.settings import CuratorSettings
 from tests.curator.conftest import OPEN, PLAIN, OpenSite, Site, query
@@ -21,6 +22,7 @@ from tests.curator.double import FakeWorld
 
 TIMES = Times(0, 2 * 10**15)
 REGISTER = {"kWh": "energy_import", "Wh": "energy_import", "l": "water", "W": "power_import"}
+TIMES_FROM_2000 = 946_684_800 * 10**6
 GOOD: dict[str, Any] = {"time": "2025-12-31T12:00:00Z", "value": "1.5", "unit": "kWh"}
 
 
@@ -115,6 +117,100 @@ async def test_each_bad_item_is_answered_and_spoils_no_other(site: OpenSite) -> 
         counts = await s.get("/v1/curators/house/readings")
         assert counts["accepted"] == counts["duplicates"] == 1
         assert counts["rejected"] >= 2 * (len(BAD) - 1)
+
+
+SEVERAL: list[tuple[dict[str, Any], dict[str, str]]] = [
+    (
+        {"time": "2025", "value": "x", "unit": "kwh", "kind": "odd", "rollover": -1},
+        {
+            "/unit": "kwh is no unit: kWh?",
+            "/kind": "is one of delta, instant, total_increasing",
+            "/time": "is an RFC 3339 time with an offset, or epoch milliseconds",
+            "/value": "is not a decimal number",
+        },
+    ),
+    (
+        {"time": -5, "values": [1, "x"], "unit": "W", "register": "1-0:32.7.0", "curator": ""},
+        {
+            "/unit": "1-0:32.7.0 is a register of voltage (V, mV, kV); W is a unit of power",
+            "/time": "lies before 1970-01-01",
+            "/values/1": "is not a decimal number",
+            "/curator": "is not an identifier (letters, digits and . _ : @ -, at most 128)",
+        },
+    ),
+    (
+        {"one": 1, "x" * 70: 2, "two": 3, "time": 0, "value": 1, "unit": "Wh", "register": "a b"},
+        {
+            "/one": "there is no such field",
+            "/two": "there is no such field",
+            f"/{'x' * 64}": "there is no such field",
+            "/register": "is not a register's name (letters, digits and . _ : -, at most 64)",
+        },
+    ),
+    ({}, {"/unit": "is needed", "/time": "is an RFC 3339 time", "/value": "give either value"}),
+]
+
+
+@pytest.mark.parametrize(("raw", "faults"), SEVERAL)
+def test_all_bad_fields_of_an_item_are_named(raw: dict[str, Any], faults: dict[str, str]) -> None:
+    with pytest.raises(BadItem) as caught:
+        parse_item(load_json(json.dumps(raw)), TIMES, 8)
+    errors: Any = caught.value.extra["errors"]
+    assert errors[0] == {"pointer": caught.value.pointer, "detail": caught.value.detail}
+    named = {error["pointer"]: error["detail"] for error in errors}
+    assert named.keys() == faults.keys()
+    assert len(errors) == len(faults)
+    assert all(named[pointer].startswith(words) for pointer, words in faults.items())
+
+
+@pytest.mark.parametrize(("text", "pointer"), [each for each in BAD if each[1] != "/curator"])
+def test_one_bad_field_is_one_error(text: str, pointer: str) -> None:
+    with pytest.raises(BadItem) as caught:
+        parse_item(load_json(text), Times(TIMES_FROM_2000, TIMES.latest), 8)
+    assert (caught.value.pointer or "") == pointer
+    assert not caught.value.extra
+
+
+async def test_all_bad_fields_are_in_the_answer(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        answer = await s.request(
+            "POST", "/v1/readings", {"time": GOOD["time"], "value": "x", "unit": "kwh"}
+        )
+        (item,) = answer["items"]
+        assert item["problem"] == {
+            "name": "bad_reading",
+            "pointer": "/unit",
+            "detail": "kwh is no unit: kWh?",
+            "errors": [
+                {"pointer": "/unit", "detail": "kwh is no unit: kWh?"},
+                {"pointer": "/value", "detail": "is not a decimal number"},
+            ],
+        }
+
+
+async def test_the_state_of_the_grid_and_a_register_of_ones_own(site: OpenSite) -> None:
+    async with site() as s:
+        await s.enrol("house")
+        sent = [
+            {"register": "32.7.0", "value": "231.4", "unit": "V"},
+            {"register": "1-0:14.7.0", "value": "49980", "unit": "mHz"},
+            {"register": "1-0:3.8.0", "value": "1.5", "unit": "kvarh"},
+            {"register": "temperature:attic", "value": "-3.5", "unit": "Cel"},
+            {"register": "voltage:feeder-7", "value": "1", "unit": "kWh"},
+            {"register": "1-0:31.7.0", "value": "1", "unit": "A", "kind": "delta"},
+            {"register": "temperature:attic", "value": "60", "unit": "°F"},
+        ]
+        answer = await s.request(
+            "POST", "/v1/readings", [{"time": GOOD["time"], **each} for each in sent]
+        )
+        problems = [item.get("problem", {}).get("detail") for item in answer["items"]]
+        assert problems == [
+            *[None] * 4,
+            "voltage:feeder-7 is a register of voltage (V, mV, kV); kWh is a unit of energy",
+            "1-0:31.7.0 takes readings of kind instant, not delta",
+            "is a scale with another zero: convert temperatures to Cel",
+        ]
 
 
 async def test_a_bad_body_is_a_problem(site: OpenSite) -> None:
