@@ -123,10 +123,7 @@ class MeterFile:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the import."""
-        given = {
-            name: json.dumps(value) if isinstance(value, dict) else value
-            for name, value in self.columns.items()
-        }
+        given = {name: _as_text(value) for name, value in self.columns.items()}
         if self.green_button:
             return given
         found: dict[str, Any] = {"unit": self.unit, "register": self.register}
@@ -136,6 +133,13 @@ class MeterFile:
             named = {"curator", "device"} & set(next(self.rows(), []))
             found |= {f"{name}_column": name for name in named}
         return found | given
+
+
+def _as_text(value: Any) -> Any:
+    """The value of a map as a parameter: a table as JSON, a list with commas."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 _DAMAGED: Final = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Final, Literal
@@ -42,13 +42,18 @@ class ColumnMap(Declared):
     encoding: str | None = None
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
+    thousands: Literal[",", ".", "'", "’", " "] | None = None
     header_line: Annotated[int, Field(ge=1, le=1000)] = 1
+    footer_lines: Annotated[int, Field(ge=0, le=1000)] = 0
     curator: Identifier | None = None
     curator_column: str | None = None
     device_column: str | None = None
     date_column: str | None = None
     time_column: str = "time"
     value_column: str = "value"
+    quality_column: str | None = None
+    accept: Annotated[str, Field(max_length=200)] | None = None
+    """Qualities of readings that are taken, with commas between."""
     time_format: Annotated[str, Field(min_length=2, max_length=64)] | None = None
     timezone: str | None = None
     ambiguous: Twice = Twice.REFUSE
@@ -98,6 +103,11 @@ class ColumnMap(Declared):
         require(not ends or day or self.step_s is not None, self, "stamp end needs step_s")
         require(not (ends and counter), self, "a counter is read at a moment: stamp start")
         require(self.decimal != self.delimiter, self, "decimal and delimiter are the same")
+        require(self.decimal != self.thousands, self, "decimal and thousands are the same")
+        together = (self.quality_column is None) == (self.accept is None)
+        require(together, self, "quality_column and accept need each other")
+        rows = self.quality_column is None or self.layout in ("long", "day")
+        require(rows, self, "quality_column is of layouts long and day")
         require(self.delimiter not in '"\r\n', self, "delimiter is no quote and no line break")
         local = self.ambiguous is not Twice.REFUSE or self.offset_column is not None
         require(not local or self.timezone is not None, self, "ambiguous hours need the timezone")
@@ -144,6 +154,38 @@ class ColumnMap(Declared):
         """A resolver of local times, for one file."""
         assert self.timezone is not None
         return LocalTimes(zone_named(self.timezone), self.ambiguous, ends=self.stamp == "end")
+
+
+def numbers_of(cells: Sequence[bytes], mapping: ColumnMap) -> Sequence[bytes]:
+    """Cells with the map's marks as plain decimals; what is none with these marks becomes none."""
+    if mapping.thousands is not None:
+        cells = [_ungrouped(cell, mapping.thousands, mapping.decimal) for cell in cells]
+    if mapping.decimal == ",":
+        cells = [cell.translate(_COMMA) for cell in cells]
+    return cells
+
+
+_COMMA: Final = bytes.maketrans(b",.", b".!")
+"""A decimal comma becomes a point; what was a point is no longer a number."""
+_BLANKS: Final = ("\u00a0".encode(), "\u202f".encode())
+"""Blanks that do not break a line, as programs write between thousands."""
+
+
+def _ungrouped(cell: bytes, thousands: str, decimal: str) -> bytes:
+    mark, cell = thousands.encode(), cell.strip()
+    if thousands == " ":
+        for blank in _BLANKS:
+            cell = cell.replace(blank, mark)
+    if mark not in cell:
+        return cell
+    grouped = _grouped(thousands, decimal).fullmatch(cell)
+    return cell.replace(mark, b"") if grouped else b"?"
+
+
+@lru_cache
+def _grouped(thousands: str, decimal: str) -> re.Pattern[bytes]:
+    mark, point = (re.escape(sign.encode()) for sign in (thousands, decimal))
+    return re.compile(rb"[+-]?\d{1,3}(?:" + mark + rb"\d{3})+(?:" + point + rb"\d*)?")
 
 
 # Columns of text into exact integers, many at once. A plain decimal of few digits is read through a
@@ -243,11 +285,13 @@ class Stamps:
         self._map = mapping
         self._local = None if mapping.timezone is None else mapping.local_times()
         ends = mapping.stamp == "end" and mapping.step_s is not None
+        self._ends = ends
         self._back = (mapping.step_s or 0) * 10**6 if ends else 0
 
     def moments(self, cells: StampCells, allowed: Times) -> Column:
         """Microseconds since 1970, and what is wrong with the cells that gave none."""
-        if self._local is None and self._map.time_format is None and cells.dates is None:
+        plain = self._local is None and self._map.time_format is None and cells.dates is None
+        if plain and not (self._ends and any(b"24:00" in cell for cell in cells.times)):
             return self._begins(times(cells.times, allowed), allowed)
         values = np.zeros(len(cells.times), np.int64)
         faults = []
@@ -269,6 +313,10 @@ class Stamps:
         if number and self._map.time_format is None:
             return parse_time(Decimal(text), allowed)
         parsed = _parsed(text, self._map.time_format)
+        if parsed is None and (midnight := _end_of_day(text, self._map.time_format)) is not None:
+            if not self._ends:
+                raise BadItem('is 24:00, the end of a day: only where stamp = "end"')
+            parsed = midnight
         if parsed is None:
             if self._map.time_format is not None:
                 raise BadItem("is not of the form in time_format")
@@ -292,6 +340,17 @@ class Stamps:
 
 def _text(cell: bytes) -> str:
     return cell.decode("utf-8", "replace").strip()
+
+
+_HOUR_24: Final = re.compile(r"(?<!\d)24(?=:?00(?!\d))", re.ASCII)
+
+
+def _end_of_day(text: str, form: str | None) -> datetime | None:
+    """The next day's midnight, where a text has 24:00 for its time."""
+    parsed = _parsed(_HOUR_24.sub("00", text), form) if _HOUR_24.search(text) else None
+    if parsed is None or parsed.time() != time() or parsed.date() == date.max:
+        return None
+    return parsed + timedelta(days=1)
 
 
 @lru_cache(maxsize=100_000)

@@ -62,8 +62,6 @@ Numbered = tuple[int, bytes]
 """The line at which a record begins, and the record."""
 Kept = tuple[int, list[bytes], tuple[int, str]]
 """Line, cells, and (curator key, device) of a row."""
-_COMMA = bytes.maketrans(b",.", b".!")
-"""A decimal comma becomes a point; what was a point is no longer a number."""
 FLUSH: Final = 400_000
 """Readings that are sorted and stored together."""
 LINES: Final = 50_000
@@ -114,11 +112,14 @@ class Import:
                 received = True
                 self._collect(lot, waiting)
                 if held >= HELD:
-                    await self._take(waiting)
-                    waiting, held = [], 0
+                    rows = self._before_footer(waiting)
+                    await self._take(waiting[:rows])
+                    waiting, held = waiting[rows:], 0
             lot = records.end()
             self._collect(lot, waiting)
-            await self._take(waiting)
+            await self._take(waiting[: self._before_footer(waiting)])
+            if waiting:
+                self.progress.lines = waiting[-1][0]
             if self._header is None:
                 raise _no_header(self._map.header_line, empty=not received)
             for line, reason in lot.faults:
@@ -136,6 +137,15 @@ class Import:
                 self._rejected, self.progress.rejected - self.progress.rejected_at_intake
             )
         self.progress.state = "done"
+
+    def _before_footer(self, waiting: Sequence[Numbered]) -> int:
+        """How many of the rows stand before the last ones, which are the footer if the file ends
+        here. Empty lines do not count."""
+        left, at = self._map.footer_lines, len(waiting)
+        while left and at:
+            at -= 1
+            left -= bool(waiting[at][1].strip())
+        return at
 
     def _collect(self, lot: Lot, waiting: list[Numbered]) -> None:
         """Rows of a lot behind those that wait; the first record is the header."""
@@ -180,6 +190,7 @@ class Import:
             "device": self._map.device_column,
             "date": self._map.date_column,
             "offset": self._map.offset_column,
+            "quality": self._map.quality_column,
         }
         if self._map.layout == "day":
             named |= {"time": None, "value": None, "date": self._map.date_column or "date"}
@@ -451,6 +462,8 @@ class Import:
         keys = self._intake.curators_of(
             [self._whose(*name) for name in names.values()], self._caller
         )
+        named = self._map.accept
+        accepted = None if named is None else {each.strip().encode() for each in named.split(",")}
         cache: dict[tuple[bytes, bytes], tuple[int, str] | None] = {}
         for pair, (number, cells) in zip(pairs, rows, strict=True):
             if pair not in cache:
@@ -460,6 +473,11 @@ class Import:
             who = cache[pair]
             if who is None:
                 self.progress.rejected += 1
+                continue
+            if accepted is not None and cells[self._at["quality"]].strip() not in accepted:
+                detail = "the quality is not one that accept names"
+                self.progress.error(number, self._at["quality"] + 1, detail)
+                self._rejected[who[0]] += 1
                 continue
             owners.append(who[0])
             kept.append((number, cells, who))
@@ -485,9 +503,7 @@ class Import:
         )
 
     def _quantities(self, cells: Sequence[bytes]) -> csv_columns.Column:
-        if self._map.decimal == ",":
-            cells = [cell.translate(_COMMA) for cell in cells]
-        return csv_columns.quantities(cells, self._map.unit)
+        return csv_columns.quantities(csv_columns.numbers_of(cells, self._map), self._map.unit)
 
     def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
         if name not in self._at:
@@ -531,7 +547,7 @@ class Import:
 
     def _raw(self, row: Kept, moment: int) -> dict[str, Any]:
         _, cells, (_, device) = row
-        text = cells[self._at["value"]].translate(_COMMA if self._map.decimal == "," else None)
+        [text] = csv_columns.numbers_of([cells[self._at["value"]]], self._map)
         raw = {
             "curator": self._named(cells),
             "device": device,

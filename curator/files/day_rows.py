@@ -38,7 +38,7 @@ _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d\d|\d{4})", re.ASCII
 )
 _COMPACT: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])", re.ASCII)
-_DATE_NAMES: Final = frozenset(("date", "day", "datum", "tag", "fecha", "data", "reading_date"))
+DATE_NAMES: Final = frozenset(("date", "day", "datum", "tag", "fecha", "data", "reading_date"))
 
 
 class NoDays(ValueError):
@@ -212,7 +212,7 @@ def _by_the_clock(
 
 def is_date(text: str, name: str = "") -> bool:
     """Whether a cell looks like a date; eight digits do in a column of such a name."""
-    compact = name.strip().lower() in _DATE_NAMES and _COMPACT.fullmatch(text.strip())
+    compact = name.strip().lower() in DATE_NAMES and _COMPACT.fullmatch(text.strip())
     return bool(compact or _DATE.fullmatch(text.strip()))
 
 

@@ -74,7 +74,11 @@ class ImportOptions(BaseModel):
     )
     delimiter: str = Field(",", description="Between two cells: one character, or tab")
     decimal: str = Field(".", description="The decimal sign: . or ,")
+    thousands: str | None = Field(
+        None, description="The sign between thousands: , . ' or a blank. Default: there is none"
+    )
     header_line: int = Field(1, description="Number of the line that names the columns")
+    footer_lines: int = Field(0, description="Lines at the end that are no rows")
     curator: str | None = Field(None, description="Whose readings these are, if no column names it")
     curator_column: str | None = Field(None, description="The column that names the curator")
     device_column: str | None = Field(None, description="The column that names the meter")
@@ -83,6 +87,8 @@ class ImportOptions(BaseModel):
     )
     time_column: str = Field("time", description="The column of the time")
     value_column: str = Field("value", description="The column of the reading")
+    quality_column: str | None = Field(None, description="The column of the reading's quality")
+    accept: str | None = Field(None, description="The qualities that are taken, as A,E")
     time_format: str | None = Field(None, description="As in strptime, such as %d.%m.%Y %H:%M")
     timezone: str | None = Field(None, description="IANA zone of stamps without an offset")
     ambiguous: str = Field(
