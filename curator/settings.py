@@ -175,7 +175,8 @@ class CuratorSettings(ServiceSettings):
     mqtt_mappings: str = Field(
         default="tacit",
         description="What is subscribed, with commas between: `tacit`, `home-assistant`, "
-        "`tasmota`, or paths of mapping files (TOML or JSON).",
+        "`tasmota`, `shelly-gen1`, `shelly-gen2`, `zigbee2mqtt`, `esphome`, "
+        "`dsmr-reader`, or paths of mapping files (TOML or JSON).",
     )
     mqtt_devices: Path | None = Field(
         default=None,

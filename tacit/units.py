@@ -72,6 +72,7 @@ _CATALOGUE: Final[
             ("GJ", Fraction(10**9, 3600), None),
             ("therm", 10**5 * _BTU_WH, None),
             ("MMBtu", 10**6 * _BTU_WH, None),
+            ("Wmin", Fraction(1, 60), "W.min"),
         ),
     ),
     ("W", Dimension("power", _STATES), (("W", 1, None), ("kW", 10**3, None), ("MW", 10**6, None))),

@@ -41,16 +41,29 @@ from tacit.units import Kind
 from tacit.wire import WireModel, require
 
 RECEIVED: Final = "received"
-READY: Final = ("tacit", "home-assistant", "tasmota")
+READY: Final = (
+    "tacit",
+    "home-assistant",
+    "tasmota",
+    "shelly-gen1",
+    "shelly-gen2",
+    "zigbee2mqtt",
+    "esphome",
+    "dsmr-reader",
+)
+NOTHING: Final = ("", "unavailable", "unknown", "nan", "NaN", "null", "none", "None")
 _LEVEL = re.compile(r"[^/+#\x00]+|\+")
 Pointer = Annotated[str, Field(pattern=r"^(/([^~/]|~[01])*)+$", max_length=200)]
 _devices: TypeAdapter[dict[str, str]] = TypeAdapter(dict[Identifier, Identifier])
 
 
 class ReadingRule(Declared):
-    """One reading of a payload. `value` points into JSON; a text is the value itself."""
+    """One reading of a payload. `value` points into JSON; a text is the value itself. `time`: of
+    this reading, where it has its own. `channel` is put behind the device's name."""
 
     value: Pointer | None = None
+    time: Pointer | None = None
+    channel: Annotated[str, Field(pattern=r"^([._:@-][A-Za-z0-9]{1,16})?$")] = ""
     kind: Kind = Field(Kind.TOTAL_INCREASING, validate_default=True)
 
 
@@ -60,7 +73,9 @@ class TopicRule(WireModel):
     topic: Annotated[str, Field(min_length=1, max_length=500)]
     payload: Literal["readings", "json", "text"]
     time: Literal["received"] | Pointer = RECEIVED
-    ignore: tuple[str, ...] = ()
+    time_unit: Literal["ms", "s"] = "ms"
+    """Of a time that is a number: since 1970. Seconds may have a fraction."""
+    ignore: tuple[str, ...] = NOTHING
     """Texts that mean that there is no reading (such as `unavailable`)."""
     readings: tuple[ReadingRule, ...] = ()
 
@@ -80,8 +95,9 @@ class TopicRule(WireModel):
             (rule.value is not None) == (self.payload == "json") for rule in self.readings
         )
         require(pointed, self, "json needs a pointer to each value, text has none")
-        require(self.payload == "json" or self.time == RECEIVED, self, "only json has a time in it")
-        amounts = any(rule.kind is Kind.DELTA for rule in self.readings)
+        timed = any(rule.time is not None for rule in self.readings) or self.time != RECEIVED
+        require(self.payload == "json" or not timed, self, "only json has a time in it")
+        amounts = any(rule.kind is Kind.DELTA and rule.time is None for rule in self.readings)
         require(
             not (amounts and self.time == RECEIVED),
             self,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -34,6 +34,8 @@ LETTER: Final = "tacit.dead-letter/1"
 LISTED: Final = 100
 """Refused items that a letter lists; all are counted."""
 MAX_TEXT: Final = 200
+MAX_DIGITS: Final = 12
+"""Seconds since 1970 with more are no time that a reading can have."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -92,10 +94,20 @@ def _pointed(message: Message, rule: TopicRule, device: str, zone: ZoneInfo | No
     ]
     if not values:
         return []
-    time: Any = _milliseconds(message.received)
-    if rule.time != RECEIVED:
-        time = _with_offset(_at(content, rule.time), zone)
-    return [_item(reading, device, value, time) for reading, value in values]
+    received = _milliseconds(message.received)
+
+    def time_of(pointer: str) -> Any:
+        if pointer == RECEIVED:
+            return received
+        time = _at(content, pointer)
+        if rule.time_unit == "s" and isinstance(time, Decimal) and time.adjusted() < MAX_DIGITS:
+            return (time * 1000).to_integral_value(ROUND_FLOOR)
+        return _with_offset(time, zone)
+
+    return [
+        _item(reading, device, value, time_of(reading.time or rule.time))
+        for reading, value in values
+    ]
 
 
 def _own(raw: Any, device: str) -> Any:
@@ -108,7 +120,7 @@ def _own(raw: Any, device: str) -> Any:
 
 def _item(rule: ReadingRule, device: str, value: Any, time: Any) -> dict[str, Any]:
     item = {
-        "device": device,
+        "device": device + rule.channel,
         "register": rule.register_name,
         "unit": rule.unit,
         "kind": rule.kind.value,

@@ -30,6 +30,7 @@ from tacit.units import (
         ("GJ", "Wh", Fraction(2_500_000, 9)),
         ("therm", "Wh", Fraction(105_505_585_262, 3_600_000)),
         ("MMBtu", "Wh", Fraction(105_505_585_262, 360_000)),
+        ("Wmin", "Wh", Fraction(1, 60)),
         ("kvarh", "varh", Fraction(1000)),
         ("kVA", "VA", Fraction(1000)),
         ("mV", "V", Fraction(1, 1000)),

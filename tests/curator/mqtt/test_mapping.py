@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from curator.errors import BadMapping
+from curator.errors import BadItem, BadMapping
 from curator.files.units_and_local_time import zone_named
 from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
@@ -43,13 +43,16 @@ TASMOTA: dict[str, Any] = {
 
 def read(name: str, topic: str, payload: bytes, zone: str | None = None) -> list[Any]:
     """The readings of a message under a ready mapping, well formed."""
+    return [parse_item(raw, TIMES, 8) for raw in _raws(name, topic, payload, zone)]
+
+
+def _raws(name: str, topic: str, payload: bytes, zone: str | None = None) -> list[Any]:
     for route in routes(load(name), "site"):
         device = route.device(topic)
         if device is not None:
             message = Message(topic, payload, RECEIVED)
             where = None if zone is None else zone_named(zone)
-            raws = raw_items(message, route.rule, device, where, 100)
-            return [parse_item(raw, TIMES, 8) for raw in raws]
+            return raw_items(message, route.rule, device, where, 100)
     raise AssertionError("no rule has this topic")
 
 
@@ -113,9 +116,185 @@ def test_home_assistant(entity: str, state: bytes, register: str, quantity: int)
     assert item.device == entity.rsplit("_energy")[0].rsplit("_gas")[0].rsplit("_power")[0]
 
 
-@pytest.mark.parametrize("state", [b"unavailable", b"unknown", b""])
+@pytest.mark.parametrize("state", [b"unavailable", b"unknown", b"", b"nan", b"null", b"None"])
 def test_home_assistant_without_a_state(state: bytes) -> None:
     assert read("home-assistant", "homeassistant/sensor/x_energy/state", state) == []
+
+
+Found = tuple[str, str, str, int]
+"""Device, register, kind, nano-units."""
+TOTAL, STATE = "total_increasing", "instant"
+
+
+def found(name: str, topic: str, payload: Any) -> list[Found]:
+    """What a payload becomes, in a form to compare."""
+    text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return [(i.device, i.register, i.kind.value, i.quantity) for i in read(name, topic, text)]
+
+
+def test_tasmota_after_a_restart_has_no_total() -> None:
+    empty = {**TASMOTA, "ENERGY": {**TASMOTA["ENERGY"], "Total": None, "Power": None}}
+    assert found("tasmota", "tele/plug-3/SENSOR", empty) == []
+    unset = json.dumps({**TASMOTA, "Time": "1970-01-01T00:00:12+00:00"}).encode()
+    with pytest.raises(BadItem, match="lies before 2000-01-01"):
+        [
+            parse_item(raw, Times(946_684_800 * 10**6, TIMES.latest), 8)
+            for raw in _raws("tasmota", "tele/plug-3/SENSOR", unset)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "expected"),
+    [
+        ("relay/0/energy", b"90", ("plug-3", "energy_import", TOTAL, 1_500_000_000)),  # Wmin
+        ("relay/0/power", b"61.35", ("plug-3", "power_import", STATE, 61_350_000_000)),
+        ("relay/1/energy", b"1", ("plug-3.1", "energy_import", TOTAL, 16_666_667)),
+        ("emeter/0/total", b"1234.5", ("plug-3", "energy_import", TOTAL, 1_234_500_000_000)),
+        ("emeter/2/total_returned", b"7.0", ("plug-3.2", "energy_export", TOTAL, 7 * 10**9)),
+        ("emeter/1/power", b"-332.20", ("plug-3.1", "power_net", STATE, -332_200_000_000)),
+        ("emeter/1/voltage", b"229.91", ("plug-3.1", "1-0:12.7.0", STATE, 229_910_000_000)),
+    ],
+)
+def test_shelly_gen1(topic: str, payload: bytes, expected: Found) -> None:
+    assert found("shelly-gen1", f"shellies/plug-3/{topic}", payload) == [expected]
+
+
+SHELLY: dict[str, Any] = {
+    "src": "shellyplus2pm-a8032ab1",
+    "dst": "shellyplus2pm-a8032ab1/events",
+    "method": "NotifyStatus",
+    "params": {
+        "ts": 1730000040.27,
+        "switch:0": {
+            "id": 0,
+            "apower": 61.3,
+            "voltage": 231.2,
+            "aenergy": {"by_minute": [0.0, 31.2, 40.1], "minute_ts": 1730000040, "total": 5120.125},
+        },
+        "switch:1": {"id": 1, "aenergy": {"minute_ts": 1730000040, "total": 7}},
+    },
+}
+
+
+def test_shelly_gen2() -> None:
+    topic = "shellyplus2pm-a8032ab1/events/rpc"
+    device = topic.partition("/")[0]
+    items = read("shelly-gen2", topic, json.dumps(SHELLY).encode())
+    assert {item.time for item in items} == {1_730_000_040_270_000}
+    assert found("shelly-gen2", topic, SHELLY) == [
+        (device, "energy_import", TOTAL, 5_120_125_000_000),
+        (device, "power_net", STATE, 61_300_000_000),
+        (device, "1-0:12.7.0", STATE, 231_200_000_000),
+        (f"{device}.1", "energy_import", TOTAL, 7 * 10**9),
+    ]
+
+
+def test_shelly_gen2_with_three_phases_and_without_readings() -> None:
+    topic, device = "em/events/rpc", "em"
+    params: dict[str, Any] = {
+        "ts": 1730000100,
+        "em:0": {
+            "id": 0,
+            "a_voltage": 230.1,
+            "a_current": 1.5,
+            "c_voltage": None,
+            "total_act_power": -420.5,
+        },
+        "emdata:0": {"id": 0, "total_act": 1000.25, "total_act_ret": 33.0},
+    }
+    assert found("shelly-gen2", topic, {**SHELLY, "params": params}) == [
+        (device, "energy_import", TOTAL, 1_000_250_000_000),
+        (device, "energy_export", TOTAL, 33 * 10**9),
+        (device, "power_net", STATE, -420_500_000_000),
+        (device, "1-0:32.7.0", STATE, 230_100_000_000),
+        (device, "1-0:31.7.0", STATE, 1_500_000_000),
+    ]
+    event = {"ts": 1730000100.5, "events": [{"component": "sys", "event": "config_changed"}]}
+    other = {**SHELLY, "method": "NotifyEvent", "params": event}
+    assert found("shelly-gen2", topic, other) == []
+
+
+@pytest.mark.parametrize("ts", [None, "noon", 12.5, 1e20, True])
+def test_shelly_gen2_without_a_clock_is_refused(ts: Any) -> None:
+    params = {**SHELLY["params"], "ts": ts}
+    text = json.dumps({**SHELLY, "params": params}).encode()
+    times = Times(946_684_800 * 10**6, TIMES.latest)
+    for raw in _raws("shelly-gen2", "em/events/rpc", text):
+        with pytest.raises(BadItem) as caught:
+            parse_item(raw, times, 8)
+        assert caught.value.pointer == "/time"
+
+
+def test_zigbee2mqtt() -> None:
+    state = {
+        "current": 0.303,
+        "energy": 81.27,
+        "last_seen": "2024-10-27T03:33:20.000Z",
+        "linkquality": 120,
+        "power": 61,
+        "state": "ON",
+        "voltage": 231,
+    }
+    assert found("zigbee2mqtt", "zigbee2mqtt/plug-3", state) == [
+        ("plug-3", "energy_import", TOTAL, 81_270 * 10**9),
+        ("plug-3", "power_net", STATE, 61 * 10**9),
+        ("plug-3", "1-0:11.7.0", STATE, 303_000_000),
+    ]
+    blank = {"energy": None, "power": None, "state": "OFF"}
+    assert found("zigbee2mqtt", "zigbee2mqtt/plug-3", blank) == []
+    climate = {"battery": 97, "humidity": 51.2, "temperature": 21.3, "voltage": 3000}  # in mV
+    assert found("zigbee2mqtt", "zigbee2mqtt/attic", climate) == []
+
+
+@pytest.mark.parametrize(
+    ("sensor", "payload", "expected"),
+    [
+        ("energy_import", b"1234.567", ("node", "energy_import", TOTAL, 1_234_567 * 10**9)),
+        ("power", b"-61.30", ("node", "power_net", STATE, -61_300_000_000)),
+        ("gas", b"81.004", ("node", "gas", TOTAL, 81_004_000_000)),
+        ("voltage", b"231.2", ("node", "1-0:12.7.0", STATE, 231_200_000_000)),
+        ("energy_import", b"nan", None),
+        ("power", b"None", None),
+    ],
+)
+def test_esphome(sensor: str, payload: bytes, expected: Found | None) -> None:
+    items = found("esphome", f"node/sensor/{sensor}/state", payload)
+    assert items == ([] if expected is None else [expected])
+
+
+def test_dsmr_reader() -> None:
+    telegram = {
+        "id": 4711,
+        "timestamp": "2024-10-27T02:15:10+01:00",
+        "electricity_delivered_1": "1234.567",
+        "electricity_returned_1": "0.000",
+        "electricity_delivered_2": "2345.678",
+        "electricity_returned_2": "12.500",
+        "electricity_currently_delivered": "0.061",
+        "electricity_currently_returned": "0.000",
+        "phase_currently_delivered_l1": "0.061",
+        "phase_voltage_l1": "231.2",
+        "phase_voltage_l2": None,
+        "phase_power_current_l1": 1,
+        "extra_device_timestamp": "2024-10-27T02:10:00+01:00",
+        "extra_device_delivered": "956.212",
+    }
+    items = read("dsmr-reader", "dsmr/json", json.dumps(telegram).encode())
+    assert [(item.register, item.kind.value, item.quantity) for item in items] == [
+        ("1-0:1.8.1", TOTAL, 1_234_567 * 10**9),
+        ("1-0:1.8.2", TOTAL, 2_345_678 * 10**9),
+        ("1-0:2.8.1", TOTAL, 0),
+        ("1-0:2.8.2", TOTAL, 12_500 * 10**9),
+        ("power_import", STATE, 61 * 10**9),
+        ("power_export", STATE, 0),
+        ("1-0:32.7.0", STATE, 231_200_000_000),
+        ("1-0:31.7.0", STATE, 10**9),
+        ("gas", TOTAL, 956_212_000_000),
+    ]
+    moment = round(datetime(2024, 10, 27, 1, 15, 10, tzinfo=UTC).timestamp() * 1e6)
+    assert {item.time for item in items[:-1]} == {moment}
+    assert items[-1].time == moment - 310 * 10**6  # the gas meter's own
+    assert {item.device for item in items} == {"dsmr"}
 
 
 RULE: dict[str, Any] = {
@@ -148,6 +327,13 @@ def mapping(**changes: Any) -> bytes:
         ({"readings": [{"unit": "Wh", "kind": "delta"}]}, "pointer"),
         ({"readings": [{"value": "/v", "unit": "ohm"}]}, "one of"),
         ({"readings": [{"value": "v", "unit": "Wh"}]}, "value"),
+        ({"readings": [{"value": "/v", "unit": "kwh"}]}, "kWh?"),
+        ({"readings": [{"value": "/v", "unit": "Wh", "channel": "1"}]}, "channel"),
+        ({"time_unit": "min"}, "time_unit"),
+        (
+            {"payload": "text", "time": None, "readings": [{"unit": "Wh", "time": "/t"}]},
+            "only json has a time",
+        ),
         ({"readings": [{"value": "/v", "unit": "Wh", "register": "a b"}]}, "register"),
         ({"more": 1}, "more"),
     ],
