@@ -13,15 +13,19 @@ demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file
 PYTEST := $(BIN)/pytest --dist loadfile
 
 # One after another, so that no process holds all tests and all that they import and compile.
+without = $(patsubst %,--ignore=%,$(1))
+MATHEMATICS := tests/tacit/accounting tests/tacit/noise tests/tacit/validity
 LIBRARY := tests/tacit
 ALGORITHMS := tests/algorithms tests/simulation tests/reproduction
 COORDINATOR := tests/coordinator
 SERVICES := tests/curator tests/aggregator tests/common
-REST := tests $(patsubst %,--ignore=%,$(LIBRARY) $(ALGORITHMS) $(COORDINATOR) $(SERVICES))
+TOGETHER := tests/e2e tests/adversary
+REST := tests $(call without,$(LIBRARY) $(ALGORITHMS) $(COORDINATOR) $(SERVICES) $(TOGETHER))
+PARTS := "$(MATHEMATICS)" "$(LIBRARY) $(call without,$(MATHEMATICS))" "$(ALGORITHMS)" "$(COORDINATOR)" "$(SERVICES)" "$(TOGETHER)" "$(REST)"
 COSTS := build/test-costs.json
 
 test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
-	@rm -f $(COSTS); failed=0; for part in "$(LIBRARY)" "$(ALGORITHMS)" "$(COORDINATOR)" "$(SERVICES)" "$(REST)"; do \
+	@rm -f $(COSTS); failed=0; for part in $(PARTS); do \
 	  TACIT_TEST_COSTS=$(COSTS) $(PYTEST) -n 2 -m "not slow and not release" $$part || failed=1; \
 	done; exit $$failed
 
