@@ -9,14 +9,15 @@ days; the service counts errors by row.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 import json
 import lzma
 import tomllib
 import zlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, cast
@@ -27,7 +28,10 @@ from numpy.typing import NDArray
 
 from cli.context import Answer, at_curator, errors, say, tabled
 from curator.files import encoding
-from tacit import Client
+from curator.files.dry_run import DryRun, dry_run
+from curator.files.recognise import HEAD_BYTES, Recognised, recognise
+from curator.files.routes import ImportOptions
+from tacit import Client, Problem
 from tacit.records import text_files
 from tacit.records.text_files import MalformedRow, number
 
@@ -104,14 +108,30 @@ class MeterFile:
         filled = [row + [np.nan] * (longest - len(row)) for row in values]
         return np.array(filled, np.float64).reshape(len(values), longest)
 
-    def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
-        """Send the file to a curator service; returns its answer."""
+    def recognised(self) -> Recognised:
+        """What the file looks like. Raises ValueError, or BadImport for another encoding."""
+        try:
+            with self.open() as file:
+                head = file.read(HEAD_BYTES)
+        except _DAMAGED:
+            reason = "the compressed file is damaged or truncated"
+            raise ValueError(f"{self.path.name}: {reason}") from None
+        whole = len(head) < HEAD_BYTES
+        named = self.columns.get("encoding")
+        given = dict(self.columns) | ({} if self.start is None else {"layout": "wide"})
+        return recognise(encoding.Decoder(named).feed(head, last=whole), given)
+
+    def content(self, days: int | None = None) -> tuple[bytes, dict[str, Any]]:
+        """What is sent: the file, or its first days, and the parameters of the import."""
         parameters = self.parameters()
         if days is None:
-            content = self.path.read_bytes()
-        else:
-            parameters |= {"delimiter": ",", "encoding": encoding.UTF_8}
-            content = text_files.written(self.rows(days)).encode()
+            return self.path.read_bytes(), parameters
+        parameters |= {"delimiter": ",", "encoding": encoding.UTF_8}
+        return text_files.written(self.rows(days)).encode(), parameters
+
+    def upload(self, client: Client, *, days: int | None = None) -> dict[str, Any]:
+        """Send the file to a curator service; returns its answer."""
+        content, parameters = self.content(days)
         answer: dict[str, Any] = client.request(
             "POST",
             "/v1/readings/import",
@@ -121,18 +141,28 @@ class MeterFile:
         ).json()
         return answer
 
+    def dry_run(self, *, days: int | None = None) -> DryRun:
+        """What the service would store. Raises Invalid or BadImport."""
+        content, parameters = self.content(days)
+        options = ImportOptions.model_validate(parameters)
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield content
+
+        return asyncio.run(dry_run(chunks(), options, xml=self.green_button))
+
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the import."""
+        """The parameters of the import: what the file shows, then the map's."""
         given = {name: _as_text(value) for name, value in self.columns.items()}
         if self.green_button:
             return given
+        recognised = self.recognised()
+        if recognised.form != "csv":
+            return {"form": recognised.form, **given}
         found: dict[str, Any] = {"unit": self.unit, "register": self.register}
         if self.start is not None:
             found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
-        elif not {"curator", "curator_column", "device_column"} & given.keys():
-            named = {"curator", "device"} & set(next(self.rows(), []))
-            found |= {f"{name}_column": name for name in named}
-        return found | given
+        return {**found, **recognised.parameters, **given}
 
 
 def _as_text(value: Any) -> Any:
@@ -203,9 +233,17 @@ def import_readings(
         str | None,
         typer.Option("--encoding", help="Character encoding, such as latin-1, unless marked."),
     ] = None,
+    dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Store nothing: print the first readings in UTC and sums a day per meter.",
+        ),
+    ] = False,
 ) -> Answer:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
-    row, with columns curator, device, time, value, or those of the map); or Green Button XML.
+    row, with columns curator, device, time, value, or those of the map); a day a row or a meter a
+    column; or Green Button XML. Prints what the file is taken for, and why.
 
     Exit code 2 if a row was rejected: the others are stored, and the rejected lines are printed."""
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
@@ -213,20 +251,51 @@ def import_readings(
     given = {} if columns is None else column_map(columns)
     given |= {name: value for name, value in options.items() if value is not None}
     file = MeterFile(source, start, step_s, unit, register, given)
+    taken_for = "Green Button, by its name" if file.green_button else file.recognised().words
+    if dry:
+        return _dry(file.dry_run(days=days), taken_for)
     with errors.status(f"importing {source.name}"):
-        answer: dict[str, Any] = file.upload(client, days=days)
+        try:
+            answer: dict[str, Any] = file.upload(client, days=days)
+        except Problem:
+            errors.print(f"taken for {taken_for}", markup=False, highlight=False, soft_wrap=True)
+            raise
+    answer["taken_for"] = taken_for
+    return Answer(answer, lambda: _print_counts(answer), 2 if answer["rejected"] else 0)
+
+
+def _dry(run: DryRun, taken_for: str) -> Answer:
+    counts = run.counts.model_dump(exclude_unset=True)
+    value = {
+        **counts,
+        "taken_for": taken_for,
+        "first": run.first,
+        "sums": list(map(asdict, run.sums)),
+    }
 
     def human() -> None:
-        for name, value in answer.items():
-            if not isinstance(value, list | dict):
-                say(f"  {name}: {value}")
-        for error in answer.get("errors", [])[:10]:
-            place = f"line {error['line']}"
-            if error["column"] is not None:
-                place += f", column {error['column']}"
-            say(f"  {place}: {error['detail']}")
+        _print_counts(value)
+        say("  nothing is stored; the first readings, in UTC:")
+        for time, meter, text in run.first:
+            say(f"    {time}  {meter}  {text}")
+        say("  sums a day; of a counter, the day's last total:")
+        for each in run.sums:
+            of = f"{each.meter}, {each.register}: {each.readings} readings"
+            say(f"    {each.day}  {of}, {each.total} {each.unit}")
 
-    return Answer(answer, human, 2 if answer["rejected"] else 0)
+    return Answer(value, human, 2 if run.counts.rejected else 0)
+
+
+def _print_counts(answer: Mapping[str, Any]) -> None:
+    say(f"  taken for {answer['taken_for']}")
+    for name, value in answer.items():
+        if not isinstance(value, list | tuple | dict) and name != "taken_for":
+            say(f"  {name}: {value}")
+    for error in answer.get("errors", [])[:10]:
+        place = f"line {error['line']}"
+        if error["column"] is not None:
+            place += f", column {error['column']}"
+        say(f"  {place}: {error['detail']}")
 
 
 @readings_app.command("status")

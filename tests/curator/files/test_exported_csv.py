@@ -6,6 +6,7 @@ import csv
 import io
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -143,9 +144,9 @@ def test_what_a_map_refuses() -> None:
             ColumnMap.model_validate({"unit": "kWh", **given})
 
 
-def test_a_list_of_the_command_s_map(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("maps") / "m.csv"
-    file = MeterFile(
-        path, None, 900, "kWh", "energy_import", {"accept": ["A", "E"], "curator": "a"}
-    )
+def test_a_list_of_the_command_s_map(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    path.write_text("time,value\n")
+    columns = {"accept": ["A", "E"], "curator": "a"}
+    file = MeterFile(path, None, 900, "kWh", "energy_import", columns)
     assert file.parameters()["accept"] == "A,E"

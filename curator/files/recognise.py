@@ -1,0 +1,165 @@
+"""What a file looks like by its first bytes: the parameters of an import that it shows itself.
+
+Only what the file shows is filled in, and only where the map leaves it open: the delimiter, the
+line of the header, columns of the usual names, a day a row. Marks of numbers, the order of day and
+month, zones and units are never inferred.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from curator.files.day_rows import DATE_NAMES, NoDays, day_columns, is_date
+from tacit.records.text_files import exact_number
+
+HEAD_BYTES: Final = 1 << 18
+_LINES: Final = 60
+_USUAL: Final = {
+    "time_column": ("time", "timestamp", "datetime"),
+    "value_column": ("value",),
+    "curator_column": ("curator",),
+    "device_column": ("device",),
+}
+_METERS: Final = ("device", "meter", "meter_id", "nmi", "mpan")
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """The format, the parameters that the file shows, and in words what it is and why."""
+
+    form: Literal["csv", "green-button"]
+    parameters: Mapping[str, Any]
+    words: str
+
+
+def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
+    """What a file looks like. `head`: its beginning in UTF-8; `given`: the map, which decides."""
+    text = head.decode("utf-8", "replace").removeprefix("\ufeff")
+    if given.get("form") == "green-button" or text.lstrip().startswith("<"):
+        return Recognised("green-button", {}, "Green Button: it begins as XML")
+    lines = text.splitlines()
+    if len(head) >= HEAD_BYTES:
+        lines = lines[:-1]
+    delimiter = _delimiter(lines, given)
+    rows = [
+        (number, [cell.strip() for cell in row])
+        for number, row in enumerate(_cells(lines[:_LINES], delimiter), 1)
+        if any(row)
+    ]
+    at = _header_at(rows, given)
+    if at is None:
+        return Recognised("csv", {}, "CSV: no line looks like a header")
+    line, header = rows[at]
+    first = rows[at + 1][1] if at + 1 < len(rows) else []
+    found: dict[str, Any] = {}
+    if delimiter != ",":
+        found["delimiter"] = "tab" if delimiter == "\t" else delimiter
+    if line > 1:
+        found["header_line"] = line
+    named, words = _layout(header, first, given)
+    found |= named
+    where = "" if line == 1 else f", header in line {line}"
+    shown = {",": "comma", ";": "semicolon", "\t": "tab"}.get(delimiter, repr(delimiter))
+    return Recognised(
+        "csv",
+        {name: value for name, value in found.items() if name not in given},
+        f"CSV, {words}; {shown}{where}",
+    )
+
+
+def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """The cells of each line; a line of quotes that are not closed is one cell."""
+    rows = []
+    for line in lines:
+        try:
+            rows.append(next(csv.reader([line], delimiter=delimiter, strict=True), []))
+        except csv.Error:
+            rows.append([line])
+    return rows
+
+
+def _delimiter(lines: Sequence[str], given: Mapping[str, Any]) -> str:
+    """The given one; else the only one by which most lines have the same number of cells."""
+    if "delimiter" in given:
+        named = str(given["delimiter"])
+        return "\t" if named in ("tab", "\\t") else named[:1] or ","
+    candidates = []
+    for delimiter in (",", ";", "\t", "|"):
+        counts = [len(row) for row in _cells(lines[:_LINES], delimiter) if any(row)]
+        usual = max(set(counts), key=counts.count, default=1)
+        if usual > 1 and 2 * counts.count(usual) > len(counts):
+            candidates.append(delimiter)
+    return "," if "," in candidates or not candidates else candidates[0]
+
+
+def _header_at(rows: Sequence[tuple[int, list[str]]], given: Mapping[str, Any]) -> int | None:
+    """The given one; else the first line of names with as many cells as the line after it."""
+    if "header_line" in given:
+        numbers = [number for number, _ in rows]
+        return numbers.index(given["header_line"]) if given["header_line"] in numbers else None
+    for index, (_, row) in enumerate(rows):
+        if row[0].count('"') % 2:  # a cell that goes over lines: where the header is, is not seen
+            return None
+        follows = rows[index + 1][1] if index + 1 < len(rows) else row
+        names = all(exact_number(cell) is None and not is_date(cell) for cell in row[:2])
+        if len(row) == len(follows) and (len(row) > 1 or index + 1 == len(rows)) and names:
+            return index
+    return None
+
+
+def _layout(
+    header: Sequence[str], first: Sequence[str], given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    if "layout" in given:
+        layout = str(given["layout"])
+        return _columns(header, given) if layout == "long" else {}, f"layout {layout} as given"
+    lower = [name.lower() for name in header]
+    dated = [
+        at
+        for at, cell in enumerate(first[: len(header)])
+        if is_date(cell, header[at]) and (lower[at] in DATE_NAMES or at < 6)
+    ]
+    for stamp in ("start", "end"):
+        try:
+            days = day_columns(header, stamp=stamp)
+        except NoDays:
+            continue
+        if len(dated) != 1 or dated[0] >= days.first:
+            break
+        found: dict[str, Any] = {"layout": "day", "date_column": header[dated[0]]}
+        meters = [at for at in range(days.first) if lower[at] in _METERS and at != dated[0]]
+        if meters and "curator" not in given:
+            found["device_column"] = header[meters[0]]
+        if "curator" in lower and "curator" not in given:
+            found["curator_column"] = header[lower.index("curator")]
+        last = header[days.first + days.count - 1]
+        why = (
+            f"dates in {header[dated[0]]!r}, {days.count} intervals {header[days.first]} to {last}"
+        )
+        return found, f"a day a row ({why})"
+    named = _columns(header, given)
+    columns = {**given, **named}
+    short = {name: columns.get(f"{name}_column", name) for name in ("time", "value")}
+    if all(name in header for name in short.values()):
+        return named, f"a reading a row (columns {short['time']!r} and {short['value']!r})"
+    numbers = first[1 : len(header)]
+    if short["time"] in header and numbers and all(map(exact_number, numbers)):
+        return named, "a time and numbers a row: if each column is a meter, give layout pivot"
+    return named, "a reading a row, unless the map says more"
+
+
+def _columns(header: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of the usual names, in any case, where the map names none."""
+    found: dict[str, Any] = {}
+    lower = [name.lower() for name in header]
+    for parameter, names in _USUAL.items():
+        of_whom = parameter in ("curator_column", "device_column")
+        if of_whom and {"curator", "curator_column", "device_column"} & given.keys():
+            continue
+        usual = [name for name in names if lower.count(name) == 1]
+        if (len(usual) == 1 and header[lower.index(usual[0])] != names[0]) or (usual and of_whom):
+            found[parameter] = header[lower.index(usual[0])]
+    return found
