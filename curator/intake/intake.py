@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import pairwise
-from typing import Any, cast
+from itertools import accumulate, pairwise
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
 from curator.intake.hosted_names import Hosted
-from curator.intake.reading import Item, Times, parse_item, suits
+from curator.intake.reading import MAX_STORED, Item, Times, parse_item, suits
 from curator.ledger import presence_bits
 from curator.settings import CuratorSettings
 from curator.store import bulk_insert as store_counters
@@ -411,19 +411,50 @@ async def together(
 #   across the end is below half of it; otherwise the meter was replaced or reset: the new one
 #   counts from zero, so the delta is the new total. What the old meter counted after its last
 #   reading is lost.
-# - A late reading splits the interval that contains it: the delta before it is computed again; a
-#   contribution that was made before is not changed.
+# - A dip is passed over: readings below the one before them, where the counter is back at that one
+#   or above within an hour. A device that restarts sends 0 until it has read its meter; two devices
+#   with one id do the same. The step across is booked before the dip, and nothing in it. A counter
+#   that was really reset and passed its old total within the hour is booked too low, by that total.
+# - A late reading splits the interval that contains it: the delta before it is computed again, and
+#   where it ends a dip, those of the dip; a contribution that was made before is not changed.
+# - A step beyond what a reading can be (2^61 nano-units) is booked as that.
 
+DIP_US: Final = 3600 * 10**6
 ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
 
 
 def difference(before: int, now: int, rollover: int | None) -> int:
     """What a counter counted between two readings, by the rules above."""
+    step = now
     if now >= before:
-        return now - before
-    if rollover is not None and 2 * (now + rollover - before) < rollover:
-        return now + rollover - before
-    return now
+        step = now - before
+    elif rollover is not None and 2 * (now + rollover - before) < rollover:
+        step = now + rollover - before
+    return min(step, MAX_STORED)
+
+
+def _dips(totals: Sequence[Total]) -> list[bool]:
+    """Which readings are in a dip, of a counter's in their order."""
+    begun = [0] * (len(totals) + 1)
+    waiting: list[int] = []  # readings that no later one has reached; their totals descend
+    for place, (time, total, _) in enumerate(totals):
+        while waiting and totals[waiting[-1]][1] <= total:
+            before = waiting.pop()
+            if place > before + 1 and time - totals[before][0] <= DIP_US:
+                begun[before + 1] += 1
+                begun[place] -= 1
+        waiting.append(place)
+    return [depth > 0 for depth in accumulate(begun[:-1])]
+
+
+def deltas_of(totals: Sequence[Total]) -> dict[int, int]:
+    """What a counter counted from each reading on, by its time."""
+    dips = _dips(totals)
+    deltas = {total[0]: 0 for total, dip in zip(totals, dips, strict=True) if dip}
+    valid = [total for total, dip in zip(totals, dips, strict=True) if not dip]
+    for before, after in pairwise(valid):
+        deltas[before[0]] = difference(before[1], after[1], after[2])
+    return deltas
 
 
 @dataclass(frozen=True)
@@ -448,7 +479,8 @@ class Merged:
 
 def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
     """Merge readings, in order, with the known ones around them; the result is the same as if they
-    arrived one after the other, in any order."""
+    arrived one after the other, in any order. Only deltas that change are returned."""
+    earlier = deltas_of(known)
     totals = {time: (total, rollover) for time, total, rollover in known}
     new: set[int] = set()
     statuses = []
@@ -462,12 +494,23 @@ def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
             totals[meter.time] = (meter.total, meter.rollover)
             new.add(meter.time)
             statuses.append(ACCEPTED)
-    deltas = tuple(
-        (before, difference(totals[before][0], *totals[after]))
-        for before, after in pairwise(sorted(totals))
-        if before in new or after in new
-    )
+    now = deltas_of([(time, *totals[time]) for time in sorted(totals)])
+    deltas = tuple((time, now[time]) for time in sorted(now) if earlier.get(time) != now[time])
     return Merged(tuple(statuses), tuple((time, *totals[time]) for time in sorted(new)), deltas)
+
+
+async def _around(transaction: Transaction, meter: Meter, sent: Sequence[Sent]) -> list[Total]:
+    """The known readings on which what is booked may depend: the neighbours of those sent, or two
+    hours on both sides where there may be a dip (a reading in one depends on others within one)."""
+    first, last = min(each.time for each in sent), max(each.time for each in sent)
+    near = await store_counters.around(transaction, meter, first, last)
+    order = sorted([(time, total) for time, total, _ in near] + [(s.time, s.total) for s in sent])
+    highest = await store_counters.highest(transaction, meter, first - DIP_US, first)
+    ascending = all(before[1] <= after[1] for before, after in pairwise(order))
+    if ascending and highest <= order[0][1] and not any(each.correction for each in sent):
+        return near
+    wide = (first - 2 * DIP_US, last + 2 * DIP_US)
+    return await store_counters.around(transaction, meter, *wide)
 
 
 async def take_totals(
@@ -481,8 +524,7 @@ async def take_totals(
     for meter in sorted(sent):  # everybody locks in the same order
         device, register = meter
         await exclusive(transaction, f"counter {device}")
-        times = [total.time for total in sent[meter]]
-        around = await store_counters.around(transaction, meter, min(times), max(times))
+        around = await _around(transaction, meter, sent[meter])
         merged = merge_totals(around, sent[meter])
         statuses[meter] = merged.statuses
         totals += [(meter, total) for total in merged.totals]

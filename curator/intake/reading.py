@@ -28,6 +28,8 @@ from tacit.units import NANO, UNITS, Kind, Mismatch
 Ints = NDArray[np.int64]
 MAX_STORED: Final = 2**61
 """Largest magnitude of a stored reading, in nano-units: sums of two stay inside 63 bits."""
+MAX_TOTAL: Final = 2**62
+"""Largest total of a counter: one of 32 bits fits that counts Wh or single pulses."""
 FIELDS: Final = frozenset(
     {
         "curator",
@@ -226,7 +228,7 @@ def _parse(raw: Any, times: Times, max_values: int) -> Item:
         refuse("value", "a counter is not below zero")
     rollover = None
     if raw.get("rollover") is not None:
-        rollover = to_nano(raw["rollover"], unit.symbol, "rollover")
+        rollover = to_nano(raw["rollover"], unit.symbol, "rollover", MAX_TOTAL)
         if kind is not Kind.TOTAL_INCREASING or rollover <= 0:
             refuse("rollover", "is the size of a counter: above 0, with kind total_increasing")
     correction = raw.get("correction", False)
@@ -285,7 +287,8 @@ def _content(
     if (value is None) == (values is None):
         refuse("value", "give either value or values")
     if values is None:
-        return to_nano(value, unit, "value"), None
+        most = MAX_TOTAL if kind is Kind.TOTAL_INCREASING else MAX_STORED
+        return to_nano(value, unit, "value", most), None
     if kind is Kind.TOTAL_INCREASING:
         refuse("values", "a counter is one number")
     if not isinstance(values, list) or not 1 <= len(values) <= max_values:
@@ -300,7 +303,7 @@ def _scale(unit: str) -> Decimal | Fraction:
     return Decimal(scale.numerator) if scale.denominator == 1 else scale
 
 
-def to_nano(value: Any, unit: str, field: str) -> int:
+def to_nano(value: Any, unit: str, field: str, most: int = MAX_STORED) -> int:
     """A JSON number or decimal text as a whole number of nano-units of the unit's base."""
     if isinstance(value, str):
         if not _DECIMAL.fullmatch(value):
@@ -322,7 +325,7 @@ def to_nano(value: Any, unit: str, field: str) -> int:
             nano = int(_EXACT.multiply(value, scale).quantize(_WHOLE, context=_EXACT))
     except InvalidOperation:
         refuse(field, "has too many digits")
-    if abs(nano) > MAX_STORED:
+    if abs(nano) > most:
         refuse(field, "is too large to be stored")
     return nano
 

@@ -186,6 +186,10 @@ _AROUND = text(
     "AND time <= COALESCE((SELECT MIN(time) FROM counter WHERE device = :device "
     "AND register = :register AND time > :last), :last)"
 )
+_HIGHEST = text(
+    "SELECT COALESCE(MAX(total), 0) AS highest FROM counter WHERE device = :device "
+    "AND register = :register AND time >= :first AND time < :last"
+)
 _PUT_TOTAL = text(
     "INSERT INTO counter (device, register, time, total, rollover) "
     "VALUES (:device, :register, :time, :total, :rollover) "
@@ -205,6 +209,13 @@ async def around(transaction: Transaction, meter: Meter, first: int, last: int) 
     values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
     rows = (await transaction.execute(_AROUND, values)).all()
     return [(row.time, row.total, row.rollover) for row in rows]
+
+
+async def highest(transaction: Transaction, meter: Meter, first: int, last: int) -> int:
+    """The highest total of a counter from `first` to before `last`; 0 if there is none."""
+    values = {"device": meter[0], "register": meter[1], "first": first, "last": last}
+    found: int = (await transaction.execute(_HIGHEST, values)).scalar_one()
+    return found
 
 
 async def put_totals(transaction: Transaction, totals: Sequence[tuple[Meter, Total]]) -> None:

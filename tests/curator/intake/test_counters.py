@@ -14,6 +14,7 @@ from common.store.transactions import Transaction
 from curator.intake.intake import (
     ACCEPTED,
     CONFLICT,
+    DIP_US,
     DUPLICATE,
     Sent,
     difference,
@@ -24,7 +25,7 @@ from curator.store.bulk_insert import Total
 
 SENT = st.builds(
     Sent,
-    time=st.integers(0, 12),
+    time=st.integers(0, 12).map(lambda part: part * DIP_US // 6),
     total=st.integers(0, 30),
     rollover=st.none() | st.just(32),
     random=st.integers(0, 1000),
@@ -33,15 +34,12 @@ SENT = st.builds(
 
 
 def one_by_one(sent: list[Sent]) -> tuple[list[str], dict[int, int], list[Total]]:
-    """Each reading by itself, with nothing but its two neighbours in sight."""
+    """Each reading by itself."""
     totals: dict[int, tuple[int, int | None]] = {}
     deltas: dict[int, int] = {}
     statuses = []
     for each in sent:
-        before = max((t for t in totals if t < each.time), default=None)
-        after = min((t for t in totals if t > each.time), default=None)
-        near = [t for t in (before, each.time, after) if t in totals]
-        merged = merge_totals([(t, *totals[t]) for t in near if t is not None], [each])
+        merged = merge_totals([(t, *totals[t]) for t in sorted(totals)], [each])
         statuses += merged.statuses
         totals |= {time: (total, rollover) for time, total, rollover in merged.totals}
         deltas |= dict(merged.deltas)
@@ -55,9 +53,22 @@ def test_together_or_one_by_one(sent: list[Sent], cut: int) -> None:
     second = merge_totals(first.totals, sent[cut:])
     assert list(first.statuses + second.statuses) == statuses
     assert dict(first.deltas) | dict(second.deltas) == deltas
-    assert deltas == {
-        before[0]: difference(before[1], after[1], after[2]) for before, after in pairwise(totals)
+    assert deltas == plainly(totals)
+
+
+def plainly(totals: list[Total]) -> dict[int, int]:
+    """What is booked, by the words of the rules."""
+    dips = {
+        within[0]
+        for first, before in enumerate(totals)
+        for last, back in enumerate(totals[first + 1 :], first + 1)
+        if back[1] >= before[1] and back[0] - before[0] <= DIP_US
+        if all(within[1] < before[1] for within in totals[first + 1 : last])
+        for within in totals[first + 1 : last]
     }
+    valid = [total for total in totals if total[0] not in dips]
+    booked = {a[0]: difference(a[1], b[1], b[2]) for a, b in pairwise(valid)}
+    return booked | dict.fromkeys(dips, 0)
 
 
 @given(totals=st.dictionaries(st.integers(0, 50), st.integers(0, 10**6), min_size=2))

@@ -213,6 +213,22 @@ async def test_the_state_of_the_grid_and_a_register_of_ones_own(site: OpenSite) 
         ]
 
 
+async def test_a_query_of_the_grids_state(site: OpenSite, world: FakeWorld) -> None:
+    async with site() as s:
+        await s.policy(**OPEN)
+        await s.enrol("host", ["a", "b"])
+        sent = [
+            {"curator": "a", "value": "231.4", "unit": "V"},
+            {"curator": "b", "value": "0.2296", "unit": "kV"},
+        ]
+        state = {"time": GOOD["time"], "register": "1-0:32.7.0"}
+        await s.request("POST", "/v1/readings", [{**state, **each} for each in sent])
+        asked = {"register": "1-0:32.7.0", "unit": "V", "bounds": ["200", "260"]}
+        descriptor = s.open(query(PLAIN, **asked, resolution="0.1", function="mean"))
+        await s.take_part()
+        assert world.result(descriptor)["mean"] == "230.5"
+
+
 async def test_a_bad_body_is_a_problem(site: OpenSite) -> None:
     json_form = "application/json"
     async with site() as s:

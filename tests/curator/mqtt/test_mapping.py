@@ -13,9 +13,10 @@ from pydantic_core import to_json
 
 from curator.errors import BadItem, BadMapping
 from curator.files.units_and_local_time import zone_named
+from curator.intake.intake import Answer, Status
 from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
-from curator.mqtt.messages import Message, raw_items
+from curator.mqtt.messages import Message, letter_of, raw_items
 from tests.curator.conftest import OPEN, PLAIN, query
 from tests.curator.double import FakeWorld
 from tests.curator.mqtt.broker import Broker, letters
@@ -368,6 +369,18 @@ def test_devices_are_a_table(tmp_path: Path) -> None:
     with pytest.raises(BadMapping):
         load_devices(path)
     assert load_devices(None) == {}
+
+
+def test_a_dead_letter_names_all_bad_fields() -> None:
+    errors = ({"pointer": "/unit", "detail": "x"}, {"pointer": "/time", "detail": "y"})
+    refused = [
+        Answer(0, Status.REJECTED, "bad_reading", "x", "/unit", errors),
+        Answer(1, Status.REJECTED, "bad_reading", "y", "/time"),
+    ]
+    letter = letter_of(Message("t", b"", RECEIVED), "dead", refused, 2)
+    first, second = json.loads(letter.payload)["errors"]
+    assert first["errors"] == list(errors)
+    assert "errors" not in second
 
 
 def test_topics_of_a_rule() -> None:
