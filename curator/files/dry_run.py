@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from common.principals import Principal
 from common.runtime.clock import SystemClock, epoch_microseconds, from_epoch_microseconds
-from common.web.auth import Principal
 from curator.errors import BadItem
 from curator.files.routes import Importer, ImportOptions
 from curator.files.upload import Imports
