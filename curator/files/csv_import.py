@@ -71,6 +71,8 @@ LONGEST_S: Final = 1 << 40
 """Beyond every time that a reading may have, and in microseconds below 2^62."""
 MOST_NAME: Final = 128
 NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
+MANY_TIMES: Final = 12
+"""So many columns with a time of day for their names look like the intervals of a day."""
 LIKE_DAYS: Final = "this looks like a day a row: give layout day, with the timezone"
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
@@ -176,12 +178,12 @@ class Import:
             raise misplaced(error.reason, line, column) from None
         self._line = line
         days = self._days_in(self._header)
+        self._clock = sum(":" in name and names_a_time(name) for name in names) >= MANY_TIMES
         if self._map.layout == "wide":
             self._first, self._last = self._range(self._header)
             assert self._map.step_s is not None
             size = (self._last - self._first) * self._map.step_s
-            clock = days is not None and days.walls is not None
-            self._daily = clock or abs(size - DAY_S) <= 3600
+            self._daily = self._clock or abs(size - DAY_S) <= 3600
             return
         named = {
             "time": self._map.time_column,
@@ -199,22 +201,23 @@ class Import:
         for kind, name in named.items():
             if name is not None and name not in self._header:
                 detail = f"the header has no column {name!r}; it has {len(self._header)}"
-                if days is not None and self._map.layout != "day":
+                if (self._clock or days is not None) and self._map.layout != "day":
                     detail += f". {LIKE_DAYS}"
                 raise misplaced(detail, self._line, pointer=f"/{kind}_column")
         self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
         if self._map.layout == "day":
             self._read_days(self._header)
-        elif days is not None and self._is_of(days):
+        elif self._is_of(days):
             raise misplaced(LIKE_DAYS, self._line, pointer="/layout")
         if self._map.layout == "pivot":
             self._read_meters(self._header)
 
-    def _is_of(self, days: DayColumns) -> bool:
+    def _is_of(self, days: DayColumns | None) -> bool:
         """Whether one of a day's intervals would be read as something else."""
         if self._map.layout == "pivot":
-            return days.walls is not None
-        return days.first <= self._at["value"] < days.first + days.count
+            return self._clock
+        counted = days is not None and days.first <= self._at["value"] < days.first + days.count
+        return counted or (self._clock and names_a_time(self._map.value_column))
 
     def _days_in(self, header: Sequence[str]) -> DayColumns | None:
         """The columns of a day's intervals, if the header looks as if it had any."""

@@ -183,6 +183,11 @@ AS_OTHERS = [
         ["house", "meter", "date", *(f"q{k}" for k in range(48))],
     ),
     ("layout=pivot&unit=kWh&time_column=date&curator=g-1", ["date", *clock(30)]),
+    (WIDE + "&columns=00:00:24:00", ["meter", "date", *clock(30), "24:00"]),
+    (
+        LONG.replace("=at", "=date") + "&value_column=00:00",
+        ["house", "meter", "date", *clock(60), "24:00"],
+    ),
 ]
 
 
