@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, cast
 
 import numpy as np
 import typer
@@ -28,12 +28,14 @@ from numpy.typing import NDArray
 
 from cli.context import Answer, at_curator, errors, say, tabled
 from curator.files import encoding
-from curator.files.dry_run import DryRun, dry_run
 from curator.files.recognise import HEAD_BYTES, Recognised, recognise
-from curator.files.routes import ImportOptions
 from tacit import Client, Problem
+from tacit.errors import Invalid
 from tacit.records import text_files
 from tacit.records.text_files import MalformedRow, number
+
+if TYPE_CHECKING:
+    from curator.files.dry_run import DryRun
 
 DAY_S = 86_400
 
@@ -142,14 +144,23 @@ class MeterFile:
         return answer
 
     def dry_run(self, *, days: int | None = None) -> DryRun:
-        """What the service would store. Raises Invalid or BadImport."""
+        """What the service would store. Raises ValueError or BadImport."""
+        from curator.files.dry_run import dry_run
+        from curator.files.routes import ImportOptions
+
         content, parameters = self.content(days)
         options = ImportOptions.model_validate(parameters)
 
         async def chunks() -> AsyncIterator[bytes]:
             yield content
 
-        return asyncio.run(dry_run(chunks(), options, xml=self.green_button))
+        try:
+            return asyncio.run(dry_run(chunks(), options, xml=self.green_button))
+        except Invalid as error:
+            if not error.errors:
+                raise
+            found = (f"{each.pointer}: {each.message}" for each in error.errors)
+            raise ValueError("; ".join(each.lstrip(": ") for each in found)) from None
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of the import: what the file shows, then the map's."""

@@ -30,7 +30,7 @@ _METERS: Final = ("device", "meter", "meter_id", "nmi", "mpan")
 class Recognised:
     """The format, the parameters that the file shows, and in words what it is and why."""
 
-    form: Literal["csv", "green-button"]
+    form: Literal["csv", "green-button", "nem12"]
     parameters: Mapping[str, Any]
     words: str
 
@@ -40,6 +40,8 @@ def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
     if given.get("form") == "green-button" or text.lstrip().startswith("<"):
         return Recognised("green-button", {}, "Green Button: it begins as XML")
+    if given.get("form") == "nem12" or text.startswith("100,NEM12,"):
+        return Recognised("nem12", {}, "NEM12: it begins with 100,NEM12")
     lines = text.splitlines()
     if len(head) >= HEAD_BYTES:
         lines = lines[:-1]

@@ -26,13 +26,14 @@ from curator.errors import BadImport
 from curator.files.csv_columns import ColumnMap
 from curator.files.csv_import import Import
 from curator.files.green_button import FeedImport, FeedMap
+from curator.files.nem12 import NemImport, NemMap
 from curator.files.upload import Imports, Progress, uploaded
 from curator.intake.intake import Intake
 from curator.settings import CuratorSettings
 from curator.web import Operator, Sender
 from tacit.answers.curator import ImportedReadings
 
-Map = TypeVar("Map", ColumnMap, FeedMap)
+Map = TypeVar("Map", ColumnMap, FeedMap, NemMap)
 _TAB: Final = frozenset({"tab", "\\t"})
 """Names of the delimiter that a query string can hardly hold."""
 _NOT_OF_COLUMNS: Final = {"form", "usage_points", "import_id"}
@@ -48,7 +49,7 @@ class ImportOptions(BaseModel):
     """A parameter that is not known, such as a column that is spelled wrong, is not passed over."""
 
     unit: str | None = Field(None, description="Of CSV: Wh, kWh, MWh, W, kW, m3, l or 1")
-    form: Literal["csv", "green-button"] | None = Field(
+    form: Literal["csv", "green-button", "nem12"] | None = Field(
         None, description="Default: green-button for a body of an XML type, else csv."
     )
     layout: str = Field(
@@ -106,7 +107,8 @@ class ImportOptions(BaseModel):
         None, description="Not of layout long: first and last column of readings, as q0:q95"
     )
     usage_points: str | None = Field(
-        None, description="Of Green Button: a JSON object of usage point to curator"
+        None,
+        description="Of Green Button and NEM12: a JSON object of usage point or NMI to curator",
     )
     import_id: str | None = Field(None, pattern=r"^[A-Za-z0-9._-]{1,64}$")
 
@@ -118,14 +120,17 @@ class ImportOptions(BaseModel):
         return _map(ColumnMap, given)
 
     def feed_map(self) -> FeedMap:
-        """Whose the usage points of a Green Button file are. Raises Invalid or BadImport."""
+        """Whose the usage points of a Green Button file, or the NMIs of a NEM12 file, are.
+        Raises Invalid or BadImport."""
         given: dict[str, Any] = {} if self.curator is None else {"curator": self.curator}
         if self.usage_points is not None:
             try:
                 given["usage_points"] = json.loads(self.usage_points)
             except ValueError:
                 raise BadImport("is not a JSON object", pointer="/usage_points") from None
-        return _map(FeedMap, given)
+        if self.form != "nem12":
+            return _map(FeedMap, given)
+        return _map(NemMap, given if self.accept is None else {**given, "accept": self.accept})
 
 
 def _map(kind: type[Map], given: dict[str, Any]) -> Map:
@@ -151,11 +156,13 @@ class Importer:
         Raises Invalid or BadImport for a map that means nothing, and BadImport, which then shows
         the progress, for a file that is none of this map. What was stored by then stays.
         """
-        feed = options.form == "green-button" or (xml and options.form is None)
+        feed = options.form in ("green-button", "nem12") or (xml and options.form is None)
         mapping = options.feed_map() if feed else options.column_map()
         progress = self.imports.begin(options.import_id)
-        work: Import | FeedImport
-        if isinstance(mapping, FeedMap):
+        work: Import | FeedImport | NemImport
+        if isinstance(mapping, NemMap):
+            work = NemImport(self.intake, self.settings, mapping, caller, progress)
+        elif isinstance(mapping, FeedMap):
             work = FeedImport(self.intake, self.settings, mapping, caller, progress)
         else:
             work = Import(self.intake, self.settings, mapping, caller, progress)
@@ -184,7 +191,7 @@ router = api_router("readings")
 @router.post(
     "/v1/readings/import",
     response_model_exclude_unset=True,
-    summary="A file of readings (CSV or Green Button XML; plain, .gz or .xz), raw or multipart",
+    summary="A file of readings (CSV, Green Button, NEM12; plain, .gz or .xz), raw or multipart",
     description="The column map of a CSV file is given as query parameters; a Green Button "
     "file says itself what its readings are. What cannot be read is listed with line and "
     "column, or line and element; all else is stored.",

@@ -107,6 +107,8 @@ def test_a_dry_run_counts_what_comes_twice_and_what_is_wrong(tmp_path: Path) -> 
     )
     assert [(each.total, each.readings) for each in counters.sums] == [("12.5", 2)]
     assert counters.counts.rejected == 1
+    with pytest.raises(ValueError, match="layout day needs the timezone"):
+        run(tmp_path / "days.csv", DAYS.encode())
     with pytest.raises(BadImport, match="the header has no column"):
         run(tmp_path / "other.csv", b"a,b\n1,2\n")
 

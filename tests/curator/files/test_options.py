@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from curator.files.csv_columns import ColumnMap
-from curator.files.green_button import FeedMap
+from curator.files.nem12 import NemMap
 from curator.files.routes import ImportOptions
 from tacit.errors import Invalid
 
@@ -22,7 +22,7 @@ def test_every_field_of_a_map_is_a_parameter_with_its_default() -> None:
     assert {name: offered[name] for name in columns} == columns
     others = {"unit", "usage_points", "form", "import_id"}
     assert offered.keys() == columns.keys() | others
-    assert FeedMap.model_fields.keys() <= offered.keys()
+    assert NemMap.model_fields.keys() <= offered.keys()
 
 
 @pytest.mark.parametrize("name", ["tab", "\\t", "\t"])
