@@ -1,6 +1,6 @@
 """`tacit readings` and `tacit items`: import data into a curator service, and check its arrival.
 
-Files of meter readings are CSV (plain, .gz or .xz), wide or long, or Green Button (.xml).
+Files of meter readings are CSV (plain, .gz or .xz), Green Button (.xml) or NEM12.
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
 row, with columns time and value, and optionally curator and device. A column map (TOML or JSON) has
 further parameters of `POST /v1/readings/import`. The file is sent unchanged, or cut to its first
@@ -215,7 +215,7 @@ readings_app = typer.Typer(no_args_is_help=True, help="Readings of your own cura
 @at_curator
 def import_readings(
     client: Client,
-    source: Annotated[Path, typer.Argument(help="CSV or Green Button .xml; plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Argument(help="CSV, Green Button or NEM12; plain, .gz or .xz.")],
     start: Annotated[
         str | None,
         typer.Option(help="Wide layout: the time of the first value column, RFC 3339."),
@@ -254,7 +254,7 @@ def import_readings(
 ) -> Answer:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
     row, with columns curator, device, time, value, or those of the map); a day a row or a meter a
-    column; or Green Button XML. Prints what the file is taken for, and why.
+    column; or Green Button or NEM12. Prints what the file is taken for, and why.
 
     Exit code 2 if a row was rejected: the others are stored, and the rejected lines are printed."""
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}

@@ -42,7 +42,7 @@ from curator.files.day_rows import (
     names_a_time,
 )
 from curator.files.encoding import as_utf8
-from curator.files.units_and_local_time import zone_named
+from curator.files.units_and_local_time import TWICE, zone_named
 from curator.files.upload import Progress, take_counters
 from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
@@ -387,11 +387,18 @@ class Import:
                 self.progress.error(number, place, detail)
                 self._rejected[owner] += 1
                 continue
-            wrong = [index for index in given if index in found.faults]
-            for index in wrong:
-                self.progress.error(number, self._first + index + 1, found.faults[index])
-            self._rejected[owner] += len(wrong)
-            read = [index for index in range(count) if index not in found.faults]
+            surplus = next((index for index in given if index in found.absent), None)
+            if surplus is not None:
+                place = self._first + surplus + 1
+                self.progress.error(number, place, found.absent[surplus])
+                self._rejected[owner] += 1
+                continue
+            unclear = [index for index in given if index in found.twice]
+            for index in unclear:
+                self.progress.error(number, self._first + index + 1, f"the time {TWICE}")
+            self._rejected[owner] += len(unclear)
+            left_out = found.absent.keys() | found.twice
+            read = [index for index in range(count) if index not in left_out]
             self._keep(
                 (number, owner, made[who]),
                 [self._first + index for index in read],

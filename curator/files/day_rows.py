@@ -5,7 +5,8 @@
 
 On the days when the clocks change, counted rows have as many values as the day has intervals (46 or
 50 of half an hour), or the row is refused. By the clock, cells of the hour that is skipped are
-empty; the hour that comes twice has columns for both passes, or `ambiguous` says which is meant.
+empty, or the row is refused: its values may be counted. The hour that comes twice has columns for
+both passes, or `ambiguous` says which is meant.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from curator.errors import BadItem
-from curator.files.units_and_local_time import SKIPPED, TWICE, Twice, begin_of_gap, moments
+from curator.files.units_and_local_time import SKIPPED, Twice, begin_of_gap, moments
 
 DAY_S: Final = 86_400
 _HOUR_S: Final = 3600
@@ -73,12 +74,14 @@ class DayColumns:
 class DayBegins:
     """Where the intervals of one date begin: microseconds since 1970 of each column.
 
-    `faults`: columns that are no interval of this date, with the reason. `expected`: of counted
+    `absent`: columns that the date does not have, with the reason; a value in one means that the
+    row may not be by the clock. `twice`: columns that mean two intervals. `expected`: of counted
     columns, how many values the date has.
     """
 
     times: tuple[int, ...]
-    faults: dict[int, str]
+    absent: dict[int, str]
+    twice: frozenset[int]
     expected: int | None
 
 
@@ -240,26 +243,25 @@ def begins(columns: DayColumns, day: date, zone: ZoneInfo, twice: Twice) -> DayB
         if (end - start) % step:
             raise BadItem("is a day that has no whole number of intervals")
         return DayBegins(
-            tuple(start + step * k for k in range(columns.count)), {}, (end - start) // step
+            tuple(start + step * k for k in range(columns.count)),
+            {},
+            frozenset(),
+            (end - start) // step,
         )
-    times, faults = [], {}
+    times, absent, unclear = [], dict[int, str](), set[int]()
     for index, (wall, second) in enumerate(columns.walls):
-        local = datetime.combine(day, time()) + timedelta(seconds=wall)
-        found = moments(local, zone)
-        reason = None
+        found = moments(datetime.combine(day, time()) + timedelta(seconds=wall), zone)
+        chosen = second
         if not found:
-            reason = SKIPPED
+            absent[index] = f"the time {SKIPPED}"
         elif second and len(found) == 1:
-            reason = "comes once on this day"
+            absent[index] = "the time comes once on this day, and the row has two values for it"
         elif len(found) == 2 and columns.passes == 1:
-            reason = None if twice in (Twice.EARLIER, Twice.LATER) else TWICE
-            second = int(twice is Twice.LATER)
-        if reason is not None:
-            faults[index] = f"the time {reason}"
-            times.append(start)
-        else:
-            times.append(found[second].time)
-    return DayBegins(tuple(times), faults, None)
+            chosen = int(twice is Twice.LATER)
+            if twice not in (Twice.EARLIER, Twice.LATER):
+                unclear.add(index)
+        times.append(start if index in absent else found[chosen].time)
+    return DayBegins(tuple(times), absent, frozenset(unclear), None)
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from common.principals import Principal
 from common.runtime.clock import epoch_microseconds
-from common.web.auth import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
