@@ -26,7 +26,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from cli.context import Answer, at_curator, errors, say, tabled
+from cli.context import Answer, at_curator, errors, fail, say, tabled
 from curator.files import encoding
 from curator.files.recognise import HEAD_BYTES, Recognised, recognise
 from tacit import Client, Problem
@@ -268,9 +268,10 @@ def import_readings(
     with errors.status(f"importing {source.name}"):
         try:
             answer: dict[str, Any] = file.upload(client, days=days)
-        except Problem:
-            errors.print(f"taken for {taken_for}", markup=False, highlight=False, soft_wrap=True)
-            raise
+        except Problem as problem:
+            if problem.name != "bad_import":
+                raise
+            fail(f"{problem.name}: {problem.sentence}; it is taken for {taken_for}")
     answer["taken_for"] = taken_for
     return Answer(answer, lambda: _print_counts(answer), 2 if answer["rejected"] else 0)
 
