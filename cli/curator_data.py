@@ -121,7 +121,12 @@ class MeterFile:
         whole = len(head) < HEAD_BYTES
         named = self.columns.get("encoding")
         given = dict(self.columns) | ({} if self.start is None else {"layout": "wide"})
-        return recognise(encoding.Decoder(named).feed(head, last=whole), given)
+        text = encoding.Decoder(named).feed(head, last=whole)
+        try:
+            text.partition(b"\n")[0].decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path.name}, line 1: not UTF-8: give its encoding") from None
+        return recognise(text, given)
 
     def content(self, days: int | None = None) -> tuple[bytes, dict[str, Any]]:
         """What is sent: the file, or its first days, and the parameters of the import."""
