@@ -191,7 +191,9 @@ async def test_times_at_the_calendars_ends_are_refused_like_others(site: OpenSit
                 answer = await s.client.post(
                     path, content=rows, headers={"Content-Type": "text/csv"}
                 )
-                assert (answer.status_code, answer.json()["rejected"]) == (200, 1), answer.text
+                is_the_days_end = "T24:00" in time and "stamp=end" in zone
+                expected = (200, 0 if is_the_days_end else 1)
+                assert (answer.status_code, answer.json()["rejected"]) == expected, answer.text
             start = time.replace("+", "%2B")
             path = f"{_IMPORT}unit=kWh&layout=wide&step_s=900&start={start}{ZONES[1]}"
             assert await answered(s, Entrance(path, "text/csv", WIDE), WIDE) in (200, 422)
