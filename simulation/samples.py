@@ -7,28 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from algorithms.catalogue import NAMES
+from algorithms.samples import Sample, SampleJob, own_sample
 from simulation.stand_in_data import metro, msnbc_like
 from tacit.randomness import SeededRandom
 
 SEED: Final = 1
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A file in a text format of its kind."""
-
-    file_name: str
-    kind: str
-    format: str
-    content: bytes
-    description: str
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
@@ -322,7 +311,7 @@ def privacy_check() -> list[Sample]:
     return samples
 
 
-SAMPLES: Final[Mapping[str, Callable[[], list[Sample]]]] = {
+_MADE_HERE: Final[Mapping[str, Callable[[], list[Sample]]]] = {
     "kmeans": kmeans,
     "dpbv-clustering": dpbv_clustering,
     "crowd-tasking": crowd_tasking,
@@ -345,37 +334,7 @@ LINES: Final = tuple(metro(1).dataset.universe)
 _TRIPS: Final = {"universe": list(LINES), "epsilon": "2"}
 
 
-@dataclass(frozen=True)
-class SampleJob:
-    """The sample that it reads, its parameters, and further options of `tacit job run`; those that
-    name a file name one of the samples."""
-
-    file_name: str
-    params: Mapping[str, Any]
-    options: Mapping[str, str]
-
-    def command(self, algorithm: str, folder: Path) -> str:
-        """The line for a shell, with samples and parameters in a folder."""
-        files = {"--universe"}
-        further = [
-            f"{option} {folder / value if option in files else value}"
-            for option, value in self.options.items()
-        ]
-        parts = [
-            f"tacit job run {algorithm} --dataset {folder / self.file_name}",
-            *further,
-            f"--params {folder / params_file(algorithm)}",
-            f"--out {folder / algorithm}",
-        ]
-        return " ".join(parts)
-
-
-def params_file(algorithm: str) -> str:
-    """The file name of its parameters."""
-    return f"{algorithm}-params.json"
-
-
-JOBS: Final[Mapping[str, SampleJob]] = {
+_JOBS_HERE: Final[Mapping[str, SampleJob]] = {
     "kmeans": SampleJob(
         "iris.csv",
         {"k": 3, "epsilon": "2", "bounds": [[0, 10]] * 4, "n_hint": 150},
@@ -443,3 +402,12 @@ JOBS: Final[Mapping[str, SampleJob]] = {
     ),
     "path-publishing": SampleJob("six-vertices.json", {"epsilon_dir": "5"}, {}),
 }
+
+SAMPLES: Final[Mapping[str, Callable[[], list[Sample]]]] = {
+    name: _MADE_HERE[name] if name in _MADE_HERE else own_sample(name)[0] for name in NAMES
+}
+"""How the samples of each algorithm are made: here, or in its package."""
+JOBS: Final[Mapping[str, SampleJob]] = {
+    name: _JOBS_HERE[name] if name in _JOBS_HERE else own_sample(name)[1] for name in NAMES
+}
+"""The job on them."""

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import algorithms
+import simulation.samples  # noqa: F401
+from algorithms import catalogue
 from algorithms.contract import Algorithm, SequentialContext
 from algorithms.datasets.declaration import DatasetDeclaration
 from algorithms.datasets.kinds import read
-from algorithms.samples import own_sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 _FILE = re.compile(r"```python\n# algorithms/(\S+)\n(.*?)```", re.DOTALL)
@@ -28,8 +29,11 @@ def test_the_algorithm_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     found: Algorithm = import_module("algorithms.column_total").ALGORITHM
-    samples, job = own_sample(found.name)
-    (sample,) = samples()
+    monkeypatch.setattr(catalogue, "NAMES", (*catalogue.NAMES, found.name))
+    del sys.modules["simulation.samples"]
+    written = import_module("simulation.samples")  # what `tacit dataset sample` writes
+    (sample,) = written.SAMPLES[found.name]()
+    job = written.JOBS[found.name]
     declaration = DatasetDeclaration(kind=found.dataset_kind, format=sample.format)
     dataset = read(declaration, io.BytesIO(sample.content))
     params = found.params.model_validate(job.params)
