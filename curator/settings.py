@@ -123,7 +123,7 @@ class CuratorSettings(ServiceSettings):
     import_max_feed_bytes: int = Field(
         default=1024 * 1024 * 1024,
         gt=0,
-        description="Largest Green Button file after decompression: it is held until its end.",
+        description="Largest Green Button or NEM12 file, decompressed: it is held until its end.",
     )
     import_max_ratio: int = Field(
         default=200, ge=1, description="Most bytes that one compressed byte may expand to."

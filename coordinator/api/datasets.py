@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Annotated, TypeAlias
 
 from fastapi import Query as Parameter
-from fastapi import Request as fastapi_Request
 from fastapi import Response
 from starlette.requests import Request
 from starlette.types import Message
@@ -127,9 +126,7 @@ Kind = Annotated[str | None, Parameter(max_length=40, description="Only datasets
         "text, and the file as `file`.",
     ),
 )
-async def create_dataset(
-    request: fastapi_Request, services: Services, caller: Operator
-) -> Response:
+async def create_dataset(request: Request, services: Services, caller: Operator) -> Response:
     async def key_of(declared: DatasetRequest, checked: Checked) -> RequestKey | None:
         short = _short(request, declared, checked)
         return await idempotency.request_key(short, caller.token_id)
@@ -145,7 +142,7 @@ async def create_dataset(
     summary="The datasets that are kept",
 )
 async def list_datasets(
-    request: fastapi_Request,
+    request: Request,
     response: Response,
     page: PageQuery,
     services: Services,
@@ -192,7 +189,7 @@ async def delete_dataset(dataset_id: str, services: Services, _: Operator) -> No
     await services.datasets.delete(dataset_id)
 
 
-def _short(request: fastapi_Request, said: DatasetRequest, checked: Checked) -> fastapi_Request:
+def _short(request: Request, said: DatasetRequest, checked: Checked) -> Request:
     """A short request in place of the large one, for looking up its key."""
     digest = hashlib.sha256(said.canonical() + checked.digest).digest()
 
@@ -201,4 +198,4 @@ def _short(request: fastapi_Request, said: DatasetRequest, checked: Checked) -> 
 
     wanted = idempotency.HEADER.lower().encode()
     headers = [item for item in request.scope["headers"] if item[0] == wanted]
-    return fastapi_Request({**request.scope, "headers": headers}, body)
+    return Request({**request.scope, "headers": headers}, body)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from common.arrays import Interned, grown
 from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import Amount
-from tacit.accounting.composition import Ints as sweep_Ints
 from tacit.accounting.scenarios import Scenario
 from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
@@ -270,7 +269,7 @@ class Price:
         spent = self.full.at(*place_of(unit, scenario))
         return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
 
-    def table(self) -> sweep_Ints:
+    def table(self) -> Ints:
         """(full or credited, epsilon delta unverified, units, scenarios)."""
         return np.stack([np.stack(each.parts) for each in (self.full, self.credited)])
 
@@ -328,7 +327,7 @@ class Rounds(Mapping[str, RoundCharge]):
             name: np.zeros(0, kind) for name, kind in _COLUMNS.items()
         }
         self.pools = {name: Interned() for name in _POOLS}
-        self.costs: sweep_Ints = np.zeros((0, 2, 3, *_SHAPE), np.int64)
+        self.costs: Ints = np.zeros((0, 2, 3, *_SHAPE), np.int64)
         """(prices, full or credited, epsilon delta unverified, units, scenarios)"""
         self._prices: list[Price] = []
 
@@ -394,7 +393,7 @@ class Rounds(Mapping[str, RoundCharge]):
         """The operators of a round by their number."""
         return tuple(json.loads(self.pools["operators"][number]))
 
-    def kinds(self, places: Places) -> tuple[sweep_Ints, sweep_Ints]:
+    def kinds(self, places: Places) -> tuple[Ints, Ints]:
         """The different (members, price, credited) of these rounds, (n, 3), and how often each
         occurs."""
         words = self.column("members")[places].astype(np.int64) << 32

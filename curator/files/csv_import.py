@@ -30,16 +30,12 @@ from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
 from curator.files.csv_columns import ColumnMap, StampCells, Stamps
+from curator.files.csv_header import LIKE_DAYS, Header, misplaced, read_header
 from curator.files.day_rows import (
-    DAY_S,
     DayBegins,
-    DayColumns,
-    NoDays,
     begins,
     date_of,
-    day_columns,
     is_date,
-    names_a_time,
 )
 from curator.files.encoding import as_utf8
 from curator.files.units_and_local_time import TWICE, zone_named
@@ -51,8 +47,6 @@ from tacit.records.text_files import (
     Lot,
     MalformedRow,
     Records,
-    distinct,
-    first_line,
     split,
 )
 from tacit.units import Kind
@@ -67,13 +61,8 @@ FLUSH: Final = 400_000
 LINES: Final = 50_000
 SMALL: Final = 1000
 """Cells that are not worth the way to another thread."""
-LONGEST_S: Final = 1 << 40
-"""Beyond every time that a reading may have, and in microseconds below 2^62."""
 MOST_NAME: Final = 128
 NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
-MANY_TIMES: Final = 12
-"""So many columns with a time of day for their names look like the intervals of a day."""
-LIKE_DAYS: Final = "this looks like a day a row: give layout day, with the timezone"
 HELD: Final = 4 * 1024 * 1024
 """Bytes of text that are parsed together."""
 
@@ -92,7 +81,8 @@ class Import:
         self._intake, self._settings, self._map = intake, settings, mapping
         self._caller, self.progress = caller, progress
         self._stamps = Stamps(mapping)
-        self._header: tuple[str, ...] | None = None
+        self._header: Header | None = None
+        self._columns: list[tuple[int, int, int]] | None = None
         self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
         self._held = 0
         self._rejected: Counter[int] = Counter()
@@ -140,6 +130,12 @@ class Import:
             )
         self.progress.state = "done"
 
+    @property
+    def _read(self) -> Header:
+        """The header, which is read before any row."""
+        assert self._header is not None
+        return self._header
+
     def _before_footer(self, waiting: Sequence[Numbered]) -> int:
         """How many of the rows stand before the last ones, which are the footer if the file ends
         here. Empty lines do not count."""
@@ -155,135 +151,21 @@ class Import:
         if self._header is None and (lines or lot.faults):
             if not lines or any(line <= lines[0][0] for line, _ in lot.faults):
                 raise misplaced(lot.faults[0][1], lot.faults[0][0])
-            self._read_header(*lines.pop(0))
+            self._header = read_header(self._map, *lines.pop(0))
         waiting += lines
         for line, reason in lot.faults:
             self.progress.error(line, None, reason)
 
-    def _read_header(self, line: int, record: bytes) -> None:
-        try:
-            names = [cell.decode() for cell in split(record, self._map.delimiter.encode())]
-        except UnicodeDecodeError:
-            names = ["\0"]
-        if any("\0" in name for name in names):
-            raise misplaced("the header is not text in UTF-8: give its encoding", line)
-        names = [name.strip() for name in names]
-        try:
-            # Of a day a row, columns of the hour that comes twice may have one name.
-            times = self._map.layout == "day"
-            distinct(["" if times and names_a_time(name) else name for name in names], line)
-            self._header = tuple(names)
-        except MalformedRow as error:
-            column = error.column if isinstance(error.column, int) else None
-            raise misplaced(error.reason, line, column) from None
-        self._line = line
-        days = self._days_in(self._header)
-        self._clock = sum(":" in name and names_a_time(name) for name in names) >= MANY_TIMES
-        if self._map.layout == "wide":
-            self._first, self._last = self._range(self._header)
-            assert self._map.step_s is not None
-            size = (self._last - self._first) * self._map.step_s
-            self._daily = self._clock or abs(size - DAY_S) <= 3600
-            return
-        named = {
-            "time": self._map.time_column,
-            "value": self._map.value_column,
-            "curator": self._map.curator_column,
-            "device": self._map.device_column,
-            "date": self._map.date_column,
-            "offset": self._map.offset_column,
-            "quality": self._map.quality_column,
-        }
-        if self._map.layout == "day":
-            named |= {"time": None, "value": None, "date": self._map.date_column or "date"}
-        elif self._map.layout == "pivot":
-            named |= {"value": None, "curator": None, "device": None}
-        for kind, name in named.items():
-            if name is not None and name not in self._header:
-                detail = f"the header has no column {name!r}; it has {len(self._header)}"
-                if (self._clock or days is not None) and self._map.layout != "day":
-                    detail += f". {LIKE_DAYS}"
-                raise misplaced(detail, self._line, pointer=f"/{kind}_column")
-        self._at = {k: self._header.index(v) for k, v in named.items() if v is not None}
-        if self._map.layout == "day":
-            self._read_days(self._header)
-        elif self._is_of(days):
-            raise misplaced(LIKE_DAYS, self._line, pointer="/layout")
-        if self._map.layout == "pivot":
-            self._read_meters(self._header)
-
-    def _is_of(self, days: DayColumns | None) -> bool:
-        """Whether one of a day's intervals would be read as something else."""
-        if self._map.layout == "pivot":
-            return self._clock
-        counted = days is not None and days.first <= self._at["value"] < days.first + days.count
-        return counted or (self._clock and names_a_time(self._map.value_column))
-
-    def _days_in(self, header: Sequence[str]) -> DayColumns | None:
-        """The columns of a day's intervals, if the header looks as if it had any."""
-        for stamp in ("start", "end"):
-            try:
-                return day_columns(header, stamp=stamp)
-            except NoDays:
-                continue
-        return None
-
-    def _read_days(self, header: Sequence[str]) -> None:
-        try:
-            between = self._map.range_in(header)
-        except ValueError as error:
-            raise misplaced(str(error), self._line, pointer="/columns") from None
-        try:
-            self._days = day_columns(
-                header, columns=between, step_s=self._map.step_s, stamp=self._map.stamp
-            )
-        except NoDays as error:
-            raise misplaced(str(error), self._line, pointer=error.pointer) from None
-        self._first, self._last = self._days.first, self._days.first + self._days.count
-        if any(self._first <= at < self._last for at in self._at.values()):
-            detail = "a column of the day's intervals has another meaning too"
-            raise misplaced(detail, self._line, pointer="/columns")
-
-    def _read_meters(self, header: Sequence[str]) -> None:
-        try:
-            between = self._map.range_in(header)
-        except ValueError as error:
-            raise misplaced(str(error), self._line, pointer="/columns") from None
-        first, last = between or (0, len(header) - 1)
-        others = set(self._at.values())
-        self._meters = [at for at in range(first, last + 1) if at not in others and header[at]]
-        if not self._meters:
-            detail = "the header has no columns of meters: is the delimiter right?"
-            raise misplaced(detail, self._line, pointer="/delimiter")
-        self._columns: list[tuple[int, int, int]] | None = None
-
-    def _range(self, header: Sequence[str]) -> tuple[int, int]:
-        begin, end = 1, len(header)
-        if self._map.columns is None and first_line(header) != "names":
-            detail = "these are numbers: is the header missing? If they are names, give `columns`"
-            raise misplaced(detail, self._line, pointer="/columns")
-        try:
-            between = self._map.range_in(header)
-        except ValueError as error:
-            raise misplaced(str(error), self._line, pointer="/columns") from None
-        if between is not None:
-            begin, end = between[0], between[1] + 1
-        if begin >= end:
-            detail = "the header has no columns of values: is the delimiter right?"
-            raise misplaced(detail, self._line, pointer="/delimiter")
-        assert self._map.step_s is not None
-        if (end - begin) * self._map.step_s > LONGEST_S:
-            raise misplaced("the columns reach beyond every time", self._line, pointer="/step_s")
-        return begin, end
-
     async def _take(self, numbered: Sequence[Numbered]) -> None:
+        if not numbered:
+            return
         layouts = {"wide": self._wide, "day": self._day, "pivot": self._pivot, "long": self._long}
         take = layouts[self._map.layout]
         together = LINES
-        if self._map.layout in ("wide", "day") and self._header is not None:
-            together = max(1, FLUSH // (2 * (self._last - self._first)))
-        elif self._map.layout == "pivot" and self._header is not None:
-            together = max(1, FLUSH // (2 * len(self._meters)))
+        if self._map.layout in ("wide", "day"):
+            together = max(1, FLUSH // (2 * (self._read.last - self._read.first)))
+        elif self._map.layout == "pivot":
+            together = max(1, FLUSH // (2 * len(self._read.meters)))
         for begin in range(0, len(numbered), together):
             part = numbered[begin : begin + together]
             await take([item for item in part if item[1].strip()])
@@ -296,6 +178,7 @@ class Import:
     async def _wide(self, lines: Sequence[Numbered]) -> None:
         rows = []
         delimiter = self._map.delimiter.encode()
+        header = self._read
         for number, line in lines:
             cells = split(line, delimiter)
             self._not_a_day(number, cells)
@@ -306,29 +189,29 @@ class Import:
             owner = self._owner(name, number)
             if owner is None:
                 continue
-            misfit = self._misfit(cells, self._last)
+            misfit = _misfit(len(header.names), cells, header.last)
             if misfit is not None:
                 self.progress.error(number, *misfit)
                 self._rejected[owner] += 1
                 continue
-            rows.append((number, owner, name, cells[self._first : self._last]))
+            rows.append((number, owner, name, cells[header.first : header.last]))
         made = await self._intake.make_devices([(owner, name) for _, owner, name, _ in rows])
         for number, owner, name, cells in rows:
             if len(cells) < SMALL:
                 column = self._quantities(cells)
             else:
                 column = await asyncio.to_thread(self._quantities, cells)
-            places = range(self._first, self._first + len(cells))
+            places = range(self._read.first, self._read.first + len(cells))
             self._keep(
                 (number, owner, made[owner, name]), places, column, self._moments(len(cells))
             )
 
     def _not_a_day(self, number: int, cells: Sequence[bytes]) -> None:
         """Raises BadImport for a row that looks as if it were a day."""
-        assert self._header is not None
+        header = self._read
         for at, cell in enumerate(cells[:6]):
-            if (at == 0 or self._daily or self._first <= at < self._last) and is_date(
-                cell.decode("utf-8", "replace"), self._header[at] if at < len(self._header) else ""
+            if (at == 0 or header.daily or header.first <= at < header.last) and is_date(
+                cell.decode("utf-8", "replace"), header.names[at] if at < len(header.names) else ""
             ):
                 raise misplaced(LIKE_DAYS, number, at + 1, pointer="/layout")
 
@@ -375,42 +258,42 @@ class Import:
             try:
                 found = self._begins_of(cells)
             except BadItem as error:
-                self.progress.error(number, self._at["date"] + 1, f"the date {error.detail}")
+                self.progress.error(number, self._read.at["date"] + 1, f"the date {error.detail}")
                 self._rejected[owner] += 1
                 continue
-            values = cells[self._first : self._last]
+            values = cells[self._read.first : self._read.last]
             given = [index for index, cell in enumerate(values) if cell.strip()]
             count = 1 + max(given, default=-1)
             if found.expected not in (None, count):
                 detail = f"the row has {count} values, and its day has {found.expected}"
-                place = self._first + min(count, found.expected or 0) + 1
+                place = self._read.first + min(count, found.expected or 0) + 1
                 self.progress.error(number, place, detail)
                 self._rejected[owner] += 1
                 continue
             surplus = next((index for index in given if index in found.absent), None)
             if surplus is not None:
-                place = self._first + surplus + 1
+                place = self._read.first + surplus + 1
                 self.progress.error(number, place, found.absent[surplus])
                 self._rejected[owner] += 1
                 continue
             unclear = [index for index in given if index in found.twice]
             for index in unclear:
-                self.progress.error(number, self._first + index + 1, f"the time {TWICE}")
+                self.progress.error(number, self._read.first + index + 1, f"the time {TWICE}")
             self._rejected[owner] += len(unclear)
             left_out = found.absent.keys() | found.twice
             read = [index for index in range(count) if index not in left_out]
             self._keep(
                 (number, owner, made[who]),
-                [self._first + index for index in read],
+                [self._read.first + index for index in read],
                 self._quantities([values[index] for index in read]),
                 np.array([found.times[index] for index in read], np.int64),
             )
 
     def _begins_of(self, cells: Sequence[bytes]) -> DayBegins:
         assert self._map.timezone is not None
-        text = cells[self._at["date"]].decode("utf-8", "replace").strip()
+        text = cells[self._read.at["date"]].decode("utf-8", "replace").strip()
         day = date_of(text, self._map.time_format)
-        return begins(self._days, day, zone_named(self._map.timezone), self._map.ambiguous)
+        return begins(self._read.days, day, zone_named(self._map.timezone), self._map.ambiguous)
 
     # --- pivot -----------------------------------------------------------------------------------
 
@@ -418,9 +301,9 @@ class Import:
         rows = self._cells(lines)
         if self._columns is None:
             self._columns = await self._made_meters()
-        self.progress.rejected += len(rows) * (len(self._meters) - len(self._columns))
+        self.progress.rejected += len(rows) * (len(self._read.meters) - len(self._columns))
         stamps = [
-            [cells[self._at[name]] for _, cells in rows] if name in self._at else None
+            [cells[self._read.at[name]] for _, cells in rows] if name in self._read.at else None
             for name in ("time", "date", "offset")
         ]
         moments = self._stamps.moments(
@@ -431,7 +314,7 @@ class Import:
         for position, message in moments.faults:
             good[position] = False
             number = rows[position][0]
-            self.progress.error(number, self._at["time"] + 1, message, len(self._columns))
+            self.progress.error(number, self._read.at["time"] + 1, message, len(self._columns))
         for at, owner, device in self._columns:
             column = self._quantities([cells[at] for _, cells in rows])
             kept = good.copy()
@@ -450,11 +333,10 @@ class Import:
 
     async def _made_meters(self) -> list[tuple[int, int, int]]:
         """Index, owner and device of each column whose curator is hosted here."""
-        assert self._header is not None
         found = []
-        for at in self._meters:
-            name = self._header[at]
-            owner = self._owner(self._map.curator or name, self._line, at + 1)
+        for at in self._read.meters:
+            name = self._read.names[at]
+            owner = self._owner(self._map.curator or name, self._read.line, at + 1)
             if owner is not None:
                 found.append((at, owner, name))
         made = await self._intake.make_devices([(owner, name) for _, owner, name in found])
@@ -484,9 +366,9 @@ class Import:
             if who is None:
                 self.progress.rejected += 1
                 continue
-            if accepted is not None and cells[self._at["quality"]].strip() not in accepted:
+            if accepted is not None and cells[self._read.at["quality"]].strip() not in accepted:
                 detail = "the quality is not one that accept names"
-                self.progress.error(number, self._at["quality"] + 1, detail)
+                self.progress.error(number, self._read.at["quality"] + 1, detail)
                 self._rejected[who[0]] += 1
                 continue
             owners.append(who[0])
@@ -516,9 +398,9 @@ class Import:
         return csv_columns.quantities(csv_columns.numbers_of(cells, self._map), self._map.unit)
 
     def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
-        if name not in self._at:
+        if name not in self._read.at:
             return None
-        at = self._at[name]
+        at = self._read.at[name]
         return [cells[at] for _, cells, _ in kept]
 
     def _stamp_cells(self, kept: Sequence[Kept]) -> StampCells:
@@ -536,7 +418,7 @@ class Import:
         for column, name in found:
             for position, message in column.faults:
                 if good[position]:
-                    self.progress.error(kept[position][0], self._at[name] + 1, message)
+                    self.progress.error(kept[position][0], self._read.at[name] + 1, message)
                     self._rejected[owners[position]] += 1
                 good[position] = False
         return good
@@ -551,13 +433,13 @@ class Import:
         ]
 
         def report(line: int, detail: str) -> None:
-            self.progress.error(line, self._at["value"] + 1, f"the value {detail}")
+            self.progress.error(line, self._read.at["value"] + 1, f"the value {detail}")
 
         await take_counters(self._intake, self._caller, self.progress, rows, report)
 
     def _raw(self, row: Kept, moment: int) -> dict[str, Any]:
         _, cells, (_, device) = row
-        [text] = csv_columns.numbers_of([cells[self._at["value"]]], self._map)
+        [text] = csv_columns.numbers_of([cells[self._read.at["value"]]], self._map)
         raw = {
             "curator": self._named(cells),
             "device": device,
@@ -577,37 +459,23 @@ class Import:
         return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
 
     def _cells(self, lines: Sequence[Numbered]) -> list[tuple[int, list[bytes]]]:
-        most = max(self._at.values())
-        if self._map.layout == "pivot":
-            most = max(most, *self._meters)
-        elif self._map.layout == "day" and self._days.walls is not None:
-            most = max(most, self._last - 1)
-        delimiter = self._map.delimiter.encode()
+        delimiter, columns = self._map.delimiter.encode(), len(self._read.names)
+        fewest = self._read.fewest_cells
         result = []
         for number, line in lines:
             cells = split(line, delimiter)
-            misfit = self._misfit(cells, most + 1)
+            misfit = _misfit(columns, cells, fewest)
             if misfit is not None:
                 self.progress.error(number, *misfit)
             else:
                 result.append((number, cells))
         return result
 
-    def _misfit(self, cells: Sequence[bytes], least: int) -> tuple[int, str] | None:
-        """Where a row has fewer cells than are read, or more than the header: a comma too many
-        would move or cut a value."""
-        assert self._header is not None
-        if len(cells) < least:
-            return len(cells) + 1, "the row is too short"
-        extra = cells[len(self._header) :]
-        if extra and any(cell.strip() for cell in extra):
-            return len(self._header) + 1, "the row has more cells than the header"
-        return None
-
     def _pair(self, cells: Sequence[bytes]) -> tuple[bytes, bytes]:
         """The curator's and device's names in a row of the long layout."""
-        named = cells[self._at["curator"]] if "curator" in self._at else b""
-        return named, cells[self._at["device"]] if "device" in self._at else b""
+        at = self._read.at
+        named = cells[at["curator"]] if "curator" in at else b""
+        return named, cells[at["device"]] if "device" in at else b""
 
     def _whose(self, name: str | None, meter: str | None) -> str:
         """The curator of a row by these names."""
@@ -618,7 +486,7 @@ class Import:
     ) -> tuple[int, str] | None:
         if name is None or meter is None:
             which = "curator" if name is None else "device"
-            self.progress.error(number, self._at[which] + 1, NO_NAME)
+            self.progress.error(number, self._read.at[which] + 1, NO_NAME)
             return None
         whose = self._whose(name, meter)
         owner = known[whose] if whose in known else self._owner(whose, number)
@@ -664,13 +532,6 @@ class Import:
         self.progress.accepted += outcomes[Status.ACCEPTED]
 
 
-def misplaced(detail: str, line: int, column: int | None = None, *, pointer: str = "") -> BadImport:
-    """An error of a whole file, with its place."""
-    place = f"line {line}" + ("" if column is None else f", column {column}")
-    extra = {"line": line, "column": column}
-    return BadImport(f"{place}: {detail}", pointer=pointer, extra=extra)
-
-
 def _no_header(line: int, *, empty: bool) -> BadImport:
     if empty:
         return misplaced("the file is empty", 1)
@@ -684,3 +545,14 @@ def _name(cell: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if text.isprintable() and len(text) <= MOST_NAME else None
+
+
+def _misfit(columns: int, cells: Sequence[bytes], least: int) -> tuple[int, str] | None:
+    """Where a row has fewer cells than are read, or more than the header: a comma too many would
+    move or cut a value."""
+    if len(cells) < least:
+        return len(cells) + 1, "the row is too short"
+    extra = cells[columns:]
+    if extra and any(cell.strip() for cell in extra):
+        return columns + 1, "the row has more cells than the header"
+    return None

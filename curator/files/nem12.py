@@ -33,7 +33,7 @@ from common.runtime.clock import epoch_microseconds
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
-from curator.files.csv_import import misplaced
+from curator.files.csv_header import misplaced
 from curator.files.encoding import as_utf8
 from curator.files.green_button import FeedMap
 from curator.files.upload import Progress

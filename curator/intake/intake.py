@@ -30,8 +30,7 @@ from curator.intake.hosted_names import Hosted
 from curator.intake.reading import MAX_STORED, Item, Times, parse_item, suits
 from curator.ledger import presence_bits
 from curator.settings import CuratorSettings
-from curator.store import bulk_insert as store_counters
-from curator.store import history, intake_counts
+from curator.store import bulk_insert, history, intake_counts
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.blocks import Columns
@@ -503,14 +502,14 @@ async def _around(transaction: Transaction, meter: Meter, sent: Sequence[Sent]) 
     """The known readings on which what is booked may depend: the neighbours of those sent, or two
     hours on both sides where there may be a dip (a reading in one depends on others within one)."""
     first, last = min(each.time for each in sent), max(each.time for each in sent)
-    near = await store_counters.around(transaction, meter, first, last)
+    near = await bulk_insert.around(transaction, meter, first, last)
     order = sorted([(time, total) for time, total, _ in near] + [(s.time, s.total) for s in sent])
-    highest = await store_counters.highest(transaction, meter, first - DIP_US, first)
+    highest = await bulk_insert.highest(transaction, meter, first - DIP_US, first)
     ascending = all(before[1] <= after[1] for before, after in pairwise(order))
     if ascending and highest <= order[0][1] and not any(each.correction for each in sent):
         return near
     wide = (first - 2 * DIP_US, last + 2 * DIP_US)
-    return await store_counters.around(transaction, meter, *wide)
+    return await bulk_insert.around(transaction, meter, *wide)
 
 
 async def take_totals(
@@ -534,8 +533,8 @@ async def take_totals(
             (register, time, device, curators[device], delta, randoms.get(time, spare), None)
             for time, delta in merged.deltas
         ]
-    await store_counters.put_totals(transaction, totals)
-    await store_counters.put_readings(transaction, rows)
+    await bulk_insert.put_totals(transaction, totals)
+    await bulk_insert.put_readings(transaction, rows)
     return statuses
 
 

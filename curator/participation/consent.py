@@ -55,7 +55,7 @@ from curator.policy import Limit, Limits, Policy, check_policy
 from curator.store import accounts, history, outbox, stops
 from curator.store import parties as party_store
 from curator.store.history import Decided
-from curator.store.history import Ground as history_Ground
+from curator.store.history import Ground as HistoryGround
 from curator.store.parties import PartyRow
 from tacit import sets
 from tacit.crypto.sealing import spans
@@ -298,7 +298,7 @@ UNINVITED: Final = frozenset({NotConcerned.name, NotInRound.name, DeadlinePassed
 _logger = get_logger("tacit.curator.refusing")
 
 
-def refusal_of(grounds: Sequence[history_Ground], curators: int) -> Refusal | None:
+def refusal_of(grounds: Sequence[HistoryGround], curators: int) -> Refusal | None:
     """The report of a party's grounds; None if no round awaits the refusing curators anyway."""
     refused = np.zeros(curators, np.bool_)
     counts: Counter[RefusalGround] = Counter()

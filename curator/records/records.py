@@ -27,7 +27,6 @@ from curator.store import records as store
 from tacit.encoders.count_sums import CountSum
 from tacit.encoders.counts import Lists
 from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded, moved
-from tacit.encoders.sums import Ints as sums_Ints
 from tacit.protocol.federation import ALWAYS, FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
 from tacit.query.functions import Encoded
@@ -218,7 +217,7 @@ class Question(Protocol):
         """The records that count of the curators with keys in a half-open range, by key."""
         ...
 
-    def measured(self, records: Mapping[int, Any]) -> Mapping[int, sums_Ints]:
+    def measured(self, records: Mapping[int, Any]) -> Mapping[int, Ints]:
         """What each record of each curator would add at each cost, in L1 norm; of none where no
         record is omitted. It takes long."""
         ...
@@ -228,7 +227,7 @@ class Question(Protocol):
         transaction: Transaction,
         query: Query,
         records: Mapping[int, Any],
-        by_key: Mapping[int, sums_Ints],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Any]:
         """The records of the participating curators that may count, in the transaction of their
         debit; by_key: what is `measured` of each of them."""
@@ -270,7 +269,7 @@ class RowQuestion:
             rows = {key: found for key, found in rows.items() if len(found) <= most}
         return {key: self.chosen(key, found, most) for key, found in rows.items()}
 
-    def measured(self, records: Mapping[int, Floats]) -> dict[int, sums_Ints]:
+    def measured(self, records: Mapping[int, Floats]) -> dict[int, Ints]:
         """Of each row."""
         if self.debit is None:
             return {}
@@ -281,7 +280,7 @@ class RowQuestion:
         transaction: Transaction,
         query: Query,
         records: Mapping[int, Floats],
-        by_key: Mapping[int, sums_Ints],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Floats]:
         """Without the rows that would spend more than the job's epsilon."""
         if self.debit is None:
@@ -334,7 +333,7 @@ class ItemQuestion:
                 found[row.curator] = Lists(items, lists.starts)
         return found
 
-    def measured(self, records: Mapping[int, Lists]) -> dict[int, sums_Ints]:
+    def measured(self, records: Mapping[int, Lists]) -> dict[int, Ints]:
         """Of each sequence or set."""
         if self.debit is None:
             return {}
@@ -345,7 +344,7 @@ class ItemQuestion:
         transaction: Transaction,
         query: Query,  # noqa: ARG002
         records: Mapping[int, Lists],
-        by_key: Mapping[int, sums_Ints],
+        by_key: Mapping[int, Ints],
     ) -> Mapping[int, Lists]:
         """Without the records that would spend more than the job's epsilon; what the others spend
         is stored. It is decided for all parts of a question at once, which have the same
@@ -373,7 +372,7 @@ async def _counted(
     debit: JobDebit,
     costs: Sequence[Fraction],
     key: int,
-    by_record: sums_Ints,
+    by_record: Ints,
 ) -> NDArray[np.bool_]:
     """Which records of a curator count in this question; what these spend is stored. `by_record`:
     what each adds at each cost, in L1 norm. Spec: federated-counting, section 6.2."""
@@ -428,7 +427,7 @@ class RecordWindow:
 
     question: Question
     records: Mapping[int, Any]
-    by_key: Mapping[int, sums_Ints] = field(default_factory=dict)
+    by_key: Mapping[int, Ints] = field(default_factory=dict)
 
     def of(self, first_key: int, present: NDArray[np.bool_]) -> RecordRows:
         """The records of the present curators of a run that starts at `first_key`."""

@@ -24,9 +24,9 @@ from typing import Any, Final, Literal, Self, TypeVar
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from algorithms import catalogue
-from algorithms.contract import Block as contract_Block
+from algorithms.contract import Block as JobBlock
 from algorithms.contract import Cancelled, Outcome
-from algorithms.contract import Part as contract_Part
+from algorithms.contract import Part as JobPart
 from algorithms.datasets.kinds import read
 from coordinator.jobs.workers.link import PATIENCE_S, AttemptLost, Link, Ticket, pack
 from coordinator.models.job import Assignment, Beat, Failure, SecretSeed, plain_problem
@@ -407,8 +407,8 @@ class JobContext:
         self._heart.tell(fraction, stage)
 
     def map_blocks(
-        self, function: Callable[[contract_Block], contract_Part], blocks: Iterable[contract_Block]
-    ) -> Sequence[contract_Part]:
+        self, function: Callable[[JobBlock], JobPart], blocks: Iterable[JobBlock]
+    ) -> Sequence[JobPart]:
         """The results of independent blocks, in order."""
         return map_spread(function, blocks, self._ticket, self._key, self._heart.check)
 
@@ -430,7 +430,7 @@ class BlockContext:
         """Do nothing."""
 
     def map_blocks(
-        self, function: Callable[[contract_Block], contract_Part], blocks: Iterable[contract_Block]
-    ) -> Sequence[contract_Part]:
+        self, function: Callable[[JobBlock], JobPart], blocks: Iterable[JobBlock]
+    ) -> Sequence[JobPart]:
         """The results, computed one after the other."""
         return [function(block) for block in blocks]
