@@ -133,7 +133,7 @@ def _layout(
             break
         found: dict[str, Any] = {"layout": "day", "date_column": header[dated[0]]}
         meters = [at for at in range(days.first) if lower[at] in _METERS and at != dated[0]]
-        if meters and "curator" not in given:
+        if meters:
             found["device_column"] = header[meters[0]]
         if "curator" in lower and "curator" not in given:
             found["curator_column"] = header[lower.index("curator")]
@@ -159,7 +159,9 @@ def _columns(header: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
     lower = [name.lower() for name in header]
     for parameter, names in _USUAL.items():
         of_whom = parameter in ("curator_column", "device_column")
-        if of_whom and {"curator", "curator_column", "device_column"} & given.keys():
+        if of_whom and {"curator_column", "device_column"} & given.keys():
+            continue
+        if parameter == "curator_column" and "curator" in given:
             continue
         usual = [name for name in names if lower.count(name) == 1]
         if (len(usual) == 1 and header[lower.index(usual[0])] != names[0]) or (usual and of_whom):

@@ -44,7 +44,12 @@ FILES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"layout": "day", "date_column": "Date", "device_column": "Meter"},
         "a day a row (dates in 'Date', 24 intervals 00:00 to 23:00)",
     ),
-    (DAYS.replace(",", "\t"), {"curator": "a"}, {"layout": "day", "delimiter": "tab"}, "tab"),
+    (
+        DAYS.replace(",", "\t"),
+        {"curator": "a"},
+        {"layout": "day", "delimiter": "tab", "date_column": "Date", "device_column": "Meter"},
+        "tab",
+    ),
     (DAYS, {"layout": "wide"}, {}, "layout wide as given"),
     (
         "time,a,b\n2025-11-03T00:00:00Z,1,2\n",
@@ -65,16 +70,17 @@ def test_what_a_file_is_taken_for(
 ) -> None:
     found = recognise(text.encode(), given)
     assert words in found.words
-    if given.get("curator"):
-        assert parameters.items() <= found.parameters.items()
-        assert "device_column" not in found.parameters
-    else:
-        assert found.parameters == parameters
+    assert found.parameters == parameters
 
 
 def run(path: Path, body: bytes, **given: Any) -> Any:
     path.write_bytes(body)
     return MeterFile(path, None, 900, "kWh", "energy_import", given).dry_run()
+
+
+def test_the_meters_of_one_curator_are_devices_of_their_own(tmp_path: Path) -> None:
+    found = run(tmp_path / "days.csv", DAYS.encode(), timezone="Europe/Zurich", curator="house")
+    assert (found.counts.accepted, found.counts.conflicts) == (48, 0)
 
 
 def test_a_dry_run_sums_what_an_independent_script_sums(tmp_path: Path) -> None:
