@@ -49,7 +49,7 @@ from common.web.openapi import api_router
 from common.web.problems import status_of
 from common.web.wire import answer, content_type, json_response
 from tacit.errors import DomainError, Invalid, UnsupportedForm
-from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, told
+from tacit.protocol.aggregator_messages import KEPT, Flow, FlowHour, hour_of, reported
 from tacit.protocol.round.pieces import CarriedBatch, CarriedPiece, ItemAnswer, Piece
 from tacit.wire import Instant, WireModel
 
@@ -145,7 +145,7 @@ class UploadCounts:
             self._waiting.update(counts)
             raise
 
-    async def told(self, start: datetime | None, end: datetime | None) -> Flow:
+    async def reported(self, start: datetime | None, end: datetime | None) -> Flow:
         """The hours from `start` to `end` that are over; without them the last 24."""
         over = hour_of(self._clock.now() - self._settled)
         oldest = over - KEPT
@@ -156,7 +156,7 @@ class UploadCounts:
         hours = (
             FlowHour(hour=hour, form=form, outcomes=shown)  # type: ignore[arg-type]
             for (hour, form), counts in uploads.items()
-            if (shown := told(counts))
+            if (shown := reported(counts))
         )
         return Flow(until=until, hours=tuple(hours))
 
@@ -176,7 +176,7 @@ async def get_flow(
     start: Begin = None,
     end: End = None,
 ) -> Response:
-    return json_response((await counts.told(start, end)).model_dump_json())
+    return json_response((await counts.reported(start, end)).model_dump_json())
 
 
 # --- the routes that take pieces -----------------------------------------------------------------

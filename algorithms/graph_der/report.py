@@ -151,7 +151,7 @@ def graph_der_report(params: Parameters, stance: Stance, seen: Seen | None = Non
         sampler_epsilon=None if paper else amount(slack.epsilon),
         method="an edge is one cell, and the regions that hold it are one path from root to leaf; "
         "its counts, choices of points and one arrangement add up to epsilon at most, exactly as "
-        "fractions; where it goes on follows from noisy counts and public geometry (adaptive "
+        "fractions; where it continues follows from noisy counts and public geometry (adaptive "
         "composition of pure DP); all scales are k times as large",
         public_parameters=(
             "vertex set, its number, labelling",

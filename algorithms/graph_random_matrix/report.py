@@ -83,7 +83,7 @@ FLOATING: Final = (
 NOT_PROTECTED: Final = (
     "The unit is one edge. A vertex with all its edges is not protected; k edges are protected as "
     "one is at sigma / k.",
-    "Hubs: a vertex with many edges stands out, and about how many it has can be told.",
+    "Hubs: a vertex with many edges stands out, and its number of edges can be estimated.",
     "Membership: which vertices there are is published.",
     "What many edges have in common, such as clusters, is what the release shows.",
     FOR_SUBMITTER,

@@ -387,7 +387,7 @@ def exact_sums(
     """The query's sums over all rows, without noise; `place`: number of earlier queries; `held`:
     the rows on the grid, where they are kept."""
 
-    def told(blocks: Iterable[Block]) -> Iterator[Block]:
+    def counted(blocks: Iterable[Block]) -> Iterator[Block]:
         for start, block in zip(rows.starts, blocks, strict=True):
             share = (place + start / rows.count) / plan.queries
             context.progress(share, f"{query.kind} {place + 1} of {plan.queries}")
@@ -396,9 +396,9 @@ def exact_sums(
     context.progress(place / plan.queries, f"{query.kind} {place + 1} of {plan.queries}")
     if held is None:
         raw = map(rows.block, rows.starts)
-        parts = context.map_blocks(partial(raw_sums, grid, query), told(raw))
+        parts = context.map_blocks(partial(raw_sums, grid, query), counted(raw))
     else:
-        parts = context.map_blocks(query.sums, told(held))
+        parts = context.map_blocks(query.sums, counted(held))
     return sum(parts, np.zeros(query.length, np.int64))
 
 

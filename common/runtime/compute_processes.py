@@ -1,4 +1,4 @@
-"""Computations of requests in processes apart: the loop's process goes on answering meanwhile.
+"""Computations of requests in processes apart: the loop's process continues to answer meanwhile.
 
 A request of a few hundred bytes may ask for minutes of arithmetic, in steps that keep Python's
 interpreter to themselves, and a thread cannot be stopped. A process can: it ends when its request

@@ -305,7 +305,7 @@ async def _events(
             job = views.timed(row, clock.now())
             shown = job.model_copy(update={"remaining_s": None})
             is_new = shown != last and row.federation is not None
-            found = await lifecycle.told(transaction, job_id) if is_new else []
+            found = await lifecycle.events_of(transaction, job_id) if is_new else []
         for kind, entry in found[entries:]:
             yield f"event: {kind}\ndata: ".encode() + encode(entry) + b"\n\n"
         entries = max(entries, len(found))

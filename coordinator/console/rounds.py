@@ -357,10 +357,9 @@ def picture(found: RoundResult) -> Markup | None:
     if isinstance(exact, str):
         value, error = formatting.with_error(exact, half_width)
         upper = [float(each) for each in first["quantiles"].values()]
-        inside = sum(dot.inside for dot in charts.places(0.0, upper, float(half_width)))
         sentence = (
-            f"{value} {unit} were released. {inside} of 40 equally likely places of the value "
-            f"before noise lie within {error} {unit} of it."
+            f"{value} {unit} were released. The value before noise is within {error} {unit} of it "
+            "in 95 of 100 cases."
         )
         return charts.dots(float(exact), upper, float(half_width), unit=unit, sentence=sentence)
     values = next((each for each in found.result.values() if isinstance(each, list)), None)

@@ -33,7 +33,7 @@ from coordinator.store.rounds import RoundRow
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
-from tacit.protocol.aggregator_messages import KEPT, LEAST, Flow, told, totals
+from tacit.protocol.aggregator_messages import KEPT, LEAST, Flow, reported, totals
 from tacit.protocol.round.descriptor import Refusal, RoundDescriptor, RoundState
 from tacit.protocol.round.messages import AcceptedSet
 from tacit.sets import Bits
@@ -293,7 +293,7 @@ async def flow_of(
         begin=start,
         end=until,
         rounds={state.value: count for state, count in states.items()},
-        refused=told({ground.value: count for ground, count in refused.items()}),
+        refused=reported({ground.value: count for ground, count in refused.items()}),
         aggregators=_aggregators(asked, answers),
     )
 

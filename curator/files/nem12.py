@@ -119,7 +119,7 @@ class NemReader:
             self._begun = True
             return
         if self._ended:
-            raise misplaced("the file goes on after its 900 record", line)
+            raise misplaced("the file continues after its 900 record", line)
         if kind == "200":
             self._close_day()
             self._stream(line, texts)

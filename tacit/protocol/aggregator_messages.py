@@ -98,7 +98,7 @@ def hour_of(at: datetime) -> datetime:
     return at.replace(minute=0, second=0, microsecond=0)
 
 
-def told(counts: Mapping[str, int]) -> dict[str, int]:
+def reported(counts: Mapping[str, int]) -> dict[str, int]:
     """The counts that may be reported: those below `LEAST` only as one sum, and only if it is
     not."""
     named = {name: count for name, count in counts.items() if count >= LEAST and name != OTHER}

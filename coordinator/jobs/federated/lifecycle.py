@@ -101,7 +101,7 @@ async def _accepted(
     return [each.members.bits() for each in found if each.state == "released"]
 
 
-async def told(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
+async def events_of(transaction: Transaction, job_id: str) -> list[tuple[str, dict[str, Any]]]:
     """The kind of each event of a job so far, and what is shown of it: how many curators, not
     which."""
     steps = await federated_jobs.steps_of_job(transaction, job_id)

@@ -11,7 +11,7 @@ from aggregator.pieces.routes import UploadCounts
 from common.runtime.clock import ManualClock
 from common.store.database import migrate
 from common.store.transactions import Database
-from tacit.protocol.aggregator_messages import KEPT, Flow, told
+from tacit.protocol.aggregator_messages import KEPT, Flow, reported
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Federation, Peer, query
 from tests.aggregator.pieces.test_pieces import flipped
@@ -69,9 +69,9 @@ async def uploads_again(peer: Peer) -> None:
 
 
 def test_small_counts_together_are_other() -> None:
-    assert told({"a": 4, "b": 3, "stored": 5}) == {"stored": 5, "other": 7}
-    assert told({"a": 2, "b": 2}) == {}
-    assert told({"a": 4}) == {}
+    assert reported({"a": 4, "b": 3, "stored": 5}) == {"stored": 5, "other": 7}
+    assert reported({"a": 2, "b": 2}) == {}
+    assert reported({"a": 4}) == {}
 
 
 async def test_counts_are_kept_over_a_restart_and_then_forgotten(
@@ -84,12 +84,12 @@ async def test_counts_are_kept_over_a_restart_and_then_forgotten(
             counts.add("batch", "stored")
         await counts.store()
     clock.advance(timedelta(hours=2))
-    [hour] = (await UploadCounts(database, clock, 60.0).told(None, None)).hours
+    [hour] = (await UploadCounts(database, clock, 60.0).reported(None, None)).hours
     assert (hour.form, hour.outcomes) == ("batch", {"stored": 9})
     clock.advance(KEPT)
     await one.store()
     start = clock.now() - 2 * KEPT
-    assert (await one.told(start, None)).hours == ()
+    assert (await one.reported(start, None)).hours == ()
 
 
 async def test_parties_and_strangers_see_no_counts(pair: Federation) -> None:

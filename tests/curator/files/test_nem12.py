@@ -157,7 +157,7 @@ async def test_a_stream_that_is_not_taken(site: OpenSite, stream: str, column: i
     ("body", "detail"),
     [
         (SAMPLE[:-5], "the file is cut off: it has no 900 record"),
-        (SAMPLE + b"200,x\r\n", "goes on after its 900 record"),
+        (SAMPLE + b"200,x\r\n", "continues after its 900 record"),
         (SAMPLE.replace(b"NEM12,", b"NEM13,", 1), "line 1: a NEM12 file begins with 100,NEM12"),
         (text(day("20251103", 30, "A")), "line 2, column 1: a 300 record before any 200"),
         (text("250,x"), "line 2, column 1: the row is no record of NEM12"),
