@@ -5,36 +5,50 @@ BIN := $(VENV)/bin
 SITE := .venv-site/bin
 SETUP := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-release site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files clean
+.PHONY: demo test test-slow test-release site test-home-assistant test-generators mutate check audit format bench docs pictures reproduce lock images compose-files compose-up play clean
 
 demo: $(SETUP)  ## Private rounds on real or generated meter readings; DATA=file.csv[.xz] takes yours, FULL=1 shows more
 	$(BIN)/tacit demo $(if $(FULL),--full) $(if $(DATA),--data $(DATA))
 
-PYTEST := $(BIN)/pytest --dist loadfile
+# What a test compiles of the product, processes that it starts compile no second time.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/pytest
 
-# One after another, so that no process holds all tests and all that they import and compile.
+# Two at a time, each in a process of its own: none holds all tests and all that they import and
+# compile, and nothing is imported and collected twice.
 without = $(patsubst %,--ignore=%,$(1))
-MATHEMATICS := tests/tacit/accounting tests/tacit/noise tests/tacit/validity
-LIBRARY := tests/tacit
-ALGORITHMS := tests/algorithms tests/simulation tests/reproduction
-COORDINATOR := tests/coordinator
-SERVICES := tests/curator tests/aggregator tests/common
-TOGETHER := tests/e2e tests/adversary
-REST := tests $(call without,$(LIBRARY) $(ALGORITHMS) $(COORDINATOR) $(SERVICES) $(TOGETHER))
-PARTS := "$(MATHEMATICS)" "$(LIBRARY) $(call without,$(MATHEMATICS))" "$(ALGORITHMS)" "$(COORDINATOR)" "$(SERVICES)" "$(TOGETHER)" "$(REST)"
+accounting := tests/tacit/accounting tests/tacit/noise
+validity := tests/tacit/validity tests/tacit/query tests/tacit/report
+graphs := $(addprefix tests/algorithms/,graph_der graph_random_matrix set_valued dpbv_clustering)
+coordinator := $(addprefix tests/coordinator/,budget registry rounds datasets queries)
+library := tests/tacit $(call without,$(accounting) $(validity))
+algorithms := tests/algorithms tests/simulation tests/reproduction $(call without,$(graphs))
+jobs := tests/coordinator $(call without,$(coordinator))
+curator := tests/curator
+services := tests/aggregator tests/common
+together := tests/e2e
+adversary := tests/adversary
+rest := tests $(call without,tests/tacit tests/algorithms tests/simulation tests/reproduction \
+  tests/coordinator tests/curator tests/aggregator tests/common tests/e2e tests/adversary)
+PARTS := $(addprefix test-part-,coordinator jobs curator algorithms graphs validity accounting \
+  services together adversary library rest)
 COSTS := build/test-costs.json
 
-test: $(SETUP)  ## The tests, two files at a time; prints their CPU minutes and the dearest files
-	@rm -f $(COSTS); failed=0; for part in $(PARTS); do \
-	  TACIT_TEST_COSTS=$(COSTS) $(PYTEST) -n 2 -m "not slow and not release" $$part || failed=1; \
-	done; exit $$failed
+.PHONY: $(PARTS)
+test: $(SETUP)  ## The tests, two parts at a time; prints their CPU minutes and the dearest files
+	@rm -f $(COSTS)
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(PARTS)
+
+$(PARTS): test-part-%:
+	@mkdir -p build; TACIT_TEST_COSTS=$(COSTS) $(PYTEST) -m "not slow and not release" $($*) > build/$@.log 2>&1; \
+	  failed=$$?; cat build/$@.log; exit $$failed
 
 test-slow: $(SETUP)  ## Crash, statistical and scale tests, and all examples of properties; ROOMS=tests/tacit for some
-	$(PYTEST) -n 2 -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
+	$(PYTEST) -n 2 --dist loadfile -m "(slow or hypothesis) and not release" --hypothesis-profile full $(ROOMS)
 
 test-release: $(SETUP)  ## What takes longer still, before a release: every table of the sources, other examples of properties
-	$(PYTEST) -n 2 -m release
-	$(PYTEST) -n 2 -m hypothesis --hypothesis-profile explore
+	$(PYTEST) -n 2 --dist loadfile -m release
+	$(PYTEST) -n 2 --dist loadfile -m hypothesis --hypothesis-profile explore
 
 HOME_ASSISTANT := integrations/home_assistant
 test-home-assistant:  ## The integration for Home Assistant, in its own environment and test harness
@@ -53,11 +67,20 @@ mutate: $(SETUP)  ## Which changes of a module its tests notice; MODULE=curator/
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutation.lock
 	nice -n 15 $(BIN)/python -m tests.mutation $(MODULE)
 
-check: $(SETUP)  ## Format, lint, types, floors, known vulnerabilities
+COMPOSE_FILES := docker-compose.yml deploy/aggregator.compose.yml
+MANIFESTS := $(filter-out %/kustomization.yaml, $(wildcard deploy/kubernetes/*/*.yaml))
+
+check: $(SETUP)  ## Format, lint, types, floors, files of deployments, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/yamllint --strict $(COMPOSE_FILES) deploy
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec $(COMPOSE_FILES)
+	for file in $(COMPOSE_FILES); do $(BIN)/podman-compose --dry-run -f $$file config >/dev/null || exit; done
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.30.0 $(MANIFESTS)
+	$(BIN)/kubernetes-validate --strict --quiet --kubernetes-version 1.36.0 $(MANIFESTS)
 	$(BIN)/python .ci/audit.py
 
 audit: $(SETUP)  ## Known vulnerabilities of the pinned packages; says so where nobody answers
@@ -124,6 +147,16 @@ $(SETUP): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(SETUP)
+
+COMPOSE ?= $(if $(shell docker compose version 2>/dev/null),docker compose,$(BIN)/podman-compose)
+compose-up: compose-files  ## The compose file in one command: files, images, services, pairing; prints the console's sign-in link
+	$(COMPOSE) up --detach
+	$(COMPOSE) logs --follow pairing
+	@. ./.env && TACIT_URL=http://127.0.0.1:$$COORDINATOR_PORT TACIT_TOKEN=$$(cat deploy/secrets/coordinator_token) \
+	  $(BIN)/tacit console --no-open
+
+play: $(SETUP)  ## The compose file in podman, as root: a demo, kills, restore, upgrade; DIR=... keeps its images
+	VENV=$(VENV) tests/deploy/play.sh $(DIR)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

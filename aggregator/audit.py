@@ -30,7 +30,7 @@ from common.web.openapi import api_router
 from tacit.accounting.screening import NoiseAudit, Reason, Verdict, far_values, rounds_to_tell
 from tacit.answers import registry as answers
 from tacit.query.functions import parts
-from tacit.query.mechanisms import curator_plan
+from tacit.query.mechanisms import LaplacePlan, curator_plan
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism, Stance
 from tacit.wire import format_exact, format_instant
@@ -84,7 +84,7 @@ def audited(query: Query) -> tuple[Audited, ...]:
     if query.mechanism is not Mechanism.LOCAL or query.stance is not Stance.SOUND:
         return ()
     plan = curator_plan(query)
-    assert plan is not None
+    assert isinstance(plan, LaplacePlan)
     places = accumulate(plan.dimensions, initial=0)
     values = zip(parts(query), plan.scales, places, strict=False)
     return tuple(Audited(place, part.name, scale) for part, scale, place in values)[:FIRST_PARTS]

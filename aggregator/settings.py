@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from common.runtime.settings import ServiceSettings
-from tacit.query.terms import MAX_CURATORS, MAX_DIMENSION
+from tacit.query.terms import LONGEST_VECTOR, MAX_CURATORS
 
 
 class AggregatorSettings(ServiceSettings):
@@ -75,7 +75,7 @@ class AggregatorSettings(ServiceSettings):
         description="Largest `roster_size` of a round: bitmaps and indices are of that length.",
     )
     policy_max_dimension: int = Field(
-        default=MAX_DIMENSION, ge=1, description="Longest vector of a query."
+        default=LONGEST_VECTOR, ge=1, description="Longest vector of a query."
     )
     policy_max_round_s: int = Field(
         default=31 * 86_400, ge=1, description="Furthest deadline of a round, from now."
@@ -93,7 +93,7 @@ class AggregatorSettings(ServiceSettings):
         default=1000, ge=1, description="Most pieces of lone curators in one request."
     )
     round_max_body_bytes: int = Field(
-        default=48 * 1024 * 1024,
+        default=64 * 1024 * 1024,
         gt=0,
         description="Largest body of a round's requests: sealed batches, signed accepted sets.",
     )

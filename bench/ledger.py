@@ -54,7 +54,7 @@ from tacit.query.terms import PrivacyUnit
 
 NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 PRICE = Price.of(
-    {(unit, scenario): Amount(500, 1) for unit in PrivacyUnit for scenario in Scenario}
+    {(unit, scenario): Amount(500, 1, 500, 1) for unit in PrivacyUnit for scenario in Scenario}
 )
 KINDS = (
     (Kind.REFRESHED, 40),

@@ -372,7 +372,7 @@ def _drafts() -> Iterator[Draft]:
     hour_us, noon_us = 3_600_000_000, epoch_microseconds(NOON)
     price = Price.of(
         {
-            (unit, scenario): None if scenario is Scenario.EVERYONE else Amount(1000, 1)
+            (unit, scenario): None if scenario is Scenario.EVERYONE else Amount(1000, 1, 500, 1)
             for unit in PrivacyUnit
             for scenario in Scenario
         }

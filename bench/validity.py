@@ -70,6 +70,12 @@ def vector(arithmetic: Arithmetic) -> ProvedFunction:
     return ProvedVector((Block(1000, 65535, 10**6 - 1),), arithmetic=arithmetic)
 
 
+def day(bound: int, *, l2: bool = True) -> Callable[[Arithmetic], ProvedFunction]:
+    """A day of 96 entries of 13 bits, unsigned, its norm at most `bound`, in L2 or L1."""
+    return lambda each: ProvedVector((Block(96, 8191, bound, l2=l2),), arithmetic=each)
+
+
+DAY = (500,) * 96
 BIN = (*(0,) * 50, 1, *(0,) * 49)
 SUM_GOALS = (("numpy", 20_000.0), ("compiled", 120_000.0))
 CASES = (
@@ -86,6 +92,15 @@ CASES = (
     Case("histogram 100", histogram, BIN, 1000, (("numpy", 4500.0), ("compiled", 17_000.0))),
     Case("vector 1,000 x 16", vector, (9,) * 1000, 1),
     Case("vector 1,000 x 16", vector, (9,) * 1000, 20, (("numpy", 50.0), ("compiled", 150.0))),
+    Case("day 96 x 13, L1", day(150_000, l2=False), DAY, 200),
+    Case("day 96 x 13, L2", day(18_500), DAY, 1),
+    Case("day 96 x 13, L2", day(18_500), DAY, 200),
+    Case(
+        "day 96 x 26, L2, a part",
+        lambda each: ProvedVector((Block(96, 2**26 - 1, 4096 * 18_500, l2=True),), arithmetic=each),
+        DAY,
+        50,
+    ),
     Case(
         "mean, m = 1, 13 bits",
         lambda each: ProvedMean(ReadingBounds(-4095, 4095, 1), arithmetic=each),

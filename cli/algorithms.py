@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from algorithms import catalogue
-from cli.context import Answer, console, printed, say, table, tabled
+from cli.context import Answer, TextTable, console, printed, say, tabled
 from tacit.errors import NotFound
 
 Json = dict[str, Any]
@@ -48,9 +48,9 @@ def _one(item: Json) -> None:
     for way, when in (item["federated"] or {}).items():
         say(f"Over curators by {way}: {when}", markup=False)
     rows = [list(row) for row in parameters(item["parameters"])]
-    console.print(table("Parameters", ["name", "kind", "default", "what it is"], rows))
+    console.print(TextTable("Parameters", ["name", "kind", "default", "what it is"], rows))
     results = [[field, text] for field, text in item["result"].items()]
-    console.print(table("Result", ["name", "what it is"], results))
+    console.print(TextTable("Result", ["name", "what it is"], results))
 
 
 def parameters(schema: Json) -> list[tuple[str, str, str, str]]:

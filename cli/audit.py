@@ -16,6 +16,7 @@ from cli.context import (
     Answer,
     Home,
     Target,
+    TextTable,
     Token,
     at_coordinator,
     at_target,
@@ -24,7 +25,6 @@ from cli.context import (
     printed,
     read_json,
     say,
-    table,
     tabled,
 )
 from cli.formatting import amount, verified
@@ -195,7 +195,7 @@ def _print_proposals(response: Json, sentence: str) -> None:
         for item in response["proposals"]
     ]
     if rows:
-        console.print(table("Proposals", ["curator", "reason", "figures"], rows))
+        console.print(TextTable("Proposals", ["curator", "reason", "figures"], rows))
     total = sum(response["proposed"].values())
     console.print(f"{total} proposed{'' if len(rows) == total else f', {len(rows)} shown'}")
     say(f"[dim]{sentence}[/dim]")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from cli.context import (
     Answer,
     Target,
+    TextTable,
     at_coordinator,
     at_curator,
     at_target,
@@ -21,7 +21,6 @@ from cli.context import (
     read_json,
     read_table,
     say,
-    table,
     tabled,
 )
 from cli.formatting import amount, verified
@@ -48,8 +47,10 @@ def draw_forecast(found: api.Answer, path: Path) -> None:
         points = [point for point in found["curve"] if point["unit"] == unit]
         basic = [(point["day"], point["basic"]["epsilon"]) for point in points]
         tight = [(point["day"], point["tight"]) for point in points]
+        zcdp = [(point["day"], point["zcdp"]) for point in points]
         for style, label, line in (
             ("-", "basic, enforced", basic),
+            ("-.", f"rho at delta {found['delta']}, enforced", zcdp),
             ("--", f"tight at delta {found['delta']}", tight),
         ):
             days = [day for day, epsilon in line if epsilon != "inf"]
@@ -112,7 +113,7 @@ def print_budget(found: api.Answer) -> None:
             for bound in claimed["bounds"]
         ]
         title = f"Claims of the papers for a local release ({claimed['stance']})"
-        console.print(table(title, ["bound", "epsilon", "applies", "because"], rows))
+        console.print(TextTable(title, ["bound", "epsilon", "applies", "because"], rows))
         holds = claimed["holds"]
         say(
             f"Verified: epsilon {amount(holds['record'])} for one reading, "
@@ -129,28 +130,29 @@ def print_budget(found: api.Answer) -> None:
                 row["trust_model"] or "",
                 amount(row["epsilon"]),
                 amount(row["delta"]),
+                amount(row["rho"]),
                 *([amount(row["tight"]["epsilon"])] if "tight" in row else []),
                 _worst(row),
             ]
             for row in released[unit]
         ]
         tight = ["tight epsilon"] if "tight_sentence" in released else []
-        columns = ["who colludes", "model", "epsilon", "delta", *tight, "worst"]
+        columns = ["who colludes", "model", "epsilon", "delta", "rho", *tight, "worst"]
         title = f"What {released['rounds']} rounds cost together, unit {unit}"
-        console.print(table(title, columns, rows))
+        console.print(TextTable(title, columns, rows))
     say(f"[dim]{released['sentence']}[/dim]")
     if "tight_sentence" in released:
         say(f"[dim]{released['tight_sentence']}[/dim]")
     _print_limits(found["limits"])
 
 
-def _by_scenario(title: str, figures: Json) -> Table:
+def _by_scenario(title: str, figures: Json) -> TextTable:
     """Epsilon of a reading and of a curator, by who colludes."""
     rows = [
         [SCENARIOS[one["key"]], amount(one["epsilon"]), amount(two["epsilon"])]
         for one, two in zip(figures["record"], figures["curator"], strict=True)
     ]
-    return table(title, ["who colludes", "one reading", "the curator"], rows)
+    return TextTable(title, ["who colludes", "one reading", "the curator"], rows)
 
 
 def _worst(row: Json) -> str:
@@ -169,9 +171,10 @@ def _print_limits(deployment: list[Json], own: list[Json] | None = None) -> None
     for whose, item in named:
         delta = f", delta {item['delta']}" if "delta" in item else ""
         period = f" per {item['period_s']} s" if "period_s" in item else ""
+        in_rho = " in zcdp" if item["currency"] == "zcdp" else ""
         say(
             f"limit of {whose}: unit {item['unit']}, {item['scenario']}: epsilon "
-            f"{item['epsilon']}{delta}{period}"
+            f"{item['epsilon']}{delta}{in_rho}{period}"
         )
 
 
@@ -213,17 +216,19 @@ def _print_own(response: api.Answer) -> None:
                 debit["made"],
                 debit["epsilon"],
                 debit["delta"],
+                debit["rho"],
                 "credited" if debit["credited"] else debit["status"],
                 debit["assumes"],
             ]
             for debit in spent["debits"]
         ]
         title = f"Charged to {response['curator']}, unit {unit}"
-        console.print(table(title, ["when", "epsilon", "delta", "status", "if"], rows))
+        console.print(TextTable(title, ["when", "epsilon", "delta", "rho", "status", "if"], rows))
         period, lifetime = spent["period"], spent["lifetime"]
         say(
-            f"period: epsilon {period['epsilon']}, delta {period['delta']}; "
-            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}"
+            f"period: epsilon {period['epsilon']}, delta {period['delta']}, rho {period['rho']}; "
+            f"all time: epsilon {lifetime['epsilon']}, delta {lifetime['delta']}, "
+            f"rho {lifetime['rho']}"
         )
     columns = ", ".join(response["public_columns"]) or "none"
     say(f"columns that may be sent as they are: {columns}", markup=False)
@@ -358,9 +363,11 @@ def preview(
         console.print("it would be accepted" if response["allowed"] else "it would be refused:")
         for item in response["refusals"]:
             limit = item["limit"]
+            figure = "rho" if limit["currency"] == "zcdp" else "epsilon"
+            delta = f" at delta {limit['delta']}" if figure == "rho" else ""
             say(
-                f"  limit {limit['epsilon']} ({limit['unit']}, {limit['scenario']}): "
-                f"{item['spent']['epsilon']} spent, {item['asked']['epsilon']} requested, "
+                f"  limit {limit['epsilon']}{delta} ({limit['unit']}, {limit['scenario']}): "
+                f"{figure} {item['spent'][figure]} spent, {item['asked'][figure]} requested, "
                 f"{item['curators']} curators blocked"
             )
 
@@ -398,14 +405,20 @@ def forecast(
                 str(row["touching"]),
                 amount(row["basic"]["epsilon"]),
                 amount(row["basic"]["delta"]),
+                amount(row["rho"]),
+                amount(row["zcdp"]),
                 amount(row["tight"]),
             ]
             for row in response["rows"]
             if row["key"] in "de"
         ]
-        columns = ["horizon", "unit", "who colludes", "rounds", "epsilon", "delta", "tight"]
-        console.print(table(f"One round every {response['period_s']} s", columns, rows))
-        console.print(f"[dim]tight: at delta {response['delta']}. {response['sentence']}[/dim]")
+        names = ["horizon", "unit", "who colludes", "rounds", "epsilon", "delta"]
+        columns = [*names, "rho", "of rho", "tight"]
+        console.print(TextTable(f"One round every {response['period_s']} s", columns, rows))
+        console.print(
+            f"[dim]of rho, tight: epsilon at delta {response['delta']}. "
+            f"{response['sentence']}[/dim]"
+        )
         if plot is not None:
             say(f"drawn: {plot}")
 
@@ -432,11 +445,15 @@ def history(
         unit=unit, scenario=scenario, period_s=period_s, since=since, until=until, step_s=step_s
     )
     rows = [
-        [point["at"], amount(point["epsilon"]), amount(point["delta"]), str(point["rounds"])]
+        [
+            point["at"],
+            *(amount(point[name]) for name in ("epsilon", "delta", "rho")),
+            str(point["rounds"]),
+        ]
         for point in response["points"]
     ]
     title = f"Spent by the worst curator, unit {response['unit']}"
-    return tabled(response, title, ["at", "epsilon", "delta", "rounds"], rows)
+    return tabled(response, title, ["at", "epsilon", "delta", "rho", "rounds"], rows)
 
 
 @app.command("outlook")
@@ -460,8 +477,8 @@ def outlook(
     def human() -> None:
         for item in response["schedules"]:
             say(
-                f"{item['name']}: every {item['period_s']} s, epsilon {amount(item['epsilon'])} a "
-                f"round, next {item['next']}"
+                f"{item['name']}: every {item['period_s']} s, epsilon {amount(item['epsilon'])} "
+                f"and rho {amount(item['rho'])} a round, next {item['next']}"
             )
         if not response["schedules"]:
             say("no schedule is running: name a query, with --period-s")
@@ -469,7 +486,8 @@ def outlook(
             say("limits: none. Spending is not limited: `tacit budget limits` sets limits")
         for item in response["limits"]:
             _print_limits([item["limit"]])
-            say(f"  {amount(item['left'])} left; {_lasts(item)}")
+            figure = "rho" if item["limit"]["currency"] == "zcdp" else "epsilon"
+            say(f"  {figure} {amount(item['left'])} of {item['most']} left; {_lasts(item)}")
         say(f"[dim]{response['sentence']}[/dim]")
 
     return Answer(response, human)
@@ -482,7 +500,7 @@ def _lasts(item: Json) -> str:
     if advice is None:
         return f"used up at {item['exhausted']}, and no pace of these rounds would make it last"
     ways = [] if advice["every"] is None else [f"only every {advice['every']}th round"]
-    epsilon = advice["epsilon"]
     share = f"at most {advice['share']} of each round's price"
-    ways.append(share if epsilon is None else f"epsilon at most {epsilon} a round")
+    own = next((name for name in ("epsilon", "rho") if advice[name] is not None), None)
+    ways.append(share if own is None else f"{own} at most {advice[own]} a round")
     return f"used up at {item['exhausted']}; to last: {', or '.join(ways)}"

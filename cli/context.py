@@ -1,15 +1,18 @@
 """What every command needs: where the deployment is, how to print, how to fail.
 
 A command talks to an embedded deployment (its data directory, `--home` or `TACIT_HOME`) or to any
-service by `--url` and `--token` (`TACIT_URL`, `TACIT_TOKEN`). Errors are one line, exit code 2.
+service by `--url` and `--token` (`TACIT_URL`, `TACIT_TOKEN`). An error is one line on standard
+error, with --json a problem document in one line; `ExitCode` says what kind of error it was.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import IntEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -18,16 +21,18 @@ from typing import Annotated, Any, Concatenate, Final, NoReturn, TypeVar, get_ty
 import httpx
 import typer
 from pydantic import ValidationError
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from cli.services.deployment import Deployment, ServiceAddress, trusted
-from tacit import Client, Problem, RoundNotReleased
-from tacit.errors import DomainError
+from tacit import Client, NotFinished, Problem, RoundNotReleased
+from tacit.errors import DomainError, Invalid, Malformed, TooLarge, UnsupportedForm
 from tacit.field_errors import first_of
 
-console = Console()
+console = Console(soft_wrap=True)
 errors = Console(stderr=True)
 
 Home = Annotated[
@@ -61,7 +66,8 @@ class Target:
         except FileNotFoundError:
             fail(
                 f"no deployment in {self.home}: start one with `tacit up`, or name another with "
-                "--home or TACIT_HOME, or give --url"
+                "--home or TACIT_HOME, or give --url",
+                ExitCode.NOT_READY,
             )
 
     def coordinator(self) -> Client:
@@ -93,33 +99,95 @@ class Target:
         return choose(self.deployment()).client()
 
 
-def fail(message: str, code: int = 2) -> NoReturn:
-    """One line on standard error, and an exit code."""
-    errors.print(f"tacit: {message}", style="red", markup=False, highlight=False, soft_wrap=True)
-    raise typer.Exit(code)
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    FAILED = 1
+    """Failed or aborted; what was checked is false."""
+    USAGE = 2
+    """The command or its input is wrong."""
+    NOT_READY = 3
+    """Not ready or no answer: the same command may succeed later."""
+    REFUSED = 4
+    """Refused by a policy, a budget or a right."""
+
+
+REFUSALS: Final = frozenset(
+    {
+        "budget_exceeded",
+        "budget_missing",
+        "difference_refused",
+        "disclosure_refused",
+        "exact_refused",
+        "paper_refused",
+        "path_overspent",
+        "policy_refused",
+        "proof_required",
+        "update_forbidden",
+        "unverified_not_acknowledged",
+        "wider_than_the_operators",
+    }
+)
+"""Problems that say that a policy or a budget forbids what was asked, whatever their status."""
+EARLY: Final = frozenset(
+    {"aggregator_unreachable", "job_not_finished", "peer_unavailable", "url_unreachable"}
+)
+"""Problems that end when a party has done its work, or answers again."""
+_json_errors: ContextVar[bool] = ContextVar("json_errors", default=False)
+
+
+def exit_code(problem: Problem) -> ExitCode:
+    """The exit code for the refusal of a service."""
+    if problem.name in REFUSALS or problem.status in (401, 403):
+        return ExitCode.REFUSED
+    if problem.name == "not_released":
+        return ExitCode.FAILED if problem.figures.get("state") == "aborted" else ExitCode.NOT_READY
+    if problem.name in EARLY or problem.retryable or problem.status in (408, 429, 503):
+        return ExitCode.NOT_READY
+    failed = problem.status in (409, 410) or problem.status >= 500
+    return ExitCode.FAILED if failed else ExitCode.USAGE
+
+
+def fail(
+    message: str, code: int = ExitCode.USAGE, problem: Mapping[str, object] | None = None
+) -> NoReturn:
+    """An error on standard error, and an exit code: one line, or with --json the `problem` of a
+    service, else one whose detail is the message."""
+    if _json_errors.get():
+        document = {**(problem or {"detail": message}), "exit_code": int(code)}
+        typer.echo(json.dumps(document), err=True)
+    else:
+        line = f"tacit: {message}"
+        errors.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(int(code))
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Print the errors of services and files as one line, with exit code 2."""
+    """Print the errors of services and files as one error."""
     try:
         yield
     except typer.Exit:  # a RuntimeError too, but already printed
         raise
     except Problem as problem:
-        fail(f"{problem.name}: {problem.sentence}")
+        fail(f"{problem.name}: {problem.sentence}", exit_code(problem), problem.problem)
     except DomainError as error:  # of this process, such as a transcript that is not anchored
-        fail(f"{error.name}: {error.detail or error.title}")
+        wrong_input = isinstance(error, Malformed | Invalid | TooLarge | UnsupportedForm)
+        code = ExitCode.USAGE if wrong_input else ExitCode.FAILED
+        fail(f"{error.name}: {error.detail or error.title}", code)
     except RoundNotReleased as error:
-        fail(f"the round was aborted: {error}")
+        fail(f"the round was aborted: {error}", ExitCode.FAILED)
     except httpx.TransportError as error:
-        fail(f"no answer from {error}")
+        fail(f"no answer from {error}", ExitCode.NOT_READY)
+    except (NotFinished, TimeoutError) as error:
+        fail(str(error) or "it took too long", ExitCode.NOT_READY)
     except ValidationError as error:
         fail(first_of(error))
     except OSError as error:
         what = (error.strerror or str(error) or type(error).__name__).lower()
         fail(f"{error.filename}: {what}" if error.filename else what)
-    except (ValueError, RuntimeError, TimeoutError) as error:
+    except (ValueError, RuntimeError) as error:
         fail(str(error).strip().splitlines()[0] if str(error) else type(error).__name__)
 
 
@@ -149,9 +217,13 @@ def printed(ask: Callable[..., Answer]) -> Callable[..., None]:
 
     @wraps(ask)
     def command(*, as_json: bool, **arguments: Any) -> None:
-        with plain_errors():
-            answer = ask(**arguments)
-        answer.show(as_json)
+        before = _json_errors.set(as_json)
+        try:
+            with plain_errors():
+                answer = ask(**arguments)
+            answer.show(as_json)
+        finally:
+            _json_errors.reset(before)
 
     parameters = signature(ask, eval_str=True).parameters.values()
     as_json = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
@@ -221,8 +293,10 @@ def _with_signature(command: Callable[..., T], parameters: Sequence[Parameter]) 
 
 
 def say(text: str, *, markup: bool = True) -> None:
-    """Print a line for people; markup=False prints brackets as they are."""
-    console.print(text, highlight=False, markup=markup)
+    """Print lines for people; markup=False prints brackets as they are. A terminal gets them
+    wrapped between words; a name that is longer than a line is never broken."""
+    fits = console.is_terminal and max(map(len, text.split()), default=0) <= console.width
+    console.print(text, highlight=False, markup=markup, soft_wrap=not fits)
 
 
 def progress(*columns: ProgressColumn) -> Progress:
@@ -231,26 +305,42 @@ def progress(*columns: ProgressColumn) -> Progress:
     return Progress(*shown, console=errors, transient=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of texts."""
-    result = Table(
-        title=title or None,
-        title_justify="left",
-        header_style="bold",
-        show_header=any(columns),
-    )
-    for column in columns:
-        result.add_column(column, overflow="fold")  # a truncated id cannot be copied
-    for row in rows:
-        result.add_row(*row)
-    return result
+@dataclass(frozen=True)
+class TextTable:
+    """A table of texts for `console.print`, in which no word is broken: where the words of a row
+    do not fit side by side, each row is a list of `column: value`. Brackets are markup."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        grid = Table(
+            title=self.title or None,
+            title_justify="left",
+            header_style="bold",
+            show_header=any(self.columns),
+        )
+        for column in self.columns:
+            grid.add_column(column)
+        for row in self.rows:
+            grid.add_row(*row)
+        unbounded = options.update(max_width=10**6)
+        if Measurement.get(console, unbounded, grid).minimum <= options.max_width:
+            yield grid
+            return
+        yield Text(self.title)
+        for row in self.rows:
+            yield Text()
+            for column, value in zip(self.columns, row, strict=True):
+                yield Text.from_markup(f"{column}: {value}" if column else value)
 
 
 def tabled(
     value: object, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Answer:
     """An answer that people see as one table."""
-    return Answer(value, lambda: console.print(table(title, columns, rows)))
+    return Answer(value, lambda: console.print(TextTable(title, columns, rows)))
 
 
 def digits(fingerprint: str) -> str:

@@ -1,6 +1,6 @@
 """`tacit readings` and `tacit items`: import data into a curator service, and check its arrival.
 
-Files of meter readings are CSV (plain, .gz or .xz), Green Button (.xml) or NEM12.
+Files of meter readings are CSV, Green Button (.xml) or other formats, plain, .gz or .xz.
 Wide: a meter a row, its id first, then one value for each consecutive interval. Long: a reading a
 row, with columns time and value, and optionally curator and device. A column map (TOML or JSON) has
 further parameters of `POST /v1/readings/import`. The file is sent unchanged, or cut to its first
@@ -27,9 +27,11 @@ import typer
 from numpy.typing import NDArray
 
 from cli.context import Answer, at_curator, errors, fail, say, tabled
+from curator.errors import BadImport
 from curator.files import encoding
 from curator.files.recognise import HEAD_BYTES, Recognised, recognise
 from tacit import Client, Problem
+from tacit.compression import GZIP_MAGIC, XZ_MAGIC
 from tacit.errors import Invalid
 from tacit.records import text_files
 from tacit.records.text_files import MalformedRow, number
@@ -58,14 +60,14 @@ class MeterFile:
         return ".xml" in self.path.suffixes
 
     def open(self) -> BinaryIO:
-        """The plain content."""
-        match self.path.suffix:
-            case ".xz":
-                return cast(BinaryIO, lzma.open(self.path))
-            case ".gz":
-                return cast(BinaryIO, gzip.open(self.path))
-            case _:
-                return self.path.open("rb")
+        """The plain content. How it is compressed its first bytes say, as at the service."""
+        with self.path.open("rb") as file:
+            head = file.read(len(XZ_MAGIC))
+        if head.startswith(XZ_MAGIC):
+            return cast(BinaryIO, lzma.open(self.path))
+        if head.startswith(GZIP_MAGIC):
+            return cast(BinaryIO, gzip.open(self.path))
+        return self.path.open("rb")
 
     def _as_utf8(self) -> BinaryIO:
         """The plain content in UTF-8. Raises BadImport where it is not in its encoding."""
@@ -122,11 +124,14 @@ class MeterFile:
         named = self.columns.get("encoding")
         given = dict(self.columns) | ({} if self.start is None else {"layout": "wide"})
         text = encoding.Decoder(named).feed(head, last=whole)
+        found = recognise(text, given)
         try:
             text.partition(b"\n")[0].decode()
         except UnicodeDecodeError:
-            raise ValueError(f"{self.path.name}, line 1: not UTF-8: give its encoding") from None
-        return recognise(text, given)
+            if found.form == "csv":
+                reason = "not UTF-8: give its encoding"
+                raise ValueError(f"{self.path.name}, line 1: {reason}") from None
+        return found
 
     def content(self, days: int | None = None) -> tuple[bytes, dict[str, Any]]:
         """What is sent: the file, or its first days, and the parameters of the import."""
@@ -151,7 +156,7 @@ class MeterFile:
     def dry_run(self, *, days: int | None = None) -> DryRun:
         """What the service would store. Raises ValueError or BadImport."""
         from curator.files.dry_run import dry_run
-        from curator.files.routes import ImportOptions
+        from curator.files.options import ImportOptions
 
         content, parameters = self.content(days)
         options = ImportOptions.model_validate(parameters)
@@ -168,17 +173,21 @@ class MeterFile:
             raise ValueError("; ".join(each.lstrip(": ") for each in found)) from None
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the import: what the file shows, then the map's."""
+        """The parameters of the import: the map's, and of some formats the command's options."""
         given = {name: _as_text(value) for name, value in self.columns.items()}
         if self.green_button:
             return given
-        recognised = self.recognised()
-        if recognised.form != "csv":
-            return {"form": recognised.form, **given}
-        found: dict[str, Any] = {"unit": self.unit, "register": self.register}
-        if self.start is not None:
+        form = self.recognised().form
+        found: dict[str, Any] = {}
+        if form in _UNIT_NEEDED:
+            found = {"unit": self.unit, "register": self.register}
+        if form == "csv" and self.start is not None:
             found |= {"layout": "wide", "start": self.start, "step_s": self.step_s}
-        return {**found, **recognised.parameters, **given}
+        return {**found, **given}
+
+
+_UNIT_NEEDED: Final = ("csv", "influx", "home-assistant")
+"""Formats whose files do not say what they measure."""
 
 
 def _as_text(value: Any) -> Any:
@@ -220,7 +229,7 @@ readings_app = typer.Typer(no_args_is_help=True, help="Readings of your own cura
 @at_curator
 def import_readings(
     client: Client,
-    source: Annotated[Path, typer.Argument(help="CSV, Green Button or NEM12; plain, .gz or .xz.")],
+    source: Annotated[Path, typer.Argument(help="The file; plain, .gz or .xz.")],
     start: Annotated[
         str | None,
         typer.Option(help="Wide layout: the time of the first value column, RFC 3339."),
@@ -259,7 +268,8 @@ def import_readings(
 ) -> Answer:
     """Import a file of readings: CSV, wide (a meter a row, `--start` given) or long (a reading a
     row, with columns curator, device, time, value, or those of the map); a day a row or a meter a
-    column; or Green Button or NEM12. Prints what the file is taken for, and why.
+    column; or Green Button, NEM12, NEM13, DSMR telegrams, IEC 62056-21, MSCONS, SenML, InfluxDB
+    line protocol or Home Assistant's statistics. Prints what the file is taken for, and why.
 
     Exit code 2 if a row was rejected: the others are stored, and the rejected lines are printed."""
     options = {"curator": curator, "timezone": timezone, "ambiguous": ambiguous}
@@ -267,25 +277,31 @@ def import_readings(
     given = {} if columns is None else column_map(columns)
     given |= {name: value for name, value in options.items() if value is not None}
     file = MeterFile(source, start, step_s, unit, register, given)
-    taken_for = "Green Button, by its name" if file.green_button else file.recognised().words
-    if dry:
-        return _dry(file.dry_run(days=days), taken_for)
-    with errors.status(f"importing {source.name}"):
-        try:
-            answer: dict[str, Any] = file.upload(client, days=days)
-        except Problem as problem:
-            if problem.name != "bad_import":
-                raise
-            fail(f"{problem.name}: {problem.sentence}; it is taken for {taken_for}")
-    answer["taken_for"] = taken_for
+    try:
+        if dry:
+            return _dry(file.dry_run(days=days))
+        with errors.status(f"importing {source.name}"):
+            answer = file.upload(client, days=days)
+    except Problem as problem:
+        if problem.name != "bad_import":
+            raise
+        fail(f"{problem.name}: {problem.sentence}{_taken(problem.figures)}")
+    except BadImport as error:
+        fail(f"{error.pointer}: {error.detail}{_taken(error.extra)}".removeprefix(": "))
     return Answer(answer, lambda: _print_counts(answer), 2 if answer["rejected"] else 0)
 
 
-def _dry(run: DryRun, taken_for: str) -> Answer:
+def _taken(figures: Mapping[str, object]) -> str:
+    """What a refused file was taken for."""
+    progress = figures.get("import")
+    words = progress.get("taken_for") if isinstance(progress, Mapping) else None
+    return "" if words is None else f"; it is taken for {words}"
+
+
+def _dry(run: DryRun) -> Answer:
     counts = run.counts.model_dump(exclude_unset=True)
     value = {
         **counts,
-        "taken_for": taken_for,
         "first": run.first,
         "sums": list(map(asdict, run.sums)),
     }
@@ -304,7 +320,8 @@ def _dry(run: DryRun, taken_for: str) -> Answer:
 
 
 def _print_counts(answer: Mapping[str, Any]) -> None:
-    say(f"  taken for {answer['taken_for']}")
+    if "taken_for" in answer:
+        say(f"  taken for {answer['taken_for']}")
     for name, value in answer.items():
         if not isinstance(value, list | tuple | dict) and name != "taken_for":
             say(f"  {name}: {value}")
@@ -312,13 +329,26 @@ def _print_counts(answer: Mapping[str, Any]) -> None:
         place = f"line {error['line']}"
         if error["column"] is not None:
             place += f", column {error['column']}"
+        elif (element := error.get("element")) and not error["detail"].startswith(element):
+            place += f", {error['element']}"
         say(f"  {place}: {error['detail']}")
 
 
 @readings_app.command("status")
 @at_curator
-def status(client: Client) -> Answer:
-    """Readings received within a day, by outcome, and the registers that have readings."""
+def status(
+    client: Client,
+    curator: Annotated[
+        str | None, typer.Option(help="Of this curator: its devices, day by day.")
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(help="IANA zone of the days; else the service's.")
+    ] = None,
+) -> Answer:
+    """Readings received within a day, by outcome, and the registers that have readings. Of one
+    curator: its devices, and which of the last five weeks' days are complete."""
+    if curator is not None:
+        return _calendars(client, curator, timezone)
     response = {
         "summary": client.summary(),
         "intake": client.intake(),
@@ -337,6 +367,35 @@ def status(client: Client) -> Answer:
                     say(f"  query {query['name']} needs {query['unit']}: no reading fits")
 
     return Answer(response, human)
+
+
+_MARKS: Final = {"complete": "#", "partial": "-", "missing": ".", "open": " "}
+
+
+def _calendars(client: Client, curator: str, timezone: str | None) -> Answer:
+    first = client.calendar(curator, timezone=timezone)
+    others = first["registers"][1:]
+    calendars = [first] * bool(first["registers"])
+    calendars += [client.calendar(curator, register=name, timezone=timezone) for name in others]
+
+    def human() -> None:
+        if not calendars:
+            say(f"{curator} has no readings")
+        for calendar in calendars:
+            days = f"{calendar['from']} to {calendar['to']}, {calendar['timezone']}"
+            say(f"{calendar['register']}: {days}")
+            for device in calendar["devices"]:
+                marks = "".join(_MARKS[day["state"]] for day in device["days"])
+                counts = [
+                    f"; {device[name]} {name}"
+                    for name in ("duplicates", "corrections", "late")
+                    if device[name]
+                ]
+                newest = f"newest {device['last']}{''.join(counts)}"
+                say(f"  |{marks}| {device['device']}: {newest}")
+        say("# complete, - partial, . missing; late: after a round had used their window")
+
+    return Answer({"calendars": calendars}, human)
 
 
 @readings_app.command("curators")

@@ -11,16 +11,13 @@ import typer
 from algorithms.datasets.kinds import KINDS
 from cli.context import (
     Answer,
-    Target,
+    TextTable,
     at_coordinator,
     console,
     fail,
-    grouped,
-    plain_errors,
     printed,
     read_json,
     say,
-    table,
     tabled,
 )
 from cli.formatting import amount
@@ -139,18 +136,18 @@ def one(client: Client, dataset: Id) -> Answer:
             ]
             for event in response["events"]
         ]
-        console.print(table("Ledger", ["time", "event", "job", "epsilon", "delta"], rows))
+        console.print(TextTable("Ledger", ["time", "event", "job", "epsilon", "delta"], rows))
 
     return Answer(response, human)
 
 
 @app.command("rm")
-@grouped
-def remove(dataset: Id, target: Target) -> None:
+@at_coordinator
+def remove(client: Client, dataset: Id) -> Answer:
     """Delete a dataset. Its ledger stays: the same data again finds what was spent."""
-    with plain_errors(), target.coordinator() as client:
-        client.delete_dataset(dataset)
-    typer.echo(f"{dataset} is deleted; its ledger stays")
+    client.delete_dataset(dataset)
+    text = f"{dataset} is deleted; its ledger stays"
+    return Answer({"deleted": dataset}, lambda: typer.echo(text))
 
 
 @app.command("sample")
@@ -191,7 +188,7 @@ def sample(
     def human() -> None:
         rows = [[item["path"], item["kind"], item["description"]] for item in written]
         rows.append([str(params), "", f"parameters of a job on {job.file_name}"])
-        console.print(table("Samples", ["file", "kind", "what it is"], rows))
+        console.print(TextTable("Samples", ["file", "kind", "what it is"], rows))
         typer.echo(f"To run it: {command}")
 
     return Answer(found, human)

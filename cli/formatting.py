@@ -13,7 +13,7 @@ from tacit.answers import base as api
 from tacit.query.functions import PRESENCE
 from tacit.report.figures import short
 from tacit.report.model import of_a_hundred
-from tacit.report.text import brief, brief_text
+from tacit.report.text import brief, brief_text, price_in_rho
 
 Json = dict[str, Any]
 
@@ -64,8 +64,18 @@ def result_lines(found: api.Answer) -> list[str]:
             lines.append(f"  {name}: {value}")
         else:
             symbol = unit if name != "variance" else f"{unit}^2"
-            lines.append(f"  {name}: {_with_noise(value, _half_width(found, name), symbol)}")
+            text = _with_noise(value, _half_width(found, name), symbol)
+            lines.append(f"  {name}: {text}{_between(found, name)}")
     return lines
+
+
+def _between(response: api.Answer, name: str) -> str:
+    """The interval of a percentile."""
+    listed = (response["report"].get("error") or {}).get("percentiles") or ()
+    row = next((item for item in listed if item["part"] == name), None)
+    if row is None or row["low"] is None:
+        return ""
+    return f", between {row['low']} and {row['high']} in 95 of 100 cases"
 
 
 def _with_noise(value: str | None, half_width: str | None, unit: str) -> str:
@@ -186,6 +196,8 @@ def print_report(report: Json | api.Answer, *, full: bool = False) -> None:
     not protected, public and assumed; `full`: every statement whole, and the source's claim."""
     for line in error_lines(report):
         say(line)
+    if (in_rho := price_in_rho(dict(report))) is not None:
+        say(in_rho)
     width = min(console.width, 100)
     say(brief_text(brief(dict(report)), full=full, width=width), markup=False)
     if full:

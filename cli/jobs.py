@@ -21,19 +21,18 @@ from algorithms import catalogue
 from algorithms.drawing import can_draw
 from cli.context import (
     Answer,
+    ExitCode,
     Full,
     Target,
+    TextTable,
     at_coordinator,
     at_target,
     console,
     errors,
     fail,
-    grouped,
-    plain_errors,
     progress,
     read_json,
     say,
-    table,
     tabled,
 )
 from cli.datasets import format_of, parts_of, universe_of
@@ -178,7 +177,7 @@ def _print_forecast(forecast: Json) -> None:
         for item in forecast["horizons"]
     ]
     title = "Epsilon, delta at basic composition"
-    console.print(table(title, ["over", "runs", "a record", "a curator"], rows))
+    console.print(TextTable(title, ["over", "runs", "a record", "a curator"], rows))
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -274,6 +273,7 @@ def run(
     uploaded = None
     with _coordinator(target, alone=federation is None) as client:
         if federation is not None:
+            client.algorithm(algorithm)  # a misspelt name is reported before its federation
             job["federation"] = read_json(federation)
         elif dataset is not None and Path(dataset).exists():
             job["dataset"] = uploaded = upload.send(client, Path(dataset), job)
@@ -285,7 +285,8 @@ def run(
         _write_private(release.out, "job.json", done)
         if done["state"] != "succeeded":
             detail = (done["error"] or {}).get("detail", "")
-            fail(f"the job {done['state']}: {detail}{_left_behind(client, done, uploaded)}")
+            outcome = f"the job {done['state']}: {detail}{_left_behind(client, done, uploaded)}"
+            fail(outcome, ExitCode.FAILED)
         _write(client, done, release.out)
     result = json.loads((release.out / "result.json").read_text("utf-8"))
 
@@ -404,13 +405,12 @@ def compare(
 
 
 @app.command("cancel")
-@grouped
-def cancel(job_id: JobId, target: Target) -> None:
+@at_coordinator
+def cancel(client: Client, job_id: JobId) -> Answer:
     """End a job. What it was charged stays charged if noise was drawn."""
-    with plain_errors(), target.coordinator() as client:
-        client.cancel_job(job_id)
-        ended = _follow(client, job_id)
-    typer.echo(f"{job_id} is {ended['state']}")
+    client.cancel_job(job_id)
+    ended = _follow(client, job_id)
+    return Answer(ended, lambda: typer.echo(f"{job_id} is {ended['state']}"))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from cli import ended_identities
 from cli.context import (
     DEFAULT_HOME,
     Answer,
+    ExitCode,
     Home,
     Target,
     at_coordinator,
@@ -27,7 +28,6 @@ from cli.context import (
     at_target,
     digits,
     fail,
-    plain_errors,
     printed,
     progress,
     say,
@@ -86,7 +86,8 @@ def rotate_party(
     waiting = _parties_waited(client, wait_s)
     if waiting:
         typer.echo("\n".join(_problem(each) for each in waiting[:10]), err=True)
-        fail(f"{len(waiting)} identities wait: the curator service keeps trying to announce them")
+        text = f"{len(waiting)} identities wait: the curator service keeps trying to announce them"
+        fail(text, ExitCode.NOT_READY)
     return Answer({"begun": begun}, lambda: typer.echo(f"identities replaced: {begun}"))
 
 
@@ -342,7 +343,8 @@ def storage(
     response = client.rotate_storage_key(lines[0].rstrip("="))
     response = _waited(client, response, wait_s)
     if response["state"] != "idle":
-        fail(f"{response['left']} not sealed again yet: run the same command again to keep waiting")
+        left = f"{response['left']} not sealed again yet"
+        fail(f"{left}: run the same command again to keep waiting", ExitCode.NOT_READY)
     return Answer(response, lambda: typer.echo(_done(response)))
 
 
@@ -447,6 +449,7 @@ def listing(home: Home = DEFAULT_HOME) -> Answer:
 
 
 @app.command("dev-ca")
+@printed
 def dev_ca(
     services: Annotated[
         list[str],
@@ -454,13 +457,16 @@ def dev_ca(
     ],
     out: Annotated[Path, typer.Option(help="Directory for the PEM files.")] = Path("tls"),
     days: Annotated[int, typer.Option(min=1, max=825, help="Days that they are valid.")] = 90,
-) -> None:
+) -> Answer:
     """Make a certificate authority for trials, and a certificate for each service; repeat to renew.
 
     Example: `tacit keys dev-ca coordinator,127.0.0.1 aggregator-1,10.0.0.5`
     """
-    with plain_errors():
-        made = config.prepare(out, [service.split(",") for service in services], days)
-    say(f"TACIT_TLS_AUTHORITY={out / 'authority.pem'}")
-    for path in made:
-        say(f"{path} with {path.with_suffix('.key').name}")
+    made = config.prepare(out, [service.split(",") for service in services], days)
+    authority = out / "authority.pem"
+    lines = [
+        f"TACIT_TLS_AUTHORITY={authority}",
+        *(f"{path} with {path.with_suffix('.key').name}" for path in made),
+    ]
+    files = {"authority": str(authority), "certificates": [str(path) for path in made]}
+    return Answer(files, lambda: say("\n".join(lines), markup=False))

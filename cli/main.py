@@ -51,6 +51,10 @@ COMMANDS: Final = {
         "services.up.health",
         "Whether each service of the deployment is ready; exit code 1 if one is not.",
     ),
+    "status": Place(
+        "services.status.status",
+        "Services, aggregators, last and next round, and what is wrong; exit code 1 for that.",
+    ),
     "demo": Place(
         "services.demo.demo",
         "Run private rounds on real or generated meter readings and show what they reveal.",
@@ -142,7 +146,6 @@ def _show_version(asked: bool) -> None:
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

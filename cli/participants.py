@@ -17,16 +17,14 @@ from cli.context import (
     Answer,
     Home,
     Target,
+    TextTable,
     at_coordinator,
     at_curator,
     at_target,
     console,
     errors,
     fail,
-    grouped,
-    plain_errors,
     printed,
-    table,
     tabled,
 )
 from cli.services.deployment import ask_grant, assemble, join_token, trusted
@@ -66,6 +64,7 @@ def token(
 
 
 @enroll_app.command("grant")
+@printed
 def grant(
     party: Party,
     url: Annotated[str, typer.Option(envvar="TACIT_URL", help="Your own service.")],
@@ -75,12 +74,12 @@ def grant(
     curators: Curators = None,
     valid_s: ValidS = 86_400,
     replaces: Replaces = False,
-) -> None:
+) -> Answer:
     """Make the grant of one service where several operators run a deployment. It holds a secret."""
-    with plain_errors(), Client(url, api_token, verify=trusted(url)) as client:
-        asked = _request(party, curators, valid_s).model_copy(update={"replaces": replaces})
-        answer = ask_grant(client, asked)
-    typer.echo(answer.model_dump_json())
+    request = _request(party, curators, valid_s).model_copy(update={"replaces": replaces})
+    with Client(url, api_token, verify=trusted(url)) as client:
+        answer = ask_grant(client, request)
+    return Answer(answer.model_dump(mode="json"), lambda: typer.echo(answer.model_dump_json()))
 
 
 @enroll_app.command("invitations")
@@ -119,18 +118,18 @@ def list_parties(
 
 
 @enroll_app.command("join")
+@printed
 def join(
     party: Party,
     grants: Annotated[
         list[Path], typer.Argument(help="Files from `enroll grant`, the coordinator's first.")
     ],
     curators: Curators = None,
-) -> None:
+) -> Answer:
     """Combine the grants of several operators into one join token."""
-    with plain_errors():
-        answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
-        asked = _request(party, curators, 86_400)
-        typer.echo(assemble(asked, answers).to_text())
+    answers = [GrantAnswer.model_validate_json(path.read_bytes()) for path in grants]
+    token = assemble(_request(party, curators, 86_400), answers).to_text()
+    return Answer({"party": party, "token": token}, lambda: typer.echo(token))
 
 
 def _request(party: str, curators: int | None, valid_s: int) -> GrantRequest:
@@ -262,24 +261,22 @@ def list_tokens(target: Target, service: Service = "coordinator") -> Answer:
             [item["id"], _whose(item), escape(item["label"]), _state(item, now)]
             for item in response
         ]
-        shown = table("Tokens", ["id", "scope", "label", "state"], rows)
-        shown.columns[0].no_wrap = True  # it is what `revoke` takes
-        console.print(shown)
+        console.print(TextTable("Tokens", ["id", "scope", "label", "state"], rows))
 
     return Answer(response, human)
 
 
 @token_app.command("revoke")
-@grouped
+@at_target
 def revoke_token(
-    token_id: Annotated[str, typer.Argument(help="Id of the token, from `tacit token list`.")],
     target: Target,
+    token_id: Annotated[str, typer.Argument(help="Id of the token, from `tacit token list`.")],
     service: Service = "coordinator",
-) -> None:
+) -> Answer:
     """Revoke a token permanently; it fails from now on."""
-    with plain_errors(), target.service(service) as client:
+    with target.service(service) as client:
         client.revoke_token(token_id)
-    typer.echo(f"{token_id} is revoked")
+    return Answer({"revoked": token_id}, lambda: typer.echo(f"{token_id} is revoked"))
 
 
 @token_app.command("end")

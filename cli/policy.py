@@ -19,11 +19,7 @@ from rich.markup import escape
 
 from cli.context import (
     Answer,
-    AsJson,
-    Target,
     at_curator,
-    grouped,
-    plain_errors,
     read_json,
     tabled,
 )
@@ -80,21 +76,19 @@ def differences(old: Policy, new: Policy) -> list[Change]:
 
 def flat(policy: Policy) -> dict[str, str]:
     """Every field by its flat name, as `name=value` takes it."""
-    return dict(_leaves("", policy.model_dump(mode="json")))
+    return dict(_leaves("", policy.model_dump(mode="json"), Policy))
 
 
 def _wrong(error: ErrorDetails) -> str:
-    place = error["loc"]
-    unknown = error["type"] == "extra_forbidden"
-    said = unknown_field(place, Policy) if unknown else rule(error)
-    return f"{'.'.join(map(str, place)) or 'policy'}: {said}"
+    return f"{'.'.join(map(str, error['loc'])) or 'policy'}: {rule(error, Policy)}"
 
 
-def _leaves(prefix: str, document: Json) -> list[tuple[str, str]]:
+def _leaves(prefix: str, document: Json, model: type[WireModel]) -> list[tuple[str, str]]:
     result = []
-    for name, value in document.items():
-        if isinstance(value, dict):
-            result += _leaves(f"{prefix}{name}.", value)
+    for name, field in model.model_fields.items():
+        value, inner = document.get(name), _model(field.annotation)
+        if inner is not None:
+            result += _leaves(f"{prefix}{name}.", value or {}, inner)
         else:
             result.append((prefix + name, _text(value)))
     return result
@@ -139,8 +133,7 @@ def _value(name: str, text: str) -> object:
             said = unknown_field(parts[:depth], Policy)
             raise BadChange(f"{name}: {said}; `tacit policy show` lists them")
         annotation = model.model_fields[part].annotation
-        is_model = isinstance(annotation, type) and issubclass(annotation, WireModel)
-        model = annotation if is_model else None
+        model = _model(annotation)
     if model is not None:
         raise BadChange(f"{name}: not one value but {', '.join(model.model_fields)}")
     if get_origin(annotation) is tuple:
@@ -151,6 +144,14 @@ def _value(name: str, text: str) -> object:
         except ValueError:
             return text
     return None if text == NONE else text
+
+
+def _model(annotation: Any) -> type[WireModel] | None:
+    """The model of a field that has one, perhaps beside None."""
+    for kind in get_args(annotation) or (annotation,):
+        if isinstance(kind, type) and issubclass(kind, WireModel):
+            return kind
+    return None
 
 
 def _merged(target: Any, patch: Any) -> Any:
@@ -185,8 +186,9 @@ def show_policy(client: Client, curator: Curator = None) -> Answer:
 
 
 @app.command("set")
-@grouped
+@at_curator
 def set_policy(
+    client: Client,
     changes: Annotated[
         list[str],
         typer.Argument(
@@ -199,30 +201,24 @@ def set_policy(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, and send nothing.")
     ] = False,
-    *,
-    target: Target,
-    as_json: AsJson = False,
-) -> None:
-    """Change a policy, from the next contribution on. The changes are shown first.
+) -> Answer:
+    """Change a policy, from the next contribution on.
 
     Example: `tacit policy set record.period.epsilon=2.5 algorithms=kmeans,crowd-tasking`
     """
-    with plain_errors(), target.curator() as client:
-        old = policy_of(client.policy(curator))
-        new = changed(old, changes)
-        found = differences(old, new)
-        if not as_json:
-            for item in found:
-                typer.echo(f"{item.name}: {item.old} -> {item.new}")
-        sent = bool(found) and not dry_run
-        policy = new.model_dump(mode="json", exclude_none=True)
-        if sent:
-            policy = client.set_policy(policy, curator=curator)
-    said = "nothing changes" if not found else "it is set" if sent else "nothing was sent"
+    old = policy_of(client.policy(curator))
+    new = changed(old, changes)
+    differing = differences(old, new)
+    sent = bool(differing) and not dry_run
+    policy = new.model_dump(mode="json", exclude_none=True)
+    if sent:
+        policy = client.set_policy(policy, curator=curator)
+    outcome = "nothing changes" if not differing else "it is set" if sent else "nothing was sent"
     if sent and curator is not None:
-        said += f"; `tacit policy drop {curator}` restores the default"
-    document = {"changes": [asdict(item) for item in found], "sent": sent, "policy": policy}
-    Answer(document, lambda: typer.echo(said)).show(as_json)
+        outcome += f"; `tacit policy drop {curator}` restores the default"
+    lines = [*(f"{item.name}: {item.old} -> {item.new}" for item in differing), outcome]
+    document = {"changes": [asdict(item) for item in differing], "sent": sent, "policy": policy}
+    return Answer(document, lambda: typer.echo("\n".join(lines)))
 
 
 @app.command("try")
@@ -254,14 +250,14 @@ def try_policy(
 
 
 @app.command("drop")
-@grouped
+@at_curator
 def drop(
-    curator: Annotated[str, typer.Argument(help="Id of the curator.")], target: Target
-) -> None:
+    client: Client, curator: Annotated[str, typer.Argument(help="Id of the curator.")]
+) -> Answer:
     """Delete your override of a curator's policy."""
-    with plain_errors(), target.curator() as client:
-        client.drop_policy(curator)
-    typer.echo(f"{curator} has the default policy")
+    client.drop_policy(curator)
+    text = f"{curator} has the default policy"
+    return Answer({"dropped": curator}, lambda: typer.echo(text))
 
 
 @app.command("stop")

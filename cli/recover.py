@@ -18,7 +18,7 @@ from algorithms.path_publishing.evaluation import (
     replay,
     single_steps,
 )
-from cli.context import Answer, console, printed, say, table
+from cli.context import Answer, TextTable, console, printed, say
 from cli.services.sealed_files import private_key
 from tacit.errors import DomainError
 from tacit.paths import Rule, read_map, read_published, recover
@@ -130,7 +130,7 @@ def attack_path(
             [str(row["step"]), str(row["candidates"]), str(row["left"]), _certainty(row)]
             for row in rows
         ]
-        console.print(table("Who knows all but one step", names, cells))
+        console.print(TextTable("Who knows all but one step", names, cells))
         say(
             f"found by the publication: {found['summary']['identified']} of {len(rows)} steps; "
             f"known beforehand: {found['summary']['known_beforehand']}"

@@ -5,7 +5,7 @@ rounds.
 from __future__ import annotations
 
 import json
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +16,7 @@ from cli.context import (
     Answer,
     Full,
     Target,
+    TextTable,
     at_coordinator,
     at_target,
     console,
@@ -23,10 +24,9 @@ from cli.context import (
     fail,
     read_json,
     say,
-    table,
     tabled,
 )
-from cli.formatting import print_report, refusal_lines, refused_lines, result_lines
+from cli.formatting import amount, print_report, refusal_lines, refused_lines, result_lines
 from cli.trust import DEFAULT_FILE, read_trust
 from tacit import Client, Problem, RoundNotReleased
 from tacit.answers import base as api
@@ -85,18 +85,26 @@ def preview(
         list[str] | None,
         typer.Option(help="Also try this epsilon; may be repeated (at most 32)."),
     ] = None,
+    rho: Annotated[
+        list[str] | None,
+        typer.Option(help="Of Gaussian noise: also try this rho; may be repeated (at most 32)."),
+    ] = None,
     full: Full = False,
 ) -> Answer:
     """What a result would reveal, its error, and how far a lie could move it, before anything is
     spent."""
-    response = client.preview(_asked(source, validity, noise_tail), epsilons=epsilon or None)
+    asked = _asked(source, validity, noise_tail)
+    response = client.preview(asked, epsilons=epsilon or None, rhos=rho or None)
 
     def human() -> None:
         print_report({name: response[name] for name in response.keys() - {"stops"}}, full=full)
         if "stops" in response:
-            rows = [[stop["epsilon"], _error(stop), _guess(stop)] for stop in response["stops"]]
-            columns = ["epsilon", "error, 95 of 100", "right guesses"]
-            console.print(table("At another epsilon", columns, rows))
+            rows = [
+                [amount(stop["epsilon"]), stop.get("rho") or "", _error(stop), _guess(stop)]
+                for stop in response["stops"]
+            ]
+            columns = ["epsilon", "rho", "error, 95 of 100", "right guesses"]
+            console.print(TextTable("At another epsilon or rho", columns, rows))
 
     return Answer(response, human)
 
@@ -406,9 +414,11 @@ def follow(client: Client, round_id: str) -> None:
     bar = Progress(
         TextColumn("round {task.description}"), BarColumn(), TimeElapsedColumn(), console=errors
     )
+    states = client.watch(round_id)
+    first = next(states)  # before anything is shown: there may be no such round
     with bar:
-        task = bar.add_task("open", total=len(STEPS) - 1)
-        for state in client.watch(round_id):
+        task = bar.add_task(first["state"], total=len(STEPS) - 1)
+        for state in chain([first], states):
             if state["state"] == "aborted":
                 raise RoundNotReleased("; ".join([state["reason"], *_refused(client, round_id)]))
             step = STEPS.index(state["state"])

@@ -22,21 +22,20 @@ from pydantic import ValidationError
 from cli.context import (
     DEFAULT_HOME,
     Answer,
+    ExitCode,
     Home,
     Target,
+    TextTable,
     at_coordinator,
     at_target,
     console,
     digits,
     fail,
-    grouped,
-    plain_errors,
     printed,
     say,
-    table,
     tabled,
 )
-from cli.services.deployment import READY_S, pair, trusted
+from cli.services.deployment import pair, trusted, wait_for_ready
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
 from tacit.answers import base as api
@@ -69,59 +68,60 @@ def read_trust(path: Path) -> Trust:
 
 
 @trust_app.command("from-join")
+@printed
 def from_join(
     token: Annotated[str, typer.Argument(help="A join token; its secrets are not kept.")],
     file: TrustFile = DEFAULT_FILE,
-) -> None:
+) -> Answer:
     """Pin the coordinator and every aggregator of a join token that you got out of band."""
-    with plain_errors():
-        join = JoinToken.from_text(token)
-        deployment, pinned = join.coordinator.party, join.coordinator.fingerprint.hex()
-        trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
-        trust = trust.pinning_coordinator(pinned)
-        for grant in join.aggregators:
-            trust = trust.pinning(grant.party, grant.fingerprint.hex())
-        _write(file, trust)
-    typer.echo(f"{len(join.aggregators)} aggregators and the coordinator pinned in {file}")
+    join = JoinToken.from_text(token)
+    deployment, pinned = join.coordinator.party, join.coordinator.fingerprint.hex()
+    trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
+    trust = trust.pinning_coordinator(pinned)
+    for grant in join.aggregators:
+        trust = trust.pinning(grant.party, grant.fingerprint.hex())
+    names = f"{len(join.aggregators)} aggregators and the coordinator"
+    return _written(file, trust, f"{names} pinned in {file}")
 
 
 @trust_app.command("coordinator")
+@printed
 def trust_coordinator(
     deployment: Annotated[str, typer.Argument(help="The deployment's name.")],
     fingerprint: Given,
     file: TrustFile = DEFAULT_FILE,
-) -> None:
+) -> Answer:
     """Pin a deployment's coordinator."""
-    with plain_errors():
-        pinned = digits(fingerprint)
-        trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
-        _write(file, trust.pinning_coordinator(pinned))
-    typer.echo(f"coordinator pinned in {file}")
+    pinned = digits(fingerprint)
+    trust = _of(file, deployment) or Trust(deployment=deployment, coordinator=(pinned,))
+    return _written(file, trust.pinning_coordinator(pinned), f"coordinator pinned in {file}")
 
 
 @trust_app.command("add")
+@printed
 def add(
     name: Name,
     fingerprint: Given,
     operator: Annotated[str | None, typer.Option(help="Who runs it.")] = None,
     file: TrustFile = DEFAULT_FILE,
-) -> None:
+) -> Answer:
     """Pin an aggregator, and who runs it. The coordinator is pinned first."""
-    with plain_errors():
-        pinned = digits(fingerprint)
-        _write(file, read_trust(file).pinning(name, pinned, operator))
-    typer.echo(f"{name} pinned in {file}")
+    pinned = digits(fingerprint)
+    trust = read_trust(file).pinning(name, pinned, operator)
+    return _written(file, trust, f"{name} pinned in {file}")
 
 
 @trust_app.command("compromised")
-def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> None:
+@printed
+def compromised(name: Name, fingerprint: Given, file: TrustFile = DEFAULT_FILE) -> Answer:
     """Mark an aggregator's identity as stolen: rounds that depend on it are no longer verified."""
-    with plain_errors():
-        _write(file, read_trust(file).compromising(name, digits(fingerprint)))
-    typer.echo(f"{name}: marked in {file}")
+    stolen = digits(fingerprint)
+    trust = read_trust(file).compromising(name, stolen)
+    return _written(file, trust, f"{name}: marked in {file}")
 
 
 @trust_app.command("refresh")
+@printed
 def refresh(
     urls: Annotated[
         list[str],
@@ -130,17 +130,15 @@ def refresh(
         ),
     ],
     file: TrustFile = DEFAULT_FILE,
-) -> None:
+) -> Answer:
     """Add the successors of pinned identities, and record until when the old ones are valid.
 
     Each link is signed by the pair to which the previous identity committed: no service is trusted.
     """
-    with plain_errors():
-        trust = read_trust(file)
-        for url in urls:
-            trust = _refreshed(trust, url)
-        _write(file, trust)
-    typer.echo(f"{file}: successors of its identities added")
+    trust = read_trust(file)
+    for url in urls:
+        trust = _refreshed(trust, url)
+    return _written(file, trust, f"{file}: successors of its identities added")
 
 
 def _refreshed(trust: Trust, url: str) -> Trust:
@@ -199,9 +197,11 @@ def _of(file: Path, deployment: str) -> Trust | None:
     return trust
 
 
-def _write(file: Path, trust: Trust) -> None:
+def _written(file: Path, trust: Trust, text: str) -> Answer:
+    """Write the file; its content, and the text for people."""
     document = trust.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     file.write_text(f"{document}\n", encoding="utf-8")
+    return Answer(json.loads(document), lambda: say(text, markup=False))
 
 
 # Spec: keys, section 7. A join token that one operator bundled may name aggregators that do not
@@ -264,7 +264,7 @@ def show(
 
     def human() -> None:
         typer.echo(line)
-        console.print(table(f"Deployment {found.deployment}", ["party", "fingerprint"], rows))
+        console.print(TextTable(f"Deployment {found.deployment}", ["party", "fingerprint"], rows))
 
     return Answer(shown, human)
 
@@ -431,34 +431,39 @@ def _reachability(response: api.Answer) -> str:
 
 
 @pair_app.command("all")
-def everything(home: Home = DEFAULT_HOME) -> None:
+@printed
+def everything(
+    home: Home = DEFAULT_HOME,
+    wait_s: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until all services are ready.")
+    ] = 300,
+) -> Answer:
     """Pair all services of --home/deployment.json, for one operator who has all their tokens."""
-    with plain_errors():
-        deployment = Target(home).deployment()
-        for service in (deployment.coordinator, *deployment.aggregators):
-            with service.client() as client:
-                client.wait_until_ready(READY_S)
-        pair(deployment)
-    names = ", ".join(service.id for service in deployment.aggregators)
-    say(f"the coordinator is paired with {names}")
+    deployment = Target(home).deployment()
+    services = (deployment.coordinator, *deployment.aggregators)
+    wait_for_ready(services, wait_s, lambda text: typer.echo(text, err=True))
+    pair(deployment)
+    names = [service.id for service in deployment.aggregators]
+    text = f"the coordinator is paired with {', '.join(names)}"
+    return Answer({"paired": names}, lambda: say(text, markup=False))
 
 
 @pair_app.command("revoke")
-@grouped
+@printed
 def revoke(
     own: Own,
     aggregator_id: Annotated[
         str | None, typer.Option("--aggregator", help="At the coordinator: the aggregator.")
     ] = None,
-) -> None:
+) -> Answer:
     """End a pairing on your side: at the coordinator with --aggregator, at an aggregator without.
 
     Parties of queries that name the aggregator keep waiting for it: close those queries too.
     """
     path = "/v1/coordinator" if aggregator_id is None else f"/v1/aggregators/{aggregator_id}"
-    with plain_errors(), own.client() as client:
+    with own.client() as client:
         client.request("DELETE", path)
-    console.print("revoked")
+    return Answer({"revoked": aggregator_id or "coordinator"}, lambda: typer.echo("revoked"))
 
 
 @pair_app.command("peer")
@@ -489,18 +494,18 @@ def peers(own: Own) -> Answer:
 
 
 @pair_app.command("remove-peer")
-@grouped
+@printed
 def remove_peer(
     name: Annotated[str, typer.Argument(metavar="ID", help="The other aggregator's id.")],
     own: Own,
-) -> None:
+) -> Answer:
     """At an aggregator (--url): unpin another aggregator.
 
     Without pins it sums with any aggregator, unless TACIT_PEERS=pinned.
     """
-    with plain_errors(), own.client() as client:
+    with own.client() as client:
         client.request("DELETE", f"/v1/peers/{quote(name, safe='')}")
-    say(f"{name} is no longer pinned", markup=False)
+    return Answer({"unpinned": name}, lambda: typer.echo(f"{name} is no longer pinned"))
 
 
 def _client(url: str, token: str | None = None) -> Client:
@@ -537,7 +542,8 @@ def _post_quantum(url: str) -> str:
 
 def _compare(response: dict[str, Any], given: str) -> None:
     if not hmac.compare_digest(digits(given).encode(), str(response["fingerprint"]).encode()):
-        fail(f"another fingerprint stands at that address: {response['fingerprint']}")
+        seen = response["fingerprint"]
+        fail(f"the service at that address has another fingerprint: {seen}", ExitCode.FAILED)
 
 
 def _text(value: object) -> str:

@@ -5,19 +5,20 @@ It needs no service and no data: the noise of a query is public.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from cli.context import Answer, console, fail, printed, read_json, say, table
+from cli.context import Answer, TextTable, console, printed, read_table, say
 from cli.formatting import error_lines, guarantee
-from tacit.accounting.guarantees import what_if
-from tacit.field_errors import first_of
+from tacit.accounting.guarantees import verified_line, what_if
+from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
 from tacit.report.accuracy import error_statement
-from tacit.report.figures import delta_amount, epsilon_amount
-from tacit.wire import canonical_json
+from tacit.report.figures import amount as exact_amount
+from tacit.report.figures import delta_amount, epsilon_amount, short
+from tacit.report.statements import year_of_schedule
 
 
 @printed
@@ -34,7 +35,7 @@ def whatif(
     ] = None,
 ) -> Answer:
     """Verified guarantees and expected error of a query, for colluders of your choice."""
-    query = _query(source)
+    query = Query.of(**read_table(source))
     n = participants or query.min_participants
     lines = [
         _line(query, u, s, n)
@@ -42,34 +43,29 @@ def whatif(
         for s in aggregators or range(query.aggregators + 1)
     ]
     error = error_statement(query, n)
-    document = {"participants": n, "guarantees": lines, "error": error}
+    year = list(year_of_schedule(query, (verified_line(query, Scenario.ASSUMED),)))
+    document = {"participants": n, "guarantees": lines, "error": error, "year": year or None}
+    in_rho = any(item["rho"] for item in lines)
 
     def human() -> None:
         rows = [
             [
                 str(item["curators"]),
                 str(item["aggregators"]),
+                *([short(Fraction(item["rho"])) if item["rho"] else ""] if in_rho else []),
                 guarantee(item),
                 item["reason"] or "",
             ]
             for item in lines
         ]
         columns = ["colluding curators", "colluding aggregators", "guarantee", "because"]
-        console.print(table(f"Among {n} curators", columns, rows))
-        for line in error_lines({"error": error}):
+        if in_rho:
+            columns.insert(2, "rho")
+        console.print(TextTable(f"Among {n} curators", columns, rows))
+        for line in (*error_lines({"error": error}), *year):
             say(line)
 
     return Answer(document, human)
-
-
-def _query(source: str) -> Query:
-    document = read_json(source)
-    try:
-        return Query.model_validate_json(canonical_json(document))
-    except ValidationError as error:
-        fail(f"/{first_of(error)}")
-    except TypeError:
-        fail('amounts are decimal strings such as "0.5", not numbers')
 
 
 def _curators(query: Query, n: int) -> list[int]:
@@ -84,5 +80,6 @@ def _line(query: Query, curators: int, aggregators: int, n: int) -> dict[str, An
         "model": found.model,
         "epsilon": epsilon_amount(found.epsilon),
         "delta": delta_amount(found.delta),
+        "rho": None if found.rho is None else exact_amount(found.rho),
         "reason": found.reason,
     }

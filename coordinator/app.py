@@ -57,12 +57,14 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
+            plans.add_outlook_metric(services, state.metrics)
             pages = _console().console_parts(services) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)
             add_readiness(app, "database", Readiness(services.database).check)
             add_readiness(app, "ledger", services.ledger.readiness)
             add_readiness(app, "erasure", services.erasure.readiness)
+            add_readiness(app, "aggregators", services.attendance.readiness, vital=False)
             yield
 
     app = build_app(

@@ -2,30 +2,40 @@
 
 Rounds and jobs are read from the store at each scrape, so that every replica reports the same;
 figures of the budget come from the state that this process has folded, rounded up to a tenth.
-Counts and times only; no label names a curator or a query.
+Counts and times only; no label names a curator or a query. A released profile is shown where a
+setting says so.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 from common.runtime.clock import Clock
 from common.runtime.telemetry import ServiceMetrics
-from common.store.transactions import Database
+from common.store.transactions import Database, Transaction
 from coordinator.budget.ledger import Ledger
 from coordinator.budget.roster import Status
 from coordinator.models.budget_ledger import Kind
 from coordinator.models.job import JobState
+from coordinator.queries import periods_over
+from coordinator.registry.aggregators import Attendance
+from coordinator.rounds import views
 from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store
+from coordinator.store import queries as query_store
 from coordinator.store import registry as registry_store
 from coordinator.store import rounds as round_store
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
-from tacit.protocol.round.descriptor import RoundState
-from tacit.query.terms import PrivacyUnit
+from tacit.crypto.signing import Signed
+from tacit.errors import DomainError
+from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.query.functions import PRESENCE, parts, reads_vectors
+from tacit.query.terms import Function, PrivacyUnit
 
 
 def add_budget_metrics(metrics: ServiceMetrics, ledger: Ledger) -> None:
@@ -80,6 +90,21 @@ class _Spent:
         return self._found[unit]
 
 
+LATE: Final = timedelta(minutes=10)
+"""How long after the end of its period the round of a schedule is overdue."""
+
+
+async def _overdue_schedules(transaction: Transaction, before: datetime) -> int:
+    """How many scheduled queries have no round for a period that ended by then."""
+    count = 0
+    for row in await query_store.scheduled(transaction):
+        assert row.query.schedule is not None
+        newest = await round_store.newest_slot(transaction, row.id)
+        following = 0 if newest is None else newest + 1
+        count += following < periods_over(row.query.schedule, before)
+    return count
+
+
 JOB_KINDS: Final = (Kind.JOB_DEBITED, Kind.JOB_SETTLED)
 
 
@@ -95,6 +120,10 @@ def add_work_metrics(metrics: ServiceMetrics, database: Database, clock: Clock) 
     )
     aggregators = metrics.gauge("aggregators", "Paired aggregators.")
     jobs = metrics.gauge("jobs", "Jobs in the store, by state.", ("state",))
+    schedules = metrics.gauge(
+        "schedules_overdue",
+        "Scheduled queries without a round for a period that ended more than ten minutes ago.",
+    )
     entries = metrics.gauge(
         "job_ledger_events",
         "Entries of the ledger about jobs that are debited once, by kind: debited (again with an "
@@ -124,6 +153,7 @@ def add_work_metrics(metrics: ServiceMetrics, database: Database, clock: Clock) 
             last = await round_store.last_release(transaction)
             paired = len(await registry_store.list_aggregators(transaction))
             work = await job_store.count_states(transaction)
+            schedules.set(await _overdue_schedules(transaction, clock.now() - LATE))
         for state in RoundState:
             rounds.labels(state.value).set(by_state.get(state.value, 0))
         for job_state in JobState:
@@ -133,5 +163,85 @@ def add_work_metrics(metrics: ServiceMetrics, database: Database, clock: Clock) 
         if last is not None:
             released.set(last.finished.timestamp())
             participants.set(last.participants)
+
+    metrics.before_scrape(refresh)
+
+
+MOST_SLOTS: Final = 96
+_RELEASES: Final = 16
+"""How many of the newest releases are searched for a profile."""
+
+
+def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
+    """Have the load profile that was released last read whenever the metrics are: three series for
+    each of at most `MOST_SLOTS` slots, in place of those of the profile before."""
+    gauge = metrics.gauge(
+        "last_profile_value",
+        "The sum in each slot of the load profile that was released last, in `unit`; `bound`: "
+        "value, or low and high, between which it was before noise in 95 of 100 cases.",
+        ("slot", "bound", "unit"),
+    )
+    newest: str | None = None
+
+    async def refresh() -> None:
+        nonlocal newest
+        async with database.reading() as transaction:
+            releases = await round_store.newest_releases(transaction, _RELEASES)
+        if releases[:1] == [newest]:
+            return
+        for round_id in releases:
+            found = None
+            with suppress(DomainError):  # what is no longer kept is not shown
+                found = await _profile(database, round_id)
+            if found is not None:
+                values, half_width, unit = found
+                gauge.clear()
+                for slot, value in enumerate(values):
+                    for bound, move in (("low", -half_width), ("value", 0.0), ("high", half_width)):
+                        gauge.labels(f"{slot:02}", bound, unit).set(value + move)
+                break
+        newest = next(iter(releases), None)
+
+    metrics.before_scrape(refresh)
+
+
+async def _profile(database: Database, round_id: str) -> tuple[list[float], float, str] | None:
+    """The slots of a released profile, how far noise moves each in 95 of 100 cases, and the unit;
+    None of another result, and of more slots than are shown."""
+    text = await views.document(database, round_id, "descriptor")
+    query = Signed[RoundDescriptor].model_validate_json(text).statement.query
+    if query.function is not Function.VECTOR_SUM or reads_vectors(query):
+        return None
+    found = await views.result(database, round_id)
+    [name] = [part.name for part in parts(query) if part.name != PRESENCE]
+    values, error = found.result[name], found.report.error
+    if error is None or not isinstance(values, list) or len(values) > MOST_SLOTS:
+        return None
+    [half_width] = [
+        each["interval"]["half_width"] for each in error["parts"] if each["part"] == name
+    ]
+    return [float(value) for value in values], float(half_width), found.unit
+
+
+def add_attendance_metrics(metrics: ServiceMetrics, attendance: Attendance) -> None:
+    """Have the paired aggregators' presence read whenever the metrics are."""
+    up = metrics.gauge(
+        "aggregator_up",
+        "1 for an aggregator that answered when last asked, else 0.",
+        ("aggregator",),
+    )
+    answered = metrics.gauge(
+        "aggregator_last_answer_timestamp_seconds",
+        "When an aggregator last answered; missing until it did.",
+        ("aggregator",),
+    )
+
+    async def refresh() -> None:
+        up.clear()
+        answered.clear()
+        for name, presence in attendance.present.items():
+            up.labels(name).set(presence.away is None)
+            if presence.answered is not None:
+                answered.labels(name).set(presence.answered.timestamp())
 
     metrics.before_scrape(refresh)

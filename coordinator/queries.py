@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError
 
@@ -36,13 +36,14 @@ from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.accounting.scenarios import Scenario
 from tacit.errors import FieldError, Invalid
 from tacit.query.fields import Schedule, Window
+from tacit.query.mechanisms import is_gaussian
 from tacit.query.proofs import is_proved, largest_parts
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism, Stance
 from tacit.report.model import PrivacyReport, Subject
 from tacit.report.queries import query_report
 from tacit.units import asked_mismatch
-from tacit.wire import Exact, WireModel, canonical_json
+from tacit.wire import Exact, WireModel, canonical_json, format_exact
 
 
 def periods_over(schedule: Schedule, now: datetime) -> int:
@@ -64,40 +65,61 @@ MOST_STOPS: Final = 32
 
 
 class PreviewRequest(Query):
-    """A query, and epsilons to try in place of its own. Of mechanism two-layer it is the epsilon of
-    the aggregators; that of the curators keeps its ratio to it."""
+    """A query, and values to try in place of its own: epsilons, or rhos for Gaussian noise. Of
+    mechanism two-layer it is the epsilon of the aggregators; that of the curators keeps its ratio
+    to it."""
 
     epsilons: Annotated[tuple[Exact, ...], Field(max_length=MOST_STOPS)] | None = None
+    rhos: Annotated[tuple[Exact, ...], Field(max_length=MOST_STOPS)] | None = None
 
     @property
     def query(self) -> Query:
         """The query alone."""
-        fields = self.model_dump(mode="json", exclude_none=True, exclude={"epsilons"})
+        fields = self.model_dump(mode="json", exclude_none=True, exclude={"epsilons", "rhos"})
         return Query.model_validate_json(canonical_json(fields))
+
+    @property
+    def tries(self) -> Tries | None:
+        """What to try; None where nothing is."""
+        if self.epsilons is None and self.rhos is None:
+            return None
+        return Tries(self.epsilons or (), self.rhos or ())
+
+
+class Tries(NamedTuple):
+    """What a query is tried at, in the order of the stops."""
+
+    epsilons: tuple[Fraction, ...] = ()
+    rhos: tuple[Fraction, ...] = ()
 
 
 class Stop(WireModel):
-    """The query at another epsilon: the error to expect, and how often a guess is right at most
-    where the query's own assumption holds."""
+    """The query at another epsilon or rho: the error to expect, and how often a guess is right at
+    most where the query's own assumption holds. `rho`: of Gaussian noise, of which epsilon is what
+    holds at the query's delta."""
 
     epsilon: Exact
+    rho: Exact | None = None
     error: dict[str, Any] | None
     guess: str
 
 
 class Preview(PrivacyReport):
-    """The report of a result, before anything is spent; `stops`: at the epsilons that were named,
-    in their order."""
+    """The report of a result, before anything is spent; `stops`: at the epsilons, then at the rhos
+    that were named, in their order."""
 
     stops: tuple[Stop, ...] | None = None
 
 
-def stops(query: Query, epsilons: tuple[Fraction, ...], operators: tuple[str, ...]) -> list[Stop]:
+def stops(query: Query, tries: Tries, operators: tuple[str, ...]) -> list[Stop]:
     """The query at each of these. Raises Invalid with the place of one that cannot be."""
     found = []
-    for place, epsilon in enumerate(epsilons):
+    for place, budget, change in (
+        *((f"/epsilons/{at}", each, at_epsilon) for at, each in enumerate(tries.epsilons)),
+        *((f"/rhos/{at}", each, at_rho) for at, each in enumerate(tries.rhos)),
+    ):
         try:
-            tried = at_epsilon(query, epsilon)
+            tried = change(query, budget)
         except ValidationError as error:
             raise _refused(place, error.errors()[0]["msg"]) from None
         except ValueError as error:
@@ -106,12 +128,26 @@ def stops(query: Query, epsilons: tuple[Fraction, ...], operators: tuple[str, ..
             tried, subject=Subject(kind="query", id=""), operators=operators or None
         )
         promised = next(line for line in report.verified if line.key == Scenario.ASSUMED.value)
-        found.append(Stop(epsilon=epsilon, error=report.error, guess=promised.guess or "1"))
+        rho = None if promised.rho is None else Fraction(promised.rho)
+        epsilon = budget if change is at_epsilon else Fraction(promised.epsilon or 0)
+        found.append(
+            Stop(epsilon=epsilon, rho=rho, error=report.error, guess=promised.guess or "1")
+        )
     return found
 
 
-def _refused(place: int, problem: str) -> Invalid:
-    return Invalid(problem, errors=(FieldError(f"/epsilons/{place}", problem),))
+def _refused(place: str, problem: str) -> Invalid:
+    return Invalid(problem, errors=(FieldError(place, problem),))
+
+
+def at_rho(query: Query, rho: Fraction) -> Query:
+    """The same query with another rho. Raises ValueError where its noise is not Gaussian, or cannot
+    have this one."""
+    if not is_gaussian(query):
+        raise ValueError("only gaussian noise is measured by rho")
+    fields = json.loads(query.canonical())
+    fields.pop("epsilon", None)
+    return Query.model_validate_json(canonical_json(fields | {"rho": format_exact(rho)}))
 
 
 def at_epsilon(query: Query, epsilon: Fraction) -> Query:
@@ -121,6 +157,7 @@ def at_epsilon(query: Query, epsilon: Fraction) -> Query:
     match query.mechanism:
         case Mechanism.DISTRIBUTED:
             changed = {"epsilon": epsilon}
+            fields.pop("rho", None)
         case Mechanism.LOCAL:
             changed = {"epsilon_i": epsilon}
         case Mechanism.TWO_LAYER:
@@ -193,12 +230,12 @@ async def preview(
     database: Database,
     query: Query,
     settings: CoordinatorSettings,
-    epsilons: tuple[Fraction, ...] | None = None,
+    tries: Tries | None = None,
 ) -> Preview:
     """What an analyst should see before asking: the report of a result, or what prevents the
-    way; with `epsilons` also what the query would be at each. Raises what `check_query` raises,
-    NotEnoughAggregators where some are paired, but too few, and Invalid with the place of an
-    epsilon. (A query itself may be made before its aggregators are paired.)"""
+    way; with `tries` also what the query would be at each. Raises what `check_query` raises,
+    NotEnoughAggregators where some are paired, but too few, and Invalid with the place of a
+    try. (A query itself may be made before its aggregators are paired.)"""
     async with database.reading() as transaction:
         rows = await list_aggregators(transaction)
     paired = len(rows)
@@ -210,7 +247,7 @@ async def preview(
             extra={"needed": query.aggregators, "registered": paired},
         )
     digest = query.digest().hex()
-    report, found = await _computed(database, query, settings, digest, epsilons)
+    report, found = await _computed(database, query, settings, digest, tries)
     return Preview(**dict(report), stops=found)
 
 
@@ -227,7 +264,7 @@ async def _computed(
     query: Query,
     settings: CoordinatorSettings,
     query_id: str,
-    epsilons: tuple[Fraction, ...] | None,
+    tries: Tries | None,
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
     """`_report` with the operators and hosts that are paired and enrolled now."""
     async with database.reading() as transaction:
@@ -235,7 +272,7 @@ async def _computed(
         runs = tuple(await host_runs(transaction)) if is_proved(query) else ()
     permissions = Permissions.of(settings)
     operators, urls = operators_for(query, rows), urls_for(query, rows)
-    return await apart(_report, query, permissions, operators, urls, runs, query_id, epsilons)
+    return await apart(_report, query, permissions, operators, urls, runs, query_id, tries)
 
 
 def _report(
@@ -245,9 +282,9 @@ def _report(
     urls: tuple[str, ...],
     runs: tuple[tuple[int, int], ...],
     query_id: str,
-    epsilons: tuple[Fraction, ...] | None,
+    tries: Tries | None,
 ) -> tuple[PrivacyReport, tuple[Stop, ...] | None]:
-    """The report of a query that may run, and what it would be at each of some epsilons. `runs`:
+    """The report of a query that may run, and what it would be at each of some tries. `runs`:
     first roster number and curators of each host."""
     check_query(query, permissions, operators)
     report = query_report(
@@ -257,7 +294,7 @@ def _report(
         urls=urls,
         hosts=[largest_parts(query, *run) for run in runs],
     )
-    return report, None if epsilons is None else tuple(stops(query, epsilons, operators))
+    return report, None if tries is None else tuple(stops(query, tries, operators))
 
 
 async def known(transaction: Transaction, query: Query) -> QueryRow | None:

@@ -39,9 +39,14 @@ from coordinator.jobs.schedules import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
 from coordinator.key_rotation import Resealing
-from coordinator.metrics import add_budget_metrics, add_work_metrics
+from coordinator.metrics import (
+    add_attendance_metrics,
+    add_budget_metrics,
+    add_profile_metrics,
+    add_work_metrics,
+)
 from coordinator.registry import members, own_identity
-from coordinator.registry.aggregators import HealthLooks, Identities, SealKeyMirror
+from coordinator.registry.aggregators import Attendance, HealthLooks, Identities, SealKeyMirror
 from coordinator.registry.members import Registry
 from coordinator.registry.peer_requests import Renewals
 from coordinator.registry.peers import Peers
@@ -97,6 +102,7 @@ class CoordinatorServices:
     peers: Peers
     identities: Identities
     health_looks: HealthLooks
+    attendance: Attendance
     seal_keys: SealKeyMirror
     conduct: Conduct
     conductor: Conductor
@@ -182,10 +188,15 @@ async def _open(
     await ledger.load()
     add_budget_metrics(metrics, ledger)
     add_work_metrics(metrics, database, clock)
+    if settings.profile_metrics:
+        add_profile_metrics(metrics, database)
     seal_keys = SealKeyMirror(database, peers)
     identities = Identities(
         database, peers, clock, settings.deployment, own, settings.confirmed_keys
     )
+    health_looks = HealthLooks(peers, clock)
+    attendance = Attendance(database, health_looks, clock)
+    add_attendance_metrics(metrics, attendance)
     url = settings.public_url or f"http://{settings.host}:{settings.port}"
 
     changes = Changes(database)
@@ -201,6 +212,7 @@ async def _open(
         settings.seal_key_per_round,
         seal_keys,
         identities,
+        attendance,
         settings.lasting_seals,
     )
     conductor = Conductor(
@@ -231,7 +243,8 @@ async def _open(
         registry=Registry(settings.deployment, own, url, clock, ledger),
         peers=peers,
         identities=identities,
-        health_looks=HealthLooks(peers, clock),
+        health_looks=health_looks,
+        attendance=attendance,
         seal_keys=seal_keys,
         conduct=conduct,
         conductor=conductor,
@@ -245,6 +258,7 @@ async def _open(
         resealing=Resealing(database, storage_keys, datasets, jobs.results),
         loops=(
             Watch(ledger),
+            attendance,
             changes,
             conductor,
             scheduler,

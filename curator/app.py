@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 
@@ -182,6 +182,8 @@ async def connected(leader: Leader, meters: Connection) -> str | None:
 
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+VALUE_BYTES: Final = 24
+"""Of a number in a vector's body, at most: the longest vector arrives whole."""
 
 
 def create_app(
@@ -239,6 +241,7 @@ def create_app(
         body_limits={
             "/v1/readings/import": settings.import_max_body_bytes,
             "/console/readings/import": settings.import_max_body_bytes,
+            "/v1/readings": max(settings.max_body_bytes, VALUE_BYTES * settings.max_values),
             "/v1/records": settings.import_max_body_bytes,
             "/v1/sequences": settings.import_max_body_bytes,
             "/v1/transactions": settings.import_max_body_bytes,

@@ -159,26 +159,31 @@ class Body:
 
 @dataclass(frozen=True)
 class Prepared:
-    """One segment's sealed bodies; `used` and `clamped` count readings, for their owners only."""
+    """One segment's sealed bodies; for their owners only `used` and `clamped`, which count
+    readings, and `kept`, millionths of a contribution."""
 
     bodies: tuple[Body, ...]
     used: Ints
     clamped: Ints
+    kept: Ints
 
 
 @dataclass(frozen=True)
 class Total:
-    """The sum of f(x) over some curators of a part, (d,), and `used` and `clamped` of each."""
+    """The sum of f(x) over some curators of a part, (d,), and `used`, `clamped` and `kept` of
+    each."""
 
     values: Ints
     used: Ints
     clamped: Ints
+    kept: Ints
 
     @classmethod
     def of(cls, query: Query, readings: Readings | Encodable) -> Total:
         """That of these readings."""
         encoded = _encoded(query, readings)
-        return cls(encoded.values.sum(axis=0), encoded.used, encoded.clamped)
+        total = encoded.values.sum(axis=0)
+        return cls(total, encoded.used, encoded.clamped, encoded.kept)
 
 
 @dataclass(frozen=True)
@@ -315,7 +320,7 @@ class Engine:
             )
             words = share.astype(np.uint64, copy=False)
             bodies.append(_body(entry, OCTETS, seal_batch(seal.key, header, words), seal))
-        return Prepared(tuple(bodies), encoded.used, encoded.clamped)
+        return Prepared(tuple(bodies), encoded.used, encoded.clamped, encoded.kept)
 
     def _one_plaintext(self, terms: Terms, index: int, place: Placed, plain: bytes) -> Body:
         """One plaintext for all of a host's curators in a segment, as an aggregator gets it."""
@@ -343,6 +348,7 @@ class Engine:
             tuple(bodies),
             _joined([total.used for total in own.totals]),
             _joined([total.clamped for total in own.totals]),
+            _joined([total.kept for total in own.totals]),
         )
 
     def _sealed(self, terms: Terms, index: int, share: Share) -> Body:
@@ -387,6 +393,7 @@ def prepare_together(
             tuple(engine._sealed(terms, index, rows[row]) for index, rows in enumerate(shares)),
             encoded.used[row : row + 1],
             encoded.clamped[row : row + 1],
+            encoded.kept[row : row + 1],
         )
         for row, engine in enumerate(engines)
     ]
@@ -429,7 +436,7 @@ def _proved_totals(
 
 
 def _encoded(query: Query, readings: Readings | Encodable) -> Encoded:
-    """f(x) of each, (count, d), and how many readings were used and clamped."""
+    """f(x) of each, (count, d), and what its owner learns of it."""
     if isinstance(readings, Readings):
         return encode(query, within_reach(query, readings))
     return readings.encoded(query)

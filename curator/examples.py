@@ -80,7 +80,8 @@ def readings_body() -> dict[str, Any]:
                 "example": [READING],
             }
         },
-        "Or one reading a line (`application/x-ndjson`).",
+        "Or one reading a line (`application/x-ndjson`), or SenML (`application/senml+json`, "
+        "`application/senml+cbor`).",
     )
 
 

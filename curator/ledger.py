@@ -1,14 +1,15 @@
 """The curator's own ledger, which is authoritative: cost of a round, spent and remaining budget.
 
 Spec: budget, sections 3 and 5. Every round and every collection costs something in *both* privacy
-units, by window and collusion scenario. The totals of a host's curators are nearly always equal, so
-they are kept as run lengths: a million of them take a few bytes.
+units and in both currencies, epsilon and zCDP, by window and collusion scenario. The totals of a
+host's curators are nearly always equal, so they are kept as run lengths: a million of them take a
+few bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -22,16 +23,18 @@ from numpy.typing import NDArray
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from curator.policy import Limit, Limits
 from tacit import sets
-from tacit.accounting.amounts import FEMTO, MICRO, Cost
+from tacit.accounting.amounts import FEMTO, MICRO, NANO, Cost
 from tacit.accounting.charges import job_costs, unit_cost
 from tacit.accounting.composition import covering_within
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.answers import curator as answers
 from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, UnitStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
+from tacit.report.figures import epsilon_amount
 from tacit.wire import format_exact, format_instant
 
 Ints = NDArray[np.int64]
@@ -46,17 +49,32 @@ BEGINNING: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 @dataclass(frozen=True)
 class Charge:
-    """What one round costs in one privacy unit: columns (e) and (d)."""
+    """What one round costs in one privacy unit, in both currencies: columns (e) and (d)."""
 
     epsilon: int
     delta: int
     epsilon_all: int
     delta_all: int
+    rho: int
+    rho_delta: int
+    rho_all: int
+    rho_delta_all: int
 
     @classmethod
     def of(cls, assumed: Cost, everyone: Cost) -> Charge:
         """Of exact costs, rounded up."""
-        return cls(*_scaled(assumed), *_scaled(everyone))
+        pure = *_scaled(assumed), *_scaled(everyone)
+        return cls(*pure, *_scaled_zcdp(assumed), *_scaled_zcdp(everyone))
+
+    @property
+    def everyones(self) -> Charge:
+        """With column (d) alone."""
+        return replace(self, epsilon=0, delta=0, rho=0, rho_delta=0)
+
+    @property
+    def assumed(self) -> Charge:
+        """With column (e) alone."""
+        return replace(self, epsilon_all=0, delta_all=0, rho_all=0, rho_delta_all=0)
 
     @property
     def verified(self) -> bool:
@@ -101,7 +119,9 @@ def job_charges(query: Query, epsilon: Fraction, operators: Sequence[str] | None
     }
 
 
-PAID: Final[Charges] = MappingProxyType(dict.fromkeys(PrivacyUnit, Charge(0, 0, 0, 0)))
+PAID: Final[Charges] = MappingProxyType(
+    dict.fromkeys(PrivacyUnit, Charge(*(0 for _ in fields(Charge))))
+)
 """Of a later round of such a job."""
 
 
@@ -111,30 +131,41 @@ def _scaled(cost: Cost) -> tuple[int, int]:
     return min(ceil(cost.epsilon * MICRO), INFINITE), min(ceil(cost.delta * FEMTO), INFINITE)
 
 
+def _scaled_zcdp(cost: Cost) -> tuple[int, int]:
+    if cost.zcdp is None:
+        return INFINITE, 0
+    rho, delta = cost.zcdp
+    return min(ceil(rho * NANO), INFINITE), min(ceil(delta * FEMTO), INFINITE)
+
+
 @dataclass(frozen=True)
 class Totals:
-    """Sums of debits of consecutive curators, one element each."""
+    """Sums of debits of consecutive curators, one element each; columns as of `Charge`."""
 
     epsilon: Ints
     delta: Ints
     epsilon_all: Ints
     delta_all: Ints
+    rho: Ints
+    rho_delta: Ints
+    rho_all: Ints
+    rho_delta_all: Ints
 
     @classmethod
     def zero(cls, count: int) -> Totals:
         """Nothing spent by `count` curators."""
-        return cls(*(np.zeros(count, np.int64) for _ in range(4)))
+        return cls(*(np.zeros(count, np.int64) for _ in fields(cls)))
 
-    def columns(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The four arrays."""
-        return self.epsilon, self.delta, self.epsilon_all, self.delta_all
+    def columns(self) -> tuple[Ints, ...]:
+        """The arrays, in the order of a charge's fields."""
+        return tuple(getattr(self, field.name) for field in fields(self))
 
     def plus(self, charge: Charge, members: Bits, *, factor: int = 1) -> Totals:
         """With the charge added for the members; `factor` -1 takes it back.
 
         What is infinite stays so.
         """
-        amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
+        amounts = astuple(charge)
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:
@@ -146,7 +177,7 @@ class Totals:
 
     def plus_times(self, charge: Charge, times: Ints) -> Totals:
         """With the charge added as often as `times` says for each curator, or for all of them."""
-        amounts = (charge.epsilon, charge.delta, charge.epsilon_all, charge.delta_all)
+        amounts = astuple(charge)
 
         def added(column: Ints, amount: int) -> Ints:
             if amount == 0:
@@ -195,7 +226,7 @@ class Debit:
         """The charge with column (e) taken back if it was credited."""
         if not self.credited or not self.charge.verified:
             return self.charge
-        return Charge(0, 0, self.charge.epsilon_all, self.charge.delta_all)
+        return self.charge.everyones
 
 
 def members_over(members: tuple[int, Bits], offset: int, length: int) -> Bits:
@@ -262,7 +293,7 @@ def for_account(charge: Charge, period_s: int) -> Charge:
 
 def _for_account(charge: Charge, verified_only: bool) -> Charge:
     if verified_only and not charge.verified:
-        return Charge(0, 0, charge.epsilon_all, charge.delta_all)
+        return charge.everyones
     return charge
 
 
@@ -300,25 +331,10 @@ def shortages(
     A round without a verified figure costs no finite amount: it meets a finite lifetime limit
     never, and a period's limit always (the policy decides whether such rounds are allowed).
     """
-    own = for_account(charge, 1)
     exceeded = [
-        *_over(limits.period, "period", own.epsilon, own.delta, period.epsilon, period.delta),
-        *_over(
-            limits.lifetime,
-            "lifetime",
-            charge.epsilon,
-            charge.delta,
-            lifetime.epsilon,
-            lifetime.delta,
-        ),
-        *_over(
-            limits.all_aggregators,
-            "all aggregators",
-            charge.epsilon_all,
-            charge.delta_all,
-            period.epsilon_all,
-            period.delta_all,
-        ),
+        *_over(limits.period, "period", for_account(charge, 1), period, ""),
+        *_over(limits.lifetime, "lifetime", charge, lifetime, ""),
+        *_over(limits.all_aggregators, "all aggregators", charge, period, "_all"),
     ]
     result, left = [], members.copy()
     for over, detail, figures in exceeded:
@@ -330,25 +346,48 @@ def shortages(
 
 
 def _over(
-    limit: Limit, name: str, epsilon: int, delta: int, spent_epsilon: Ints, spent_delta: Ints
+    limit: Limit, name: str, charge: Charge, spent: Totals, column: str
 ) -> Iterable[tuple[Bits, str, dict[str, str]]]:
-    for figure, most, scale, cost, spent in (
-        ("epsilon", limit.epsilon, MICRO, epsilon, spent_epsilon),
-        ("delta", limit.delta, FEMTO, delta, spent_delta),
-    ):
+    """`column`: "" for (e), "_all" for (d)."""
+
+    def both(figure: str) -> tuple[int, Ints]:
+        cost, before = getattr(charge, figure + column), getattr(spent, figure + column)
+        if figure != "delta":
+            return cost, before
+        # What has no verified figure has none at any delta.
+        epsilon, epsilons = both("epsilon")
+        unbounded = np.where(epsilons >= INFINITE, INFINITE, before)
+        return INFINITE if epsilon >= INFINITE else cost, unbounded
+
+    for figure, most, scale in (("epsilon", limit.epsilon, MICRO), ("delta", limit.delta, FEMTO)):
         if most is None:
             continue
-        over = spent + cost > int(most * scale)
+        cost, before = both(figure)
+        over = before + cost > int(most * scale)
         if over.any():
-            yield (
-                over,
-                f"the {name} limit on {figure} would be exceeded",
-                {
-                    "limit": format_exact(most),
-                    "asked": format_scaled(cost, scale),
-                    "spent_at_most": format_scaled(int(spent[over].max()), scale),
-                },
-            )
+            figures = {"limit": format_exact(most), **_asked(cost, before[over], scale)}
+            yield over, f"the {name} limit on {figure} would be exceeded", figures
+    if limit.zcdp is None:
+        return
+    (rho, rho_before), (delta, delta_before) = both("rho"), both("rho_delta")
+    over = limit.zcdp.limit.exceeded(rho_before + rho, delta_before + delta)
+    if over.any():
+        figures = {
+            "limit": format_exact(limit.zcdp.epsilon),
+            "limit_delta": format_exact(limit.zcdp.delta),
+            "limit_rho": format_scaled(max(0, limit.zcdp.limit.most_rho()), NANO),
+            **_asked(rho, rho_before[over], NANO),
+            "asked_delta": format_scaled(delta, FEMTO),
+            "spent_delta_at_most": format_scaled(int(delta_before[over].max()), FEMTO),
+        }
+        yield over, f"the {name} limit on zcdp would be exceeded", figures
+
+
+def _asked(cost: int, spent: Ints, scale: int) -> dict[str, str]:
+    return {
+        "asked": format_scaled(cost, scale),
+        "spent_at_most": format_scaled(int(spent.max()), scale),
+    }
 
 
 def format_scaled(amount: int, scale: int) -> str:
@@ -363,6 +402,11 @@ def format_charge(charge: Charge) -> dict[str, str]:
         "delta": format_scaled(charge.delta, FEMTO),
         "epsilon_all_aggregators": format_scaled(charge.epsilon_all, MICRO),
         "delta_all_aggregators": format_scaled(charge.delta_all, FEMTO),
+        "rho": format_scaled(charge.rho, NANO),
+        "rho_delta": format_scaled(charge.rho_delta, FEMTO),
+        "rho_all_aggregators": format_scaled(charge.rho_all, NANO),
+        "rho_delta_all_aggregators": format_scaled(charge.rho_delta_all, FEMTO),
+        "zcdp_epsilon": epsilon_amount(stated_epsilon(charge.rho, charge.rho_delta)),
     }
 
 

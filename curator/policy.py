@@ -13,10 +13,11 @@ from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
 from curator.errors import PolicyRefused
 from curator.settings import CuratorSettings
+from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.protocol.federation import ColumnName, Descriptor, step_of
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.fields import Collusion
-from tacit.query.terms import MAX_AGGREGATORS, Mechanism, PrivacyUnit, Stance, Validity
+from tacit.query.terms import MAX_AGGREGATORS, Mechanism, Noise, PrivacyUnit, Stance, Validity
 from tacit.wire import Binary, Exact, WireModel, require
 
 FingerprintText = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -44,11 +45,43 @@ AtLeast = Annotated[
 ]
 
 
+class AtDelta(WireModel):
+    """A limit on zCDP, stated as the epsilon at a delta that all spending together guarantees."""
+
+    epsilon: Exact
+    delta: Exact
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon(cls, value: Fraction) -> Fraction:
+        return require(0 <= value <= LARGEST_EPSILON, value, f"must lie in 0..{LARGEST_EPSILON}")
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, value: Fraction) -> Fraction:
+        return require(0 < value < 1, value, "must lie in (0, 1)")
+
+    @property
+    def limit(self) -> ZcdpLimit:
+        """To compare sums with."""
+        return ZcdpLimit(self.epsilon, self.delta)
+
+
 class Limit(WireModel):
-    """The most that may be spent; without a figure there is no limit."""
+    """The most that may be spent; without a figure there is no limit. `epsilon` and `delta` are
+    compared with sums of epsilons and of deltas (basic composition), `zcdp` with the sum of all
+    zCDP; all that are given hold."""
 
     epsilon: Exact | None = None
     delta: Exact | None = None
+    zcdp: AtDelta | None = None
+
+    @field_validator("zcdp", mode="before")
+    @classmethod
+    def _empty(cls, value: object) -> object:
+        """As an empty limit, one of which both figures were deleted."""
+        nothing = isinstance(value, dict) and all(figure is None for figure in value.values())
+        return None if nothing else value
 
     @field_validator("epsilon", "delta")
     @classmethod
@@ -67,13 +100,14 @@ class Limits(WireModel):
     all_aggregators: Limit = Limit()
 
     def meet(self, other: Limits) -> Limits:
-        """The least of both, figure by figure."""
+        """The least of both, figure by figure; of two in zCDP the one that admits less rho."""
         return Limits.model_validate(
             {
-                name: {
-                    figure: _least(getattr(mine, figure), getattr(theirs, figure))
-                    for figure in Limit.model_fields
-                }
+                name: Limit(
+                    epsilon=_least(mine.epsilon, theirs.epsilon),
+                    delta=_least(mine.delta, theirs.delta),
+                    zcdp=_stricter(mine.zcdp, theirs.zcdp),
+                )
                 for name in Limits.model_fields
                 for mine, theirs in [(getattr(self, name), getattr(other, name))]
             }
@@ -82,6 +116,12 @@ class Limits(WireModel):
 
 def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
     return other if one is None else one if other is None else min(one, other)
+
+
+def _stricter(one: AtDelta | None, other: AtDelta | None) -> AtDelta | None:
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda each: (each.limit.most_rho(), each.epsilon, each.delta))
 
 
 class Policy(WireModel):
@@ -102,6 +142,7 @@ class Policy(WireModel):
     min_participants: Annotated[int, Field(ge=1)] = 2
     mechanisms: tuple[Mechanism, ...] = tuple(Mechanism)
     stances: tuple[Stance, ...] = tuple(Stance)
+    noises: tuple[Noise, ...] = tuple(Noise)
     allow_unverified: bool = False
     accept_any: bool = True
     queries: tuple[QueryHash, ...] = ()
@@ -120,11 +161,11 @@ class Policy(WireModel):
 
 def initial_policy(settings: CuratorSettings) -> Policy:
     """The default policy until an operator sets one."""
-    limits = Limits(
-        period=Limit(
-            epsilon=Fraction(settings.policy_epsilon), delta=Fraction(settings.policy_delta)
-        )
-    )
+    epsilon, delta = Fraction(settings.policy_epsilon), Fraction(settings.policy_delta)
+    limit = Limit(epsilon=epsilon, delta=delta)
+    if settings.policy_currency is Currency.ZCDP:
+        limit = Limit(zcdp=AtDelta(epsilon=epsilon, delta=delta))
+    limits = Limits(period=limit)
     return Policy(
         period_s=settings.policy_period_s,
         record=limits,
@@ -190,6 +231,9 @@ def check_policy(
         raise PolicyRefused(f"mechanism {query.mechanism} is not allowed", pointer="/mechanisms")
     if query.stance not in policy.stances:
         raise PolicyRefused(f"stance {query.stance} is not allowed", pointer="/stances")
+    noise = query.noise or Noise.LAPLACE
+    if noise not in policy.noises and query.mechanism is not Mechanism.EXACT:
+        raise PolicyRefused(f"noise {noise} is not allowed", pointer="/noises")
     if query.min_participants < policy.min_participants:
         raise PolicyRefused(
             "the round asks for fewer participants than the policy",

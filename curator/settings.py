@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 
-from pydantic import AwareDatetime, Field, SecretStr, model_validator
+from pydantic import AwareDatetime, Field, SecretStr, field_validator, model_validator
 
+from common.runtime.clock import zone_named
 from common.runtime.settings import ServiceSettings
 from tacit.accounting.amounts import CURATORS_DAY_DELTA, CURATORS_DAY_EPSILON
+from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency
+from tacit.query.terms import LONGEST_VECTOR
 
 EPOCH_SECONDS_END: Final = datetime(1973, 3, 4, tzinfo=UTC)
 """Epoch seconds up to the year 5138 are before it when they are taken as milliseconds."""
@@ -112,7 +116,7 @@ class CuratorSettings(ServiceSettings):
         default=50_000, ge=1, description="Most readings in one request (imports have no limit)."
     )
     max_values: int = Field(
-        default=65_536, ge=1, description="Longest vector in one reading's `values`."
+        default=LONGEST_VECTOR, ge=1, description="Longest vector in one reading's `values`."
     )
     import_max_body_bytes: int = Field(
         default=512 * 1024 * 1024, gt=0, description="Largest file that is imported, as sent."
@@ -144,6 +148,12 @@ class CuratorSettings(ServiceSettings):
         pattern=r"^(0|1|0?\.\d{1,15})$",
         description="Delta per period and privacy unit, until an operator sets a policy.",
     )
+    policy_currency: Currency = Field(
+        default=Currency.EPSILON,
+        description="What the two bound, until an operator sets a policy: `epsilon` sums of "
+        "epsilons and of deltas, `zcdp` the epsilon at this delta that all zCDP together "
+        "guarantees.",
+    )
     policy_allow_unverified: bool = Field(
         default=False,
         description="Take part in rounds without a verified figure (`paper`, `exact`) until an "
@@ -153,6 +163,10 @@ class CuratorSettings(ServiceSettings):
         default=None,
         description="Take part only in rounds in which every contribution is `proved`, until an "
         "operator sets a policy.",
+    )
+    calendar_timezone: str = Field(
+        default="UTC",
+        description="IANA zone of the days in calendars of readings, unless a request names one.",
     )
     mqtt_host: str | None = Field(
         default=None,
@@ -218,6 +232,23 @@ class CuratorSettings(ServiceSettings):
     mqtt_keepalive_s: int = Field(
         default=30, ge=5, le=3600, description="Silence after which the MQTT broker is asked."
     )
+
+    @model_validator(mode="after")
+    def _policy_in_its_currency(self) -> CuratorSettings:
+        if self.policy_currency is Currency.ZCDP:
+            given = Fraction(self.policy_epsilon) <= LARGEST_EPSILON
+            given &= 0 < Fraction(self.policy_delta) < 1
+            if not given:
+                raise ValueError(
+                    "policy_currency zcdp needs policy_epsilon of at most "
+                    f"{LARGEST_EPSILON} and policy_delta in (0, 1)"
+                )
+        return self
+
+    @field_validator("calendar_timezone")
+    @classmethod
+    def _zone(cls, name: str) -> str:
+        return zone_named(name).key
 
     @model_validator(mode="after")
     def _mqtt_over_tls(self) -> CuratorSettings:

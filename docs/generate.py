@@ -76,7 +76,19 @@ def _settings_table(settings: type[ServiceSettings], names: set[str]) -> list[st
 
 CLI_HEAD: Final = """# Command line
 
-Errors are one line on standard error, exit code 2. These options are explained here once:
+An error is one line on standard error; with `--json` it is the problem document (RFC 9457) in one
+line, with its `exit_code`:
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | failed or aborted, or what was checked is false |
+| 2 | the command or its input is wrong |
+| 3 | not ready or no answer: try again later (`round verify`: no identity is pinned) |
+| 4 | refused by a policy, a budget or a right |
+
+`tacit --install-completion` makes your shell complete commands, options and values. These options
+are explained here once:
 
 - `AT`: `--home DIR`, the data directory of `tacit up` (`TACIT_HOME`; default `.tacit`), or
   `--url URL` of a service with `--token TOKEN` (`TACIT_URL`, `TACIT_TOKEN`).

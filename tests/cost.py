@@ -8,6 +8,7 @@ it prints is of all of them.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -79,13 +80,17 @@ class Cost:
         tests: dict[str, float] = self._tests
         if name := os.environ.get("TACIT_TEST_COSTS"):
             path = Path(name)
-            if path.exists():
-                before = json.loads(path.read_text())
-                whole_s += before["cpu_s"]
-                peak_mb = max(peak_mb, before["peak_mb"])
-                tests = before["tests"] | tests
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"cpu_s": whole_s, "peak_mb": peak_mb, "tests": tests}))
+            with path.open("a+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # another run may end now, too
+                file.seek(0)
+                if content := file.read():
+                    before = json.loads(content)
+                    whole_s += before["cpu_s"]
+                    peak_mb = max(peak_mb, before["peak_mb"])
+                    tests = before["tests"] | tests
+                file.truncate(0)
+                json.dump({"cpu_s": whole_s, "peak_mb": peak_mb, "tests": tests}, file)
         files: defaultdict[str, float] = defaultdict(float)
         for test, cpu_s in tests.items():
             files[test.split("::", maxsplit=1)[0]] += cpu_s

@@ -187,11 +187,16 @@ def check_policy(aggregator: Aggregator, descriptor: RoundDescriptor) -> None:
         "the deadline is too far away": descriptor.deadline
         > now + timedelta(seconds=settings.policy_max_round_s),
     }
+    together = min(descriptor.segment_size, descriptor.roster_size)
     if is_proved(query):
         plan, index = proof_plan(query), descriptor.index_of(aggregator.id)
         longest = plan.of(plan.largest_part).share_bytes(index)
         refusals["a proved contribution is longer than this aggregator's limit of a body"] = (
             longest > settings.round_max_body_bytes
+        )
+    else:
+        refusals["a host's batch is longer than this aggregator's limit of a body"] = (
+            8 * dimension(query) * together > settings.round_max_body_bytes
         )
     for reason, refused in refusals.items():
         if refused:

@@ -122,11 +122,17 @@ def _add_batch(
 async def _add_lone(
     aggregator: Aggregator, context: RoundContext, listed: sets.Bits, heard: Heard, total: Words
 ) -> tuple[Words, int]:
-    count, after = 0, 0
+    count = 0
     large = int(listed.sum()) * context.dimension >= LARGE_ROWS
     async with aggregator.database.reading(large=large) as transaction:
-        while rows := await piece_store.piece_rows(transaction, context.key, after, _ROWS):
-            after = rows[-1].id
+        held = await piece_store.piece_numbers(transaction, context.key, 0)
+
+        def words(row: tuple[int, bytes]) -> int:
+            return len(row[1]) // 4 * context.dimension
+
+        # read in one go: one row, or several of not more than a block's words
+        for block in batches(held, words, _BLOCK_WORDS, _ROWS):
+            rows = await piece_store.rows_by_id(transaction, [row for row, _ in block])
             numbers = np.concatenate([np.frombuffer(row.numbers, "<u4") for row in rows])
             wanted = numbers[listed[numbers]].tolist()
             senders = await roster.lone_by_number(transaction, wanted)

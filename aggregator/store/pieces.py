@@ -43,12 +43,6 @@ _NUMBERS = (
     .where(pieces.c.round == bindparam("round_key"), pieces.c.id > bindparam("after"))
     .order_by(pieces.c.id)
 )
-_ROWS = (
-    select(pieces)
-    .where(pieces.c.round == bindparam("round_key"), pieces.c.id > bindparam("after"))
-    .order_by(pieces.c.id)
-    .limit(bindparam("most"))
-)
 _BY_ID = (
     select(pieces).where(pieces.c.id.in_(bindparam("rows", expanding=True))).order_by(pieces.c.id)
 )
@@ -99,12 +93,6 @@ async def piece_row(transaction: Transaction, row_id: int) -> PieceRow:
     """One row of lone pieces."""
     row = (await transaction.execute(select(pieces).where(pieces.c.id == row_id))).one()
     return PieceRow(row.id, row.numbers, row.tags, row.bodies)
-
-
-async def piece_rows(transaction: Transaction, key: int, after: int, limit: int) -> list[PieceRow]:
-    """The next rows of a round's lone pieces."""
-    result = await transaction.execute(_ROWS, {"round_key": key, "after": after, "most": limit})
-    return [PieceRow(row.id, row.numbers, row.tags, row.bodies) for row in result]
 
 
 async def rows_by_id(transaction: Transaction, row_ids: Sequence[int]) -> list[PieceRow]:

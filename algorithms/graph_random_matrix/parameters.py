@@ -16,10 +16,10 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import Stance
 from algorithms.parameters import MethodNeedsSound, asked_metrics, schema_range
-from tacit.accounting.gaussian import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
 from tacit.encoders.graph_random_matrix import MOST_VERTICES, Kind, Projection
 from tacit.errors import Invalid, TooLarge
 from tacit.noise.discrete_gaussian import DEVIATION_LIMIT, gaussian_sampler_delta
+from tacit.noise.gaussian_privacy import projection_theorem_sigma, zcdp_epsilon, zcdp_sigma
 from tacit.wire import Exact, WireModel
 
 

@@ -30,7 +30,7 @@ from algorithms.graph_random_matrix.parameters import (
 )
 from algorithms.graph_random_matrix.publication import Release
 from algorithms.path_publishing.sound_modes import WORD
-from tacit.accounting.gaussian import (
+from tacit.noise.gaussian_privacy import (
     distinguishing_advantage,
     gaussian_epsilon,
     projection_theorem_epsilon,
@@ -327,7 +327,7 @@ def spectrum_report(
         return flip_report(params, choice, facts)
     params = resolved(params, choice)
     settings = settings_of(params, stance, vertices)
-    builder = ReportBuilder(NAME, "tacit tacit.accounting.gaussian", stance, "edge")
+    builder = ReportBuilder(NAME, "tacit tacit.noise.gaussian_privacy", stance, "edge")
     privacy = settings.privacy
     return builder.report(
         "Gaussian noise on a projected adjacency matrix"

@@ -36,7 +36,7 @@ from cli.services.sealed_files import (
     private_key,
 )
 from cli.services.up import settings_type
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import LAST_BACKUP, ServiceSettings
 from common.store.database import open_store
 from common.store.identities import continue_by
 from tacit import Client
@@ -188,6 +188,7 @@ async def _back_up(settings: ServiceSettings, out: Path, holder: Holder) -> tupl
             except BaseException:
                 out.unlink(missing_ok=True)
                 raise
+    (settings.data_dir / LAST_BACKUP).touch(mode=0o600)
     return manifest, count
 
 

@@ -37,7 +37,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from pydantic import ValidationError
 from pydantic_settings.exceptions import SettingsError
 
-from cli.context import Answer, console, plain_errors, printed, say, table
+from cli.context import Answer, TextTable, console, plain_errors, printed, say
 from cli.services.up import settings_type
 from common.runtime.settings import ServiceSettings
 from common.runtime.tls import TlsSettings, expiry
@@ -278,7 +278,7 @@ def check(
     """
     results = list(findings(service))
     rows = [[result.subject, result.verdict, result.detail] for result in results]
-    shown = table(f"Settings of {service}", ["", "", ""], rows)
+    shown = TextTable(f"Settings of {service}", ["", "", ""], rows)
     broken = any(result.verdict == "error" for result in results)
     document = [asdict(result) for result in results]
     return Answer(document, lambda: console.print(shown), 2 if broken else 0)

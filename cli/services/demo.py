@@ -29,10 +29,10 @@ import typer
 from numpy.typing import NDArray
 
 from cli.budget import print_budget
-from cli.context import DEFAULT_HOME, console, errors, plain_errors, say, table
+from cli.context import DEFAULT_HOME, Target, TextTable, console, errors, plain_errors, say
 from cli.curator_data import MeterFile
 from cli.formatting import amount, guarantee
-from cli.services.deployment import Deployment, Running, join_token, pair
+from cli.services.deployment import Deployment, Running, join_token, pair, why_not_ready
 from cli.services.up import alone_in, plan, service_settings
 from simulation.populations import household_load
 from tacit.accounting.scenarios import Scenario
@@ -162,7 +162,9 @@ def demo(
     with plain_errors():
         if at is not None:
             with tempfile.TemporaryDirectory(prefix="tacit-demo-") as scratch:
-                show(Deployment.load(at), _file(data, Path(scratch)), data)
+                deployment = Target(at).deployment()
+                _require_paired(deployment)
+                show(deployment, _file(data, Path(scratch)), data)
             return
         directory = home or Path(tempfile.mkdtemp(prefix="tacit-demo-"))
         try:
@@ -172,6 +174,21 @@ def demo(
             if home is None:
                 shutil.rmtree(directory, ignore_errors=True)
     say("\n".join(_next_lines(home or DEFAULT_HOME, full=full)))
+
+
+def _require_paired(deployment: Deployment) -> None:
+    """Raises RuntimeError that says what is missing before a round can run."""
+    for service in deployment.services:
+        if (reason := why_not_ready(service)) is not None:
+            raise RuntimeError(reason)
+    with deployment.coordinator.client() as client:
+        paired = {item["id"] for item in client.aggregators()}
+    missing = [item.id for item in deployment.aggregators if item.id not in paired]
+    if missing:
+        raise RuntimeError(
+            f"the coordinator is not paired with {', '.join(missing)}: pair first, by `tacit pair "
+            "all`; with compose, wait until the service pairing has ended"
+        )
 
 
 def _next_lines(home: Path, *, full: bool) -> list[str]:
@@ -412,5 +429,5 @@ def _show(response: api.Answer, truth: Truth) -> None:
         ["actual error", f"{abs(released - truth.raw_kwh):,.1f} kWh"],
         ["the source claims", guarantee({"model": "", **claimed}) if claimed else "nothing"],
     ]
-    console.print(table("", ["", ""], rows))
+    console.print(TextTable("", ["", ""], rows))
     say(briefs.brief_text(briefs.brief(report)), markup=False)

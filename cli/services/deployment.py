@@ -17,14 +17,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
 
 from common.runtime.tls import environment_trust
-from tacit import Client, Error
+from tacit import Client, Error, Problem
 from tacit.client.exchange import Retry
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
 from tacit.wire import encode_binary
@@ -265,16 +265,58 @@ class Running:
 def _pid_at(service: ServiceAddress) -> int | None:
     """The id of the ready process at an address; None without one."""
     try:
-        with Client(
-            service.url,
-            timeout_s=LOOK_TIMEOUT_S,
-            retry=Retry(attempts=1),
-            verify=trusted(service.url),
-        ) as client:
+        with once(service) as client:
             pid = client.get("/readyz").get("pid")
     except (httpx.HTTPError, Error, ValueError, AttributeError):
         return None
     return pid if isinstance(pid, int) else None
+
+
+def why_not_ready(service: ServiceAddress) -> str | None:
+    """Why a service cannot work now, and where to find the cause; None if it is ready."""
+    try:
+        with once(service) as client:
+            client.get("/readyz")
+    except httpx.TransportError as error:
+        reason = f"no answer from {error}"
+    except Problem as problem:
+        reason = f"it is not ready: {problem.sentence}"
+    except (Error, ValueError) as error:  # something else answers there
+        reason = f"{service.url} gives no answer of this service: {type(error).__name__}"
+    else:
+        return None
+    return (
+        f"{service.id}: {reason}; look at its log, with compose by "
+        f"`docker compose ps --all {service.id}` and `docker compose logs {service.id}`"
+    )
+
+
+def wait_for_ready(
+    services: Sequence[ServiceAddress], timeout_s: float, report: Callable[[str], object]
+) -> None:
+    """Block until all services are ready, in seconds; `report` gets each new reason to wait.
+
+    Raises RuntimeError with the reason after `timeout_s`.
+    """
+    end, reported = time.monotonic() + timeout_s, ""
+    for service in services:
+        while (reason := why_not_ready(service)) is not None:
+            if time.monotonic() > end:
+                raise RuntimeError(f"gave up after {timeout_s:.0f} s. {reason}")
+            if reason != reported:
+                report(f"waiting for {reason}")
+                reported = reason
+            time.sleep(LOOK_S)
+
+
+def once(service: ServiceAddress) -> Client:
+    """A client for one short question to a service."""
+    return Client(
+        service.url,
+        timeout_s=LOOK_TIMEOUT_S,
+        retry=Retry(attempts=1),
+        verify=trusted(service.url),
+    )
 
 
 def _ending(process: subprocess.Popen[bytes]) -> str:

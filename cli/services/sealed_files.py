@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from cli.context import plain_errors
+from cli.context import Answer, printed
 from common.sealed_streams import CHUNK_BYTES, StreamOpener, StreamSealer
 from tacit.crypto.sealing import SealBroken, SealKey, SealPublicKey
 from tacit.crypto.signing import SECRET_BYTES
@@ -174,22 +174,23 @@ PREFIX: Final = "tctkey_"
 _MOST_KEY_BYTES: Final = 4096
 
 
+@printed
 def recipient_key(
     file: Annotated[
         Path, typer.Argument(help="File for the private key; an existing one is not replaced.")
     ],
-) -> None:
+) -> Answer:
     """Make a key pair for backups and sealed paths.
 
     The private key is written to a file, the public key to the screen.
     """
     seed = SealKey.new_seed()
     private, shown = f"{PREFIX}{encode_binary(seed)}", SealKey(seed).public.raw
-    with plain_errors():
-        opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(opened, "w") as target:
-            target.write(private + "\n")
-    typer.echo(encode_binary(shown))
+    opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(opened, "w") as target:
+        target.write(private + "\n")
+    public = encode_binary(shown)
+    return Answer({"file": str(file), "public": public}, lambda: typer.echo(public))
 
 
 def private_key(file: Path) -> SealKey:

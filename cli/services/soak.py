@@ -17,7 +17,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from algorithms.drawing import can_draw
-from cli.context import Answer, console, errors, fail, progress, say, table
+from cli.context import Answer, TextTable, console, errors, fail, progress, say
 from cli.formatting import amount
 from cli.services.deployment import (
     Deployment,
@@ -185,7 +185,7 @@ def _print_soak(document: dict[str, Any]) -> None:
         f"{document['released']} rounds released, {document['aborted']} aborted"
     )
     cells = [[item["name"], f"{item['cases']:,}", _verdict(item)] for item in document["checks"]]
-    console.print(table("What must hold", ["statement", "cases", ""], cells))
+    console.print(TextTable("What must hold", ["statement", "cases", ""], cells))
     for item in document["checks"]:
         for failure in item["failures"][:5]:
             console.print(f"  {item['name']}: {failure}", style="red", highlight=False)
@@ -258,7 +258,7 @@ def _print(response: Comparison) -> None:
         for row in response.rows
     ]
     title = f"{response.liars} of {curators} curators lie, amounts in {response.unit}"
-    console.print(table(title, columns, rows))
+    console.print(TextTable(title, columns, rows))
     for lie in Lie:
         told = sum(each.told for row in response.rows for each in row.lies if each.lie is lie)
         named = sum(each.named for row in response.rows for each in row.lies if each.lie is lie)

@@ -21,13 +21,13 @@ from cli.context import (
     Answer,
     Home,
     Target,
+    TextTable,
     at_target,
     console,
     fail,
     plain_errors,
     printed,
     say,
-    table,
 )
 from cli.services.deployment import FILE, Deployment, Running, pair, trusted
 from common.runtime.settings import ServiceSettings
@@ -181,7 +181,7 @@ def health(home: Home = DEFAULT_HOME) -> Answer:
         with Client(service.url, timeout_s=5, verify=trusted(service.url)) as client:
             found[service.id] = client.ready()
     rows = [[name, "ready" if ready else "not ready"] for name, ready in found.items()]
-    shown = table("Health", ["service", "state"], rows)
+    shown = TextTable("Health", ["service", "state"], rows)
     return Answer(found, lambda: console.print(shown), 0 if all(found.values()) else 1)
 
 

@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -72,6 +73,14 @@ def epoch_microseconds(instant: datetime) -> int:
 def from_epoch_microseconds(microseconds: int) -> datetime:
     """The aware UTC time of `epoch_microseconds`."""
     return EPOCH + timedelta(microseconds=microseconds)
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """A zone of the IANA database, such as Europe/Zurich. Raises ValueError for any other name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is not a zone of the IANA database") from None
 
 
 def uuid7(clock: Clock | None = None) -> UUID:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -19,6 +19,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from pydantic_settings.exceptions import SettingsError
 
 from common.runtime.tls import TlsSettings
+
+LAST_BACKUP: Final = "last-backup"
+"""A file in the data directory whose time of change is that of the last backup."""
 
 
 class LimitSettings(BaseSettings):

@@ -9,6 +9,8 @@ import asyncio
 import inspect
 import math
 import os
+import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -22,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from common.runtime.logs import describe, get_logger
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import LAST_BACKUP, ServiceSettings
 from common.runtime.telemetry import ServiceMetrics, tracer_of
 from common.runtime.tls import expiry, post_quantum
 from common.store.failures import Cause, cause
@@ -82,6 +84,7 @@ def build_app(
             "tls_certificate_expiry_timestamp_seconds", "When the certificate that is shown ends."
         )
         ends.set_function(partial(_ends, settings.tls_certificate))
+    _add_machine_metrics(metrics, settings.data_dir)
     load = Load(settings.max_requests, settings.max_held_bytes, metrics)
     tracer = tracer_of(name, version, settings.otlp_endpoint)
 
@@ -130,9 +133,38 @@ def build_app(
     return app
 
 
-def add_readiness(app: FastAPI, name: str, check: ReadinessCheck) -> None:
-    """Let `/readyz` ask `check`; a check of the same name is replaced."""
-    app.state.readiness[name] = check
+def _add_machine_metrics(metrics: ServiceMetrics, data_dir: Path) -> None:
+    """What a service knows of its machine and its operator's care."""
+    metrics.gauge(
+        "clock_timestamp_seconds", "The service's clock; the scraper compares it with its own."
+    ).set_function(time.time)
+    metrics.gauge(
+        "data_directory_free_ratio", "Free share of the file system that holds the data directory."
+    ).set_function(partial(_free, data_dir))
+    metrics.gauge(
+        "last_backup_timestamp_seconds", "When the service was last backed up; 0 for never."
+    ).set_function(partial(_backed_up, data_dir / LAST_BACKUP))
+
+
+def _free(directory: Path) -> float:
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return math.nan
+    return round(usage.free / usage.total, 3) if usage.total else math.nan
+
+
+def _backed_up(marker: Path) -> float:
+    try:
+        return marker.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def add_readiness(app: FastAPI, name: str, check: ReadinessCheck, *, vital: bool = True) -> None:
+    """Let `/readyz` ask `check`; a check of the same name is replaced. Without one that is not
+    `vital` the service is ready: what it says is shown."""
+    app.state.readiness[name] = (check, vital)
 
 
 def _telemetry_off() -> dict[str, Any]:
@@ -154,9 +186,9 @@ def _add_service_routes(app: FastAPI, name: str, version: str) -> None:
         summary="Whether the service can do its work",
     )
     async def get_readiness() -> dict[str, object]:
-        checks = {key: await _ask(check) for key, check in app.state.readiness.items()}
+        checks = {key: await _ask(check) for key, (check, _) in app.state.readiness.items()}
         shown = {"checks": {key: why or "ok" for key, why in checks.items()}}
-        if any(reason is not None for reason in checks.values()):
+        if any(checks[key] is not None for key, (_, vital) in app.state.readiness.items() if vital):
             raise NotReady(extra={**shown, "tls_pq": post_quantum()})
         return {"status": "ready", **shown, "tls_pq": post_quantum(), "pid": os.getpid()}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Final
 
 from fastapi import Query as Parameter
 from fastapi import Request
@@ -13,6 +14,7 @@ from fastapi import Request
 from common.principals import Scope
 from common.runtime.clock import epoch_microseconds, from_epoch_microseconds
 from common.runtime.compute_processes import apart
+from common.runtime.telemetry import ServiceMetrics
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, takes
 from common.web.wire import read_body
@@ -42,7 +44,7 @@ from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
 from coordinator.store.registry import list_aggregators
 from coordinator.web import Analyst
-from tacit.accounting.amounts import format_amount
+from tacit.accounting.amounts import format_both
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import BudgetForecast, BudgetPreview
 from tacit.errors import FieldError, Invalid
@@ -177,7 +179,7 @@ async def outlook_of(services: CoordinatorServices, asked: OutlookRequest) -> Bu
         if sum(item.rounds for item in shown) + count_rounds([each], until) > MOST_ROUNDS:
             raise _refused("/days", f"more than {MOST_ROUNDS} rounds: look less far ahead")
         coming.append(each)
-        cost = format_amount(price.cost(query.privacy_unit, Scenario.ASSUMED))
+        cost = format_both(price.cost(query.privacy_unit, Scenario.ASSUMED))
         shown.append(
             ScheduleOutlook(
                 query_id=query_id,
@@ -204,6 +206,33 @@ async def outlook_of(services: CoordinatorServices, asked: OutlookRequest) -> Bu
         schedules=tuple(shown),
         limits=await asyncio.to_thread(work),
     )
+
+
+OUTLOOK_KEPT: Final = timedelta(minutes=10)
+"""How long one outlook serves the metrics: it may take a second."""
+OUTLOOK_DAYS: Final = 30
+
+
+def add_outlook_metric(services: CoordinatorServices, metrics: ServiceMetrics) -> None:
+    """Have the end of the budget read whenever the metrics are."""
+    ends = metrics.gauge(
+        "budget_exhausted_timestamp_seconds",
+        "When the schedules use up the first limit; NaN if none within 30 days.",
+    )
+    ends.set(math.nan)
+    looked: datetime | None = None
+
+    async def refresh() -> None:
+        nonlocal looked
+        now = services.clock.now()
+        if looked is not None and timedelta() <= now - looked < OUTLOOK_KEPT:
+            return
+        looked = now
+        found = await outlook_of(services, OutlookRequest(days=OUTLOOK_DAYS))
+        known = [limit.exhausted.timestamp() for limit in found.limits if limit.exhausted]
+        ends.set(min(known, default=math.nan))
+
+    metrics.before_scrape(refresh)
 
 
 Scheduled = tuple[str | None, Query, int | None]

@@ -110,7 +110,7 @@ async def create_query(request: Request, services: Services, caller: Operator) -
 async def preview_query(request: Request, services: Services, _: Analyst) -> Response:
     body = await read_body(request, PreviewRequest)
     query = await asyncio.to_thread(lambda: body.query)  # a second for 65,000 edges
-    found = await queries.preview(services.database, query, services.settings, body.epsilons)
+    found = await queries.preview(services.database, query, services.settings, body.tries)
     return json_response(found.model_dump_json(exclude=None if found.stops else {"stops"}))
 
 

@@ -29,7 +29,7 @@ from coordinator.models.budget_ledger import Draft, Kind, MemberSet
 from coordinator.store import ledger as store
 from coordinator.store import registry
 from tacit import sets
-from tacit.accounting.amounts import MICRO, Amount, scaled
+from tacit.accounting.amounts import MICRO, NOTHING, scaled
 from tacit.accounting.charges import abort_credit, job_costs, unit_costs
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
@@ -74,7 +74,7 @@ def price_of_job(query: Query, epsilon: Fraction, operators: Sequence[str] | Non
     return Price.of({key: scaled(cost) for key, cost in costs.items()})
 
 
-PAID: Final = Price.of({(unit, scenario): Amount(0, 0) for unit in UNITS for scenario in SCENARIOS})
+PAID: Final = Price.of({(unit, scenario): NOTHING for unit in UNITS for scenario in SCENARIOS})
 """Of a later round of such a job."""
 
 

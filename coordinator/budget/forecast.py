@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.budget.limits import Limit
-from coordinator.budget.round_charges import Price, Totals, place_of
-from coordinator.budget.spending import ZERO, Figure, Spending, worst_of
-from tacit.accounting.amounts import FEMTO, MICRO
+from coordinator.budget.round_charges import PARTS, Price, Spent, Totals, place_of
+from coordinator.budget.spending import ZERO, Figure, Spending, most_of, worst_of
+from tacit.accounting.amounts import MICRO
 from tacit.accounting.composition import Ints, covering, sums_at
 from tacit.accounting.scenarios import Scenario
 from tacit.query.terms import PrivacyUnit
-from tacit.sets import Bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +109,17 @@ def _covered(instants: Ints, starts: Ints, ends: Ints) -> NDArray[np.int64]:
 def _larger(one: Figure, other: Figure) -> Figure:
     """The larger of each figure."""
     unbounded = one.epsilon is None or other.epsilon is None
-    epsilon = None if unbounded else max(one.epsilon or 0, other.epsilon or 0)
-    return Figure(epsilon, max(one.delta, other.delta))
+    return Figure(
+        None if unbounded else max(one.epsilon or 0, other.epsilon or 0),
+        max(one.delta, other.delta),
+        rho=max(one.rho, other.rho),
+        rho_delta=max(one.rho_delta, other.rho_delta),
+    )
 
 
-# A limit that is forecast to be exhausted may still admit rounds of groups that spent less. Basic
-# composition, as limits count. Spec: budget, sections 3 and 5; console, section 7 (6).
+# A limit that is forecast to be exhausted may still admit rounds of groups that spent less. All in
+# the limit's own currency: sums of epsilon, or of zCDP. Spec: budget, sections 3 and 5; console,
+# section 7 (6).
 
 MOST_ROUNDS: Final = 200_000
 """Of all schedules together: five and a half years of a round every quarter of an hour."""
@@ -205,7 +209,7 @@ def outlook(
     share = None if exhausted is None else meet.share()
     advice = None
     if share is not None and share > 0:
-        least = max(2, math.ceil(1 / share))
+        least = max(2, math.ceil(1 / (share + Fraction(1, MICRO))))  # share is rounded down
         fits = (n for n in range(least, least + 10) if against(rounds.thinned(n)).fits)
         thousandths = Fraction(math.floor(share * 1000), 1000)
         advice = Advice(next(fits, None), thousandths or share)
@@ -214,13 +218,11 @@ def outlook(
 
 @dataclass(frozen=True, slots=True)
 class _Rounds:
-    """The coming rounds in order of time: (n,) columns. `unbounded`: without a finite price;
+    """The coming rounds in order of time: (n,) columns. `price`: in `Spent.parts`, (parts, n);
     `number`: from 1 on within its schedule."""
 
     at: Ints
-    epsilon: Ints
-    delta: Ints
-    unbounded: Ints
+    price: Ints
     starts: Ints
     ends: Ints
     number: Ints
@@ -228,22 +230,22 @@ class _Rounds:
     def thinned(self, n: int) -> _Rounds:
         """Of each schedule only every n-th round."""
         kept = self.number % n == 0
-        return _Rounds(*(getattr(self, name)[kept] for name in self.__slots__))
+        return _Rounds(*(getattr(self, name)[..., kept] for name in self.__slots__))
 
     @classmethod
     def of(cls, limit: Limit, schedules: Sequence[Coming], until: int) -> _Rounds:
         columns: list[Ints] = []
         for each in schedules:
             at = np.arange(each.first, until + 1, each.period, dtype=np.int64)
-            cost = each.price.cost(limit.unit, limit.against)
-            epsilon, delta = (0, 0) if cost is None else (cost.epsilon, cost.delta)
+            price = each.price.full.at(*place_of(limit.unit, limit.against))
             starts, ends = at - each.period, at
             if each.window is not None:
                 starts, ends = (np.full_like(at, bound) for bound in each.window)
-            prices = [np.full_like(at, amount) for amount in (epsilon, delta, int(cost is None))]
+            prices = [np.full_like(at, amount) for amount in price.parts]
             columns.append(np.stack([at, *prices, starts, ends, np.arange(1, at.size + 1)]))
-        joined = np.concatenate(columns, axis=1) if columns else np.zeros((7, 0), np.int64)
-        return cls(*joined[:, np.argsort(joined[0], kind="stable")])
+        joined = np.concatenate(columns, axis=1) if columns else np.zeros((4 + PARTS, 0), np.int64)
+        at, *prices, starts, ends, number = joined[:, np.argsort(joined[0], kind="stable")]
+        return cls(at, np.stack(prices), starts, ends, number)
 
 
 class _Meeting(ABC):
@@ -283,35 +285,30 @@ class _Curators(_Meeting):
         kept = np.zeros_like(rounds.at) if self._period is None else rounds.at // self._period
         here = kept == (0 if self._period is None else begun // self._period)
         self._here = here
-        self._sums = [
-            _within(column, kept) + here * amount
-            for column, amount in (
-                (rounds.epsilon, base.epsilon or 0),
-                (rounds.delta, base.delta),
-                (rounds.unbounded, int(base.epsilon is None)),
+        self._sums = Spent(
+            *(
+                _within(column, kept) + here * amount
+                for column, amount in zip(rounds.price, _parts(base), strict=True)
             )
-        ]
+        )
 
     def first_refused(self) -> int | None:
-        over = _over(self._limit, *self._sums)
+        over = self._limit.exceeded(self._sums)
         return int(over.argmax()) if over.any() else None
 
     def spent_after(self, count: int) -> Figure:
         if count == 0:
             return self._base
-        epsilon, delta, unbounded = (int(column[count - 1]) for column in self._sums)
-        return Figure(None if unbounded else epsilon, delta)
+        return most_of(self._sums.at(np.array([count - 1])))
 
     def share(self) -> Fraction | None:
-        if self._rounds.unbounded.any() or self._base.epsilon is None:
+        if self._sums.unverified.any() or self._base.epsilon is None:
             return None
-        rounds, shares = self._rounds, []
-        spent = self._base.epsilon, self._base.delta
-        columns = (rounds.epsilon, rounds.delta), self._sums[:2]
-        for most, base, each, sums in zip(_most(self._limit), spent, *columns, strict=True):
-            shares.append(_share(most - base, int(each[self._here].sum())))
-            shares.append(_share(most, int(sums[~self._here].max(initial=0))))
-        return min(shares)
+        here = self._rounds.price[:, self._here].sum(axis=1)
+        later = [part[~self._here].max(initial=0) for part in self._sums.parts]
+        planned = Spent(*np.stack([here, later], axis=1))
+        spent = np.array(_parts(self._base), np.int64)
+        return _share(self._limit, Spent(*np.stack([spent, 0 * spent], axis=1)), planned)
 
 
 class _Records(_Meeting):
@@ -332,56 +329,53 @@ class _Records(_Meeting):
         self._before = tuple(column[places] for column in columns)
         self._costs = tuple(costs.T)
 
-    def _sums(self, count: int, instants: Ints | None = None) -> list[Ints]:
-        """What instants cost with the first rounds: epsilon, delta, without a figure. Without
-        instants: of all that these rounds cover and where it can be most."""
+    def _sums(self, count: int, instants: Ints | None = None) -> Spent:
+        """What instants cost with the first rounds. Without instants: of all that these rounds
+        cover and where it can be most."""
         rounds = self._rounds
         coming = rounds.starts[:count], rounds.ends[:count]
         starts, ends = (np.concatenate(pair) for pair in zip(self._before, coming, strict=True))
         if instants is None:
             instants = np.unique(starts)
             instants = instants[sums_at(*coming, np.ones(count, np.int64), instants) > 0]
-        prices = rounds.epsilon, rounds.delta, rounds.unbounded
-        return [
-            sums_at(starts, ends, np.concatenate([old, new[:count]]), instants)
-            for old, new in zip(self._costs, prices, strict=True)
-        ]
+        return Spent(
+            *(
+                sums_at(starts, ends, np.concatenate([old, new[:count]]), instants)
+                for old, new in zip(self._costs, rounds.price, strict=True)
+            )
+        )
 
     def first_refused(self) -> int | None:
         low, high = 0, self._rounds.at.size  # a prefix of `low` rounds is admitted
-        if not _over(self._limit, *self._sums(high)).any():
+        if not self._limit.exceeded(self._sums(high)).any():
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            refused = bool(_over(self._limit, *self._sums(middle)).any())
+            refused = bool(self._limit.exceeded(self._sums(middle)).any())
             low, high = (low, middle) if refused else (middle, high)
         return low
 
     def spent_after(self, count: int) -> Figure:
         if count == 0:
             return self._base
-        epsilon, delta, unbounded = (int(each.max(initial=0)) for each in self._sums(count))
-        no_bound = unbounded or self._base.epsilon is None
-        worst = None if no_bound else max(epsilon, self._base.epsilon or 0)
-        return Figure(worst, max(delta, self._base.delta))
+        sums = self._sums(count)
+        return _larger(self._base, most_of(sums)) if sums.epsilon.size else self._base
 
     def share(self) -> Fraction | None:
         rounds = self._rounds
         instants = np.unique(np.concatenate([self._before[0], rounds.starts]))
         before, after = self._sums(0, instants), self._sums(rounds.at.size, instants)
-        if after[2].any():
+        if after.unverified.any():
             return None
-        return min(
-            _share(most - int(base), int(whole - base))
-            for most, bases, wholes in zip(_most(self._limit), before, after, strict=False)
-            for base, whole in zip(bases, wholes, strict=True)
-            if whole > base
-        )
+        planned = Spent(*(new - old for old, new in zip(before.parts, after.parts, strict=True)))
+        touched = np.any(planned.parts, axis=0)
+        return _share(self._limit, before.at(touched), planned.at(touched))
 
 
-def _most(limit: Limit) -> tuple[int, int]:
-    """The largest epsilon in millionths and delta in 10^-15 that a limit admits."""
-    return int(limit.epsilon * MICRO), FEMTO if limit.delta is None else int(limit.delta * FEMTO)
+def _parts(figure: Figure) -> tuple[int, int, int, int, int]:
+    """A figure as `Spent.parts`."""
+    unverified = int(figure.epsilon is None)
+    return figure.epsilon or 0, figure.delta, unverified, figure.rho, figure.rho_delta
 
 
 def _within(amounts: Ints, groups: Ints) -> Ints:
@@ -392,12 +386,24 @@ def _within(amounts: Ints, groups: Ints) -> Ints:
     return before
 
 
-def _over(limit: Limit, epsilon: Ints, delta: Ints, unbounded: Ints) -> Bits:
-    most = _most(limit)
-    over: Bits = (unbounded > 0) | (epsilon > most[0]) | (delta > most[1])
-    return over
+def _share(limit: Limit, spent: Spent, planned: Spent) -> Fraction:
+    """How much of what is planned fits beside what is spent, in every place (n,) of the two; in
+    millionths, rounded down."""
+
+    def fits(share: int) -> bool:
+        parts = zip(spent.parts, planned.parts, strict=True)
+        sums = Spent(*(old + _part(new, share) for old, new in parts))
+        return not limit.exceeded(sums).any()
+
+    low, high = -1, MICRO  # all of it does not fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return Fraction(max(low, 0), MICRO)
 
 
-def _share(left: int, planned: int) -> Fraction:
-    """How much of what is planned fits."""
-    return Fraction(left, max(1, planned))
+def _part(amounts: Ints, share: int) -> Ints:
+    """This share, in millionths, of each amount, rounded up, without passing 64 bits."""
+    whole, rest = np.divmod(amounts, MICRO)
+    part: Ints = whole * share - (-rest * share) // MICRO
+    return part

@@ -1,8 +1,9 @@
 """Limits on what may be spent, for the whole deployment and for single curators.
 
 Spec: budget, sections 3 and 5. A limit applies to one privacy unit and one collusion scenario, over
-the lifetime or per period; what counts against it is basic composition. It is checked before a
-round is opened, in the transaction that opens it.
+the lifetime or per period, and names its currency: what counts against it are sums of epsilon and
+of delta (basic composition), or of zCDP. Both hold when later rounds depend on earlier results. It
+is checked before a round is opened, in the transaction that opens it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from coordinator.budget.round_charges import ByCurator, Places, Price
-from coordinator.budget.spending import Spending
-from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount
+from coordinator.budget.round_charges import ByCurator, Places, Price, Spent, place_of
+from coordinator.budget.spending import Spending, most_of
+from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_both
 from tacit.accounting.composition import covering_within
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import LARGEST_EPSILON, Currency, ZcdpLimit
 from tacit.query.terms import PrivacyUnit
 from tacit.sets import Bits
 from tacit.wire import Exact, WireModel, canonical_json, require
@@ -31,10 +33,15 @@ YEAR_S = 366 * 86_400
 
 class Limit(WireModel):
     """The largest epsilon and delta per curator. `period_s`: per period counted from 1970; without
-    it, for the lifetime. The unit record has no periods: its windows are times themselves."""
+    it, for the lifetime. The unit record has no periods: its windows are times themselves.
+
+    `currency`: `epsilon`, whose sums are compared figure by figure; or `zcdp`, where the sum of all
+    zCDP must guarantee this epsilon at this delta, which is then given.
+    """
 
     unit: PrivacyUnit = PrivacyUnit.CURATOR
     scenario: Literal["assumed", "all-aggregators"] = "assumed"
+    currency: Currency = Currency.EPSILON
     epsilon: Exact
     delta: Exact | None = None
     period_s: Annotated[int, Field(ge=60, le=10 * YEAR_S)] | None = None
@@ -54,6 +61,37 @@ class Limit(WireModel):
         whole = self.period_s is None or self.unit is PrivacyUnit.CURATOR
         require(whole, None, "a limit of unit record has no period")
         return self
+
+    @model_validator(mode="after")
+    def _is_of_its_currency(self) -> Limit:
+        if self.currency is Currency.ZCDP:
+            given = self.delta is not None and self.delta > 0
+            require(given, None, "a limit in zcdp is an epsilon at a delta above 0: give both")
+            small = self.epsilon <= LARGEST_EPSILON
+            require(small, None, f"the epsilon of a limit in zcdp lies in 0..{LARGEST_EPSILON}")
+        return self
+
+    @property
+    def zcdp(self) -> ZcdpLimit | None:
+        """The limit on sums of zCDP; None where it is in epsilon."""
+        if self.currency is Currency.EPSILON:
+            return None
+        assert self.delta is not None
+        return ZcdpLimit(self.epsilon, self.delta)
+
+    def exceeded(self, spent: Spent) -> Bits:
+        """Which of these sums it does not admit."""
+        over: Bits = spent.unverified > 0
+        if self.zcdp is not None:
+            return over | self.zcdp.exceeded(spent.rho, spent.rho_delta)
+        over |= spent.epsilon > int(self.epsilon * MICRO)
+        if self.delta is not None:
+            over |= spent.delta > int(self.delta * FEMTO)
+        return over
+
+    def written(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return self.model_dump(mode="json", exclude_none=True)
 
     @property
     def against(self) -> Scenario:
@@ -83,9 +121,9 @@ class Limits:
         """Bytes that are equal for equal limits."""
         return canonical_json(
             {
-                "deployment": [item.model_dump(mode="json") for item in self.deployment],
+                "deployment": [item.written() for item in self.deployment],
                 "curators": {
-                    str(number): [item.model_dump(mode="json") for item in limits]
+                    str(number): [item.written() for item in limits]
                     for number, limits in sorted(self.curators.items())
                 },
             }
@@ -95,7 +133,7 @@ class Limits:
         """All of them, in the order in which curators got theirs."""
         return canonical_json(
             [
-                [number, [item.model_dump(mode="json") for item in limits]]
+                [number, [item.written() for item in limits]]
                 for number, limits in ((None, self.deployment), *self.curators.items())
             ]
         )
@@ -125,9 +163,9 @@ class Shortage:
     def figures(self) -> dict[str, Any]:
         """The figures in a refusal."""
         return {
-            "limit": self.limit.model_dump(mode="json", exclude_none=True),
-            "asked": format_amount(self.asked),
-            "spent": format_amount(self.spent),
+            "limit": self.limit.written(),
+            "asked": format_both(self.asked),
+            "spent": format_both(self.spent),
             "curators": int(self.members.sum()),
             "rounds": list(self.rounds[:10]),
             "rounds_in_all": len(self.rounds),
@@ -202,20 +240,12 @@ def _spent(limit: Limit, spending: Spending, places: Places | None) -> ByCurator
 
 
 def _shortage(limit: Limit, price: Price, members: Bits, by_curator: ByCurator) -> Shortage | None:
-    cost = price.cost(limit.unit, limit.against)
-    spent = by_curator.table
-    if cost is None:
-        over = members.copy()
-    else:
-        most_epsilon = int(limit.epsilon * MICRO)
-        too_much = (spent.unverified > 0) | (spent.epsilon + cost.epsilon > most_epsilon)
-        if limit.delta is not None:
-            too_much |= spent.delta + cost.delta > int(limit.delta * FEMTO)
-        if not too_much.any():
-            return None
-        over = members & by_curator.whose(too_much)[: members.size]
+    cost = price.full.at(*place_of(limit.unit, limit.against))
+    too_much = limit.exceeded(by_curator.table.plus(cost))
+    if not too_much.any():
+        return None
+    over = members & by_curator.whose(too_much)[: members.size]
     if not over.any():
         return None
-    found = by_curator.among(over)
-    most = Amount(int(found.epsilon.max()), int(found.delta.max()))
-    return Shortage(limit, over, cost, None if found.unverified.any() else most)
+    asked = price.cost(limit.unit, limit.against)
+    return Shortage(limit, over, asked, most_of(by_curator.among(over)).amount)

@@ -19,7 +19,8 @@ from coordinator.budget.limits import YEAR_S, Limit, Planned, Shortage
 from coordinator.budget.round_charges import Price
 from coordinator.budget.spending import Figure
 from coordinator.budget.state import LedgerState
-from tacit.accounting.amounts import MICRO, Amount, Cost, format_amount, format_micro
+from coordinator.budget.statement import zcdp_shown
+from tacit.accounting.amounts import MICRO, NANO, Cost, format_both, format_micro, format_nano
 from tacit.accounting.composition import FIXED_SCHEDULE
 from tacit.accounting.forecast import Forecast, forecast_schedule
 from tacit.accounting.scenarios import Scenario
@@ -37,7 +38,7 @@ from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import Identifier, PrivacyUnit
 from tacit.report.figures import delta_amount, epsilon_amount
-from tacit.wire import Exact, Instant, WireModel, format_instant, parse_exact, require
+from tacit.wire import Exact, Instant, WireModel, format_exact, format_instant, parse_exact, require
 
 MOST_DAYS = 3660
 
@@ -112,7 +113,7 @@ def _cost(price: Price, unit: PrivacyUnit, scenario: Scenario) -> ScenarioAmount
     return ScenarioAmount(
         scenario=scenario.label,
         key=scenario.value,
-        **format_amount(price.cost(unit, scenario)),
+        **zcdp_shown(price.cost(unit, scenario)),
     )
 
 
@@ -127,8 +128,8 @@ def forecast(
         period_s=found.period_s,
         days=request.days,
         delta=delta_amount(found.delta),
-        sentence=f"The basic figures are what limits are checked against. The tight figure "
-        f"{FIXED_SCHEDULE}.",
+        sentence="Limits are checked against the basic figures, or where they are in zcdp against "
+        f"rho: enforced, adaptive. The tight figure {FIXED_SCHEDULE}.",
         rows=_rows(found),
         curve=[
             ForecastPoint(
@@ -138,6 +139,8 @@ def forecast(
                 unit=point.unit.value,
                 basic=_shown(point.basic),
                 tight=epsilon_amount(point.tight),
+                rho=epsilon_amount(point.rho),
+                zcdp=epsilon_amount(point.zcdp),
             )
             for point in found.curve
         ],
@@ -156,6 +159,8 @@ def _rows(found: Forecast) -> list[ForecastRow]:
             touching=row.touching,
             basic=_shown(row.basic),
             tight=epsilon_amount(row.tight),
+            rho=epsilon_amount(row.rho),
+            zcdp=epsilon_amount(row.zcdp),
         )
         for row in found.rows
     ]
@@ -167,11 +172,11 @@ def _shown(cost: Cost) -> jobs.Amount:
 
 HISTORY_SENTENCE: Final = (
     "At each instant the largest sum of any one curator over the rounds opened by then, each "
-    "charged as it stands now; basic composition, as limits count."
+    "charged as it stands now, in both currencies, as limits count."
 )
 OUTLOOK_SENTENCE: Final = (
-    "Each coming round is taken to charge the curator that has spent most; basic composition, as "
-    "limits count. Rounds that are opened by hand come on top."
+    "Each coming round is taken to charge the curator that has spent most, in the limit's own "
+    "currency, as limits count. Rounds that are opened by hand come on top."
 )
 MOST_POINTS: Final = 1000
 Assumption = Literal["assumed", "all-aggregators"]
@@ -183,19 +188,22 @@ def scenario_of(assumption: Assumption) -> Scenario:
 
 
 class SpentPoint(WireModel):
-    """What the worst curator had spent, or will have; "inf" where nothing finite holds. `rounds`:
-    how many that is of (history), or will have opened from now on (outlook)."""
+    """What the worst curator had spent, or will have; "inf" where nothing finite holds. `rho`: as
+    zCDP, beside `rho_delta`. `rounds`: how many that is of (history), or will have opened from now
+    on (outlook)."""
 
     at: Instant
     epsilon: str
     delta: str
+    rho: str
+    rho_delta: str
     rounds: int
 
     @classmethod
     def of(cls, point: Point | Step) -> SpentPoint:
         worst = point.worst if isinstance(point, Point) else point.spent
         at = from_epoch_microseconds(point.at)
-        return cls(at=at, rounds=point.rounds, **format_figure(worst))
+        return cls(at=at, rounds=point.rounds, **format_both(worst.amount))
 
 
 class HistoryRequest(BaseModel):
@@ -262,32 +270,39 @@ class ScheduleOutlook(WireModel):
     rounds: int
     epsilon: str
     delta: str
+    rho: str
+    rho_delta: str
 
 
 class Advice(WireModel):
     """What would make the limit last: only every `every`-th round (null: nothing would); or each
-    round at most this share of its price. `epsilon`: that share of the price of the one schedule
-    that was looked at."""
+    round at most this share of its price. `epsilon`, or of a limit in zcdp `rho`: that share of the
+    price of the one schedule that was looked at."""
 
     every: int | None
     share: Exact
     epsilon: str | None
+    rho: str | None
 
 
 class SpentFigure(WireModel):
-    """An amount; "inf" where nothing finite holds."""
+    """An amount; "inf" where nothing finite holds. `rho`: as zCDP, beside `rho_delta`."""
 
     epsilon: str
     delta: str
+    rho: str
+    rho_delta: str
 
 
 class LimitOutlook(WireModel):
-    """One limit. `left`: of its epsilon; `exhausted`: when the first round is refused, null if none
+    """One limit. `most` and `left`: of its epsilon, or of a limit in zcdp of its rho beside the
+    deltas that are spent; `exhausted`: when the first round is refused, null if none
     is; `begins`, `ends`: the present period of a limit with periods, else null and the last instant
     that was looked at; `advice`: null where nothing helps, or nothing is refused."""
 
     limit: Limit
     spent: SpentFigure
+    most: str
     left: str
     begins: Instant | None
     ends: Instant
@@ -312,16 +327,23 @@ def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> Lim
     begins = None if limit.period_s is None else period_start(now, limit.period_s * 10**6)
     shown = None
     if advice is not None:
-        epsilon = None
-        if only is not None and only.epsilon != "inf":
-            epsilon = format_micro(int(parse_exact(only.epsilon) * advice.share * MICRO))
-        shown = Advice(every=advice.every, share=advice.share, epsilon=epsilon)
-    spent = found.spent.epsilon
-    left = 0 if spent is None else max(0, int(limit.epsilon * MICRO) - spent)
+        part = None
+        price = None if only is None else only.epsilon if limit.zcdp is None else only.rho
+        if price is not None and price != "inf":
+            scale = MICRO if limit.zcdp is None else NANO
+            part = format_exact(Fraction(int(parse_exact(price) * advice.share * scale), scale))
+        shown = Advice(
+            every=advice.every,
+            share=advice.share,
+            epsilon=part if limit.zcdp is None else None,
+            rho=None if limit.zcdp is None else part,
+        )
+    most, left = _left(limit, found.spent)
     return LimitOutlook(
         limit=limit,
-        spent=SpentFigure(**format_figure(found.spent)),
-        left=format_micro(left),
+        spent=SpentFigure(**format_both(found.spent.amount)),
+        most=most,
+        left=left,
         begins=None if begins is None else from_epoch_microseconds(begins),
         ends=from_epoch_microseconds(found.ends),
         exhausted=None if found.exhausted is None else from_epoch_microseconds(found.exhausted),
@@ -330,6 +352,12 @@ def limit_outlook(found: Outlook, only: ScheduleOutlook | None, now: int) -> Lim
     )
 
 
-def format_figure(figure: Figure) -> dict[str, str]:
-    """Epsilon and delta as the API shows them."""
-    return format_amount(None if figure.epsilon is None else Amount(figure.epsilon, figure.delta))
+def _left(limit: Limit, spent: Figure) -> tuple[str, str]:
+    """The most of a limit, and what is left of it, in its own currency."""
+    if limit.zcdp is None:
+        most = int(limit.epsilon * MICRO)
+        left = 0 if spent.epsilon is None else max(0, most - spent.epsilon)
+        return format_micro(most), format_micro(left)
+    most = max(0, limit.zcdp.most_rho(spent.rho_delta))
+    left = 0 if spent.epsilon is None else max(0, most - spent.rho)
+    return format_nano(most), format_nano(left)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,13 +27,15 @@ from tacit.wire import canonical_json
 Ints = NDArray[np.int64]
 
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+PARTS: Final = 5
+"""The figures of a sum: see `Spent.parts`."""
 BLOCK: Final = 1 << 16
 """Curators that are processed together: this keeps intermediate arrays small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Sums of prices: finite parts, and how many rounds have no finite figure.
+    """Sums of prices: finite parts in both currencies, and how many rounds have no finite figure.
 
     Arrays of any one shape.
     """
@@ -41,33 +43,31 @@ class Spent:
     epsilon: Ints
     delta: Ints
     unverified: Ints
+    rho: Ints
+    rho_delta: Ints
 
     @classmethod
     def zeros(cls, *shape: int) -> Spent:
-        return cls(*(np.zeros(shape, np.int64) for _ in range(3)))
+        return cls(*(np.zeros(shape, np.int64) for _ in range(PARTS)))
 
     def plus(self, other: Spent) -> Spent:
-        return Spent(
-            self.epsilon + other.epsilon,
-            self.delta + other.delta,
-            self.unverified + other.unverified,
-        )
+        return Spent(*(mine + more for mine, more in zip(self.parts, other.parts, strict=True)))
 
     def times(self, factor: Ints | np.int64) -> Spent:
-        return Spent(self.epsilon * factor, self.delta * factor, self.unverified * factor)
+        return Spent(*(part * factor for part in self.parts))
 
     def at(self, *index: Any) -> Spent:
-        return Spent(self.epsilon[index], self.delta[index], self.unverified[index])
+        return Spent(*(part[index] for part in self.parts))
 
     @property
-    def parts(self) -> tuple[Ints, Ints, Ints]:
-        """Epsilon, delta, unverified."""
-        return self.epsilon, self.delta, self.unverified
+    def parts(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Epsilon, delta, unverified, rho, rho_delta."""
+        return self.epsilon, self.delta, self.unverified, self.rho, self.rho_delta
 
     @property
     def is_nothing(self) -> bool:
         """Whether all of it is zero."""
-        return not (self.epsilon.any() or self.delta.any() or self.unverified.any())
+        return not any(part.any() for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ByCurator:
         return found
 
     def columns(self) -> Iterator[Ints]:
-        """Every curator's epsilons in blocks, then the deltas, then how many have no figure."""
+        """Every curator's epsilons in blocks, then the deltas, and so on: see `Spent.parts`."""
         for column in self.table.parts:
             for start in range(0, self.places.size, BLOCK):
                 yield column[self.places[start : start + BLOCK]]
@@ -174,7 +174,7 @@ class Totals:
 
 
 def _distinct(table: Ints, used: Bits) -> tuple[Ints, NDArray[np.intp]]:
-    """The sums (3, columns, n) that are used, each once and "nothing" first, and where the sums of
+    """The sums (5, columns, n) that are used, each once and "nothing" first, and where the sums of
     the table are among them. The first of the table is nothing."""
     flat = table[:, :, used].reshape(table.shape[0] * table.shape[1], -1)
     first, places = _groups(flat)
@@ -257,6 +257,7 @@ class Price:
                     spent.unverified[place] = 1
                 else:
                     spent.epsilon[place], spent.delta[place] = cost.epsilon, cost.delta
+                    spent.rho[place], spent.rho_delta[place] = cost.rho, cost.rho_delta
         return cls(full, credited)
 
     @cached_property
@@ -267,17 +268,20 @@ class Price:
     def cost(self, unit: PrivacyUnit, scenario: Scenario) -> Amount | None:
         """One of the costs that it was made of."""
         spent = self.full.at(*place_of(unit, scenario))
-        return None if spent.unverified else Amount(int(spent.epsilon), int(spent.delta))
+        if spent.unverified:
+            return None
+        figures = spent.epsilon, spent.delta, spent.rho, spent.rho_delta
+        return Amount(*map(int, figures))
 
     def table(self) -> Ints:
-        """(full or credited, epsilon delta unverified, units, scenarios)."""
+        """(full or credited, `Spent.parts`, units, scenarios)."""
         return np.stack([np.stack(each.parts) for each in (self.full, self.credited)])
 
     def to_payload(self) -> dict[str, dict[str, list[int] | None]]:
         """The form used in an event."""
         return {
             unit.value: {
-                scenario.value: None if cost is None else [cost.epsilon, cost.delta]
+                scenario.value: None if cost is None else list(astuple(cost))
                 for scenario in SCENARIOS
                 for cost in (self.cost(unit, scenario),)
             }
@@ -327,8 +331,8 @@ class Rounds(Mapping[str, RoundCharge]):
             name: np.zeros(0, kind) for name, kind in _COLUMNS.items()
         }
         self.pools = {name: Interned() for name in _POOLS}
-        self.costs: Ints = np.zeros((0, 2, 3, *_SHAPE), np.int64)
-        """(prices, full or credited, epsilon delta unverified, units, scenarios)"""
+        self.costs: Ints = np.zeros((0, 2, PARTS, *_SHAPE), np.int64)
+        """(prices, full or credited, `Spent.parts`, units, scenarios)"""
         self._prices: list[Price] = []
 
     def __len__(self) -> int:
@@ -456,5 +460,5 @@ class Rounds(Mapping[str, RoundCharge]):
             Price.from_payload(json.loads(prices[number])) for number in range(len(prices))
         ]
         tables = [price.table() for price in made._prices]
-        made.costs = np.array(tables, np.int64).reshape(-1, 2, 3, *_SHAPE)
+        made.costs = np.array(tables, np.int64).reshape(-1, 2, PARTS, *_SHAPE)
         return made

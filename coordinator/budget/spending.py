@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from common.arrays import Interned
 from coordinator.budget.round_charges import (
     BLOCK,
+    PARTS,
     SCENARIOS,
     STATES,
     UNITS,
@@ -32,6 +33,7 @@ from coordinator.budget.round_charges import (
 )
 from coordinator.models.budget_ledger import MemberSet
 from tacit import sets
+from tacit.accounting.amounts import Amount
 from tacit.accounting.composition import Ints, covering, covering_each, sums_at, worst_instant
 from tacit.accounting.scenarios import Scenario
 from tacit.query.terms import PrivacyUnit
@@ -40,12 +42,37 @@ from tacit.sets import Bits
 MOST_TOUCHED: Final = 4096
 """Windows that are remembered as touched one by one."""
 UNKNOWN: Final = -1
-ALL_UNVERIFIED, ALL_EPSILON, UNVERIFIED, EPSILON, DELTA = range(5)
-"""The rows of what an instant costs, (5, scenarios): summed over its rounds, rounds without a
-finite figure and epsilons; then the most of any one curator."""
+ALL_UNVERIFIED, ALL_EPSILON, EPSILON, DELTA, UNVERIFIED, RHO, RHO_DELTA = range(7)
+"""The rows of what an instant costs, (7, scenarios): summed over its rounds, rounds without a
+finite figure and epsilons; then the most of any one curator, in the order of `Spent.parts`."""
+_ROWS: Final = 2 + PARTS
 
 Look = Callable[[Ints], Ints]
-"""(n, 5, scenarios): what each of n instants costs, as it is now."""
+"""(n, 7, scenarios): what each of n instants costs, as it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The worst curator's composed guarantee, the most of each figure; epsilon None: nothing finite
+    holds. `instant`: microseconds since 1970 where epsilon is reached (unit record), `number`: the
+    roster number of the curator with that epsilon."""
+
+    epsilon: int | None
+    delta: int
+    number: int | None = None
+    instant: int | None = None
+    rho: int = 0
+    rho_delta: int = 0
+
+    @property
+    def amount(self) -> Amount | None:
+        """As a charge; None: infinite."""
+        if self.epsilon is None:
+            return None
+        return Amount(self.epsilon, self.delta, self.rho, self.rho_delta)
+
+
+ZERO: Final = Figure(0, 0)
 
 
 class Instants:
@@ -84,30 +111,36 @@ class Instants:
             self._costs[unknown] = [self._known.add(cost.tobytes()) for cost in found]
             self._drop_unused()
 
-    def worst(self, scenario: int) -> tuple[int | None, int, int | None]:
-        """The most of one curator at one instant: epsilon (None: infinite), delta, and the instant
-        that bears epsilon, None where it is 0.
+    def worst(self, scenario: int) -> Figure:
+        """The most of one curator at one instant, figure by figure, and the instant that bears
+        epsilon, None where it is 0.
 
         Of several such instants it is the one whose rounds have most without a finite figure in
         all, then the one with most epsilon in all, then the first. All costs are known.
         """
         used = np.unique(self._costs)
         if not used.size:
-            return 0, 0, None
+            return ZERO
         cost = self._table()[used, :, scenario].T
-        delta, unbounded = int(cost[DELTA].max()), bool(cost[UNVERIFIED].any())
+        unbounded = bool(cost[UNVERIFIED].any())
         most = cost[UNVERIFIED] > 0 if unbounded else cost[EPSILON] == cost[EPSILON].max()
-        if not unbounded and not cost[EPSILON].any():
-            return 0, delta, None
+        figure = Figure(
+            None if unbounded else int(cost[EPSILON].max()),
+            int(cost[DELTA].max()),
+            rho=int(cost[RHO].max()),
+            rho_delta=int(cost[RHO_DELTA].max()),
+        )
+        if figure.epsilon == 0:
+            return figure
         for row in (ALL_UNVERIFIED, ALL_EPSILON):
             most &= cost[row] == cost[row][most].max()
         instant = int(self._times[np.isin(self._costs, used[most]).argmax()])
-        return None if unbounded else int(cost[EPSILON][most][0]), delta, instant
+        return replace(figure, instant=instant)
 
     def _table(self) -> Ints:
-        """(k, 5, scenarios) all costs by number; the next `add` needs it to be gone."""
+        """(k, 7, scenarios) all costs by number; the next `add` needs it to be gone."""
         table: Ints = np.frombuffer(self._known.parts()[0], np.int64).reshape(
-            -1, 5, self._scenarios
+            -1, _ROWS, self._scenarios
         )
         return table
 
@@ -152,20 +185,6 @@ MOST_PENDING: Final = 1024
 _CURATOR: Final = UNITS.index(PrivacyUnit.CURATOR)
 _RECORD: Final = UNITS.index(PrivacyUnit.RECORD)
 _NOBODY: Final = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """The worst curator's composed guarantee; epsilon None: infinite. `instant`: microseconds since
-    1970 where it is reached (unit record), `number`: the curator's roster number."""
-
-    epsilon: int | None
-    delta: int
-    number: int | None = None
-    instant: int | None = None
-
-
-ZERO: Final = Figure(0, 0)
 
 
 class Spending:
@@ -321,7 +340,7 @@ class Spending:
                 totals.add(self._members(number), Spent(*amount[:, [SCENARIOS.index(scenario)]]))
 
     def _by_set(self, kinds: Ints, counts: Ints, unit: int) -> tuple[Ints, Ints]:
-        """The different sets (n,) and what they are charged, (n, 3, scenarios)."""
+        """The different sets (n,) and what they are charged, (n, 5, scenarios)."""
         members, price, credited = kinds.T
         costs = self.rounds.costs[price, credited, :, unit] * counts[:, None, None]
         numbers, places = np.unique(members, return_inverse=True)
@@ -345,13 +364,12 @@ class Spending:
                 self._instants.refresh(self._look)
                 bearers: dict[int, Ints] = {}
                 for place, each in enumerate(SCENARIOS):
-                    epsilon, delta, instant = self._instants.worst(place)
-                    number = None
-                    if instant is not None:
-                        if instant not in bearers:
-                            bearers[instant] = self._bearers(instant)
-                        number = int(bearers[instant][place])
-                    self._worst[PrivacyUnit.RECORD, each] = Figure(epsilon, delta, number, instant)
+                    figure = self._instants.worst(place)
+                    if figure.instant is not None:
+                        if figure.instant not in bearers:
+                            bearers[figure.instant] = self._bearers(figure.instant)
+                        figure = replace(figure, number=int(bearers[figure.instant][place]))
+                    self._worst[PrivacyUnit.RECORD, each] = figure
             return self._worst[key]
 
     def _bearers(self, instant: int) -> Ints:
@@ -359,15 +377,15 @@ class Spending:
         windows = self.rounds.column("start"), self.rounds.column("end")
         kinds = self.rounds.kinds(covering(*windows, instant))
         sums, first = self._by_curator(*self._by_set(*kinds, _RECORD), named=True)
-        epsilon, _, unverified = sums
+        epsilon, _, unverified, *_ = sums
         most = np.where(unverified.any(axis=1, keepdims=True), unverified, epsilon)
         bears = most == most.max(axis=1, keepdims=True)
         found: Ints = np.where(bears, first, self.size).min(axis=1)
         return found
 
     def _look(self, instants: Ints) -> Ints:
-        """(n, 5, scenarios) what each of these instants costs (see `Instants`)."""
-        found = np.zeros((instants.size, 5, len(SCENARIOS)), np.int64)
+        """(n, 7, scenarios) what each of these instants costs (see `Instants`)."""
+        found = np.zeros((instants.size, _ROWS, len(SCENARIOS)), np.int64)
         seen: dict[bytes, Ints] = {}
         windows = self.rounds.column("start"), self.rounds.column("end")
         for place, inside in covering_each(*windows, instants):
@@ -381,17 +399,16 @@ class Spending:
         return found
 
     def _cost(self, kinds: Ints, counts: Ints) -> Ints:
-        """(5, scenarios) what an instant costs that rounds of these kinds cover."""
+        """(7, scenarios) what an instant costs that rounds of these kinds cover."""
         if not counts.size:
-            return np.zeros((5, len(SCENARIOS)), np.int64)
+            return np.zeros((_ROWS, len(SCENARIOS)), np.int64)
         numbers, amounts = self._by_set(kinds, counts, _RECORD)
         sums, _ = self._by_curator(numbers, amounts, named=False)
-        most = sums.max(axis=2, initial=0)
-        epsilon, _, unverified = amounts.sum(axis=0)
-        return np.stack([unverified, epsilon, most[2], most[0], most[1]])
+        epsilon, _, unverified, *_ = amounts.sum(axis=0)
+        return np.stack([unverified, epsilon, *sums.max(axis=2, initial=0)])
 
     def _by_curator(self, numbers: Ints, amounts: Ints, *, named: bool) -> tuple[Ints, Ints]:
-        """The sums of curators that these sets are charged, (3, scenarios, k), and (k,) the first
+        """The sums of curators that these sets are charged, (5, scenarios, k), and (k,) the first
         curator with each, if `named`."""
         index = [self._where(number) for number in numbers.tolist()]
         apart = self._apart(index)
@@ -464,9 +481,14 @@ def worst_of_one(rounds: Rounds, places: Places, scenario: Scenario) -> Figure:
     kinds = rounds.column("price")[places], rounds.column("credited")[places]
     costs = rounds.costs[(*kinds, slice(None), *place_of(PrivacyUnit.RECORD, scenario))]
     windows = rounds.column("start")[places], rounds.column("end")[places]
-    epsilon, delta = (worst_instant(*windows, costs[:, part]) for part in (0, 1))
+    epsilon, delta, unverified, rho, rho_delta = costs.T
+    worst, *others = (worst_instant(*windows, part) for part in (epsilon, delta, rho, rho_delta))
     return Figure(
-        None if costs[:, 2].any() else epsilon.amount, delta.amount, instant=epsilon.instant
+        None if unverified.any() else worst.amount,
+        others[0].amount,
+        instant=worst.instant,
+        rho=others[1].amount,
+        rho_delta=others[2].amount,
     )
 
 
@@ -478,5 +500,14 @@ def worst_of(by_curator: ByCurator) -> Figure:
     unbounded = bool(spent.unverified.any())
     most = spent.unverified if unbounded else spent.epsilon
     number = int(by_curator.whose(most == most.max()).argmax())
-    epsilon = None if unbounded else int(spent.epsilon.max())
-    return Figure(epsilon, int(spent.delta.max()), number)
+    return replace(most_of(spent), number=number)
+
+
+def most_of(spent: Spent) -> Figure:
+    """The largest of each figure among sums, of which there is one at least."""
+    return Figure(
+        None if spent.unverified.any() else int(spent.epsilon.max()),
+        int(spent.delta.max()),
+        rho=int(spent.rho.max()),
+        rho_delta=int(spent.rho_delta.max()),
+    )

@@ -7,7 +7,7 @@ are for operators only; everyone else sees the guarantee that holds for any admi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -16,11 +16,11 @@ import numpy as np
 from common.runtime.clock import from_epoch_microseconds
 from coordinator.budget.limits import Limit
 from coordinator.budget.round_charges import CREDITED, Places
-from coordinator.budget.spending import Figure, Spending, worst_of_one
+from coordinator.budget.spending import Figure, Spending, most_of, worst_of_one
 from coordinator.budget.state import LedgerState
 from coordinator.models.budget_ledger import ScaledDisclosure
 from coordinator.store.ledger import CuratorRow
-from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_amount, format_micro
+from tacit.accounting.amounts import FEMTO, MICRO, Amount, format_both, format_micro
 from tacit.accounting.bounds import (
     NOT_A_GUARANTEE,
     Bound,
@@ -32,6 +32,7 @@ from tacit.accounting.bounds import (
 from tacit.accounting.charges import unit_cost
 from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.answers import jobs as answers
 from tacit.answers.budget import (
     Claimed,
@@ -65,11 +66,15 @@ _LOCAL: Final = (
     "aggregator and all other curators together. A curator that adds no noise bares itself; these "
     "figures hold for the others. Under the paper stance nothing holds."
 )
-_BASIC: Final = (
-    "Basic composition over all rounds that were opened: it also holds when later rounds depend "
-    "on earlier results, and it is what limits are checked against. The unit record bounds one "
-    "reading at one instant; a reading moved in time is a removal and an addition, whose figures "
-    "add."
+_ENFORCED: Final = (
+    "Enforced, adaptive: sums over all rounds that were opened, in two currencies, which also hold "
+    "when later rounds depend on earlier results, and which limits are checked against: epsilon "
+    "and delta (basic composition), and rho with its delta (zCDP). Fixed beforehand are the limit, "
+    "what counts as one person's data, and each round's cost as a function of its query and of "
+    "earlier results. A limit that was raised in the light of results has only the figure of what "
+    "was spent; a limit with periods bounds one period. The unit record bounds one reading at one "
+    "instant; a reading moved in time is a removal and an addition: epsilons add, and a rho is "
+    "(sqrt(rho_1) + sqrt(rho_2))^2."
 )
 
 
@@ -174,7 +179,7 @@ def released(state: LedgerState, tight_at: Tight | None, *, numbers: bool) -> Re
         rounds=len(spending.rounds),
         record=_rows(spending, PrivacyUnit.RECORD, tight_at, numbers=numbers),
         curator=_rows(spending, PrivacyUnit.CURATOR, tight_at, numbers=numbers),
-        sentence=_BASIC,
+        sentence=_ENFORCED,
         **({} if tight_at is None else {"tight_sentence": f"The tight figure {FIXED_SCHEDULE}."}),
     )
 
@@ -195,10 +200,13 @@ def _tighter(own: Figure, others: Iterable[Figure]) -> Figure:
     def size(figure: Figure) -> tuple[bool, int, int]:
         return figure.epsilon is None, figure.epsilon or 0, figure.delta
 
+    rho, rho_delta = own.rho, own.rho_delta
     for other in others:
         if size(other) < size(own) and other.delta <= own.delta:
-            own = other
-    return own
+            own = replace(other, rho=rho, rho_delta=rho_delta)
+        if other.epsilon is not None and other.rho <= rho and other.rho_delta <= rho_delta:
+            rho, rho_delta = other.rho, other.rho_delta
+    return replace(own, rho=rho, rho_delta=rho_delta)
 
 
 def _counted(scenario: Scenario, credited: int) -> str:
@@ -233,15 +241,17 @@ def _rows(
                 key=scenario.value,
                 trust_model=TRUST_MODELS.get(scenario),
                 counts=_counted(scenario, credited),
-                **_figure(worst),
+                **zcdp_shown(worst.amount),
                 **more,
             )
         )
     return rows
 
 
-def _figure(figure: Figure) -> dict[str, str]:
-    return format_amount(None if figure.epsilon is None else Amount(figure.epsilon, figure.delta))
+def zcdp_shown(amount: Amount | None) -> dict[str, str]:
+    """An amount in both currencies, and the epsilon that its rho guarantees at `STATED_DELTA`."""
+    stated = None if amount is None else stated_epsilon(amount.rho, amount.rho_delta)
+    return {**format_both(amount), "zcdp_epsilon": epsilon_amount(stated)}
 
 
 def _worst(figure: Figure) -> Worst:
@@ -334,15 +344,15 @@ def _own(
     rows = []
     for scenario in Scenario:
         if unit is PrivacyUnit.CURATOR:
-            spent = spending.totals(scenario).of(number)
-            unbounded = bool(spent.unverified)
-            figure = Figure(None if unbounded else int(spent.epsilon), int(spent.delta))
+            figure = most_of(spending.totals(scenario).of(number))
         else:
             figure = worst_of_one(spending.rounds, places, scenario)
-        rows.append(ScenarioAmount(scenario=scenario.label, key=scenario.value, **_figure(figure)))
+        rows.append(
+            ScenarioAmount(scenario=scenario.label, key=scenario.value, **zcdp_shown(figure.amount))
+        )
     return rows
 
 
 def limit(item: Limit) -> SpendingLimit:
     """A limit as it is shown."""
-    return SpendingLimit(**item.model_dump(mode="json", exclude_none=True))
+    return SpendingLimit(**item.written())

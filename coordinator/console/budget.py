@@ -6,20 +6,23 @@ Spec: console, section 5.6.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final
 
 from fastapi import Response
 from markupsafe import Markup
+from pydantic import ValidationError
 
 from common.web.console import charts, formatting
 from common.web.console.pages import console_router
 from coordinator import queries
 from coordinator.api.budget import overview_of
 from coordinator.api.plans import history_of, outlook_of
+from coordinator.budget.limits import Limit
 from coordinator.budget.plans import (
     Asked,
     History,
@@ -29,12 +32,15 @@ from coordinator.budget.plans import (
     SpentPoint,
 )
 from coordinator.console.visits import Person
-from coordinator.queries import Stop, at_epsilon
+from coordinator.queries import Stop, Tries, at_epsilon, at_rho
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
+from tacit.accounting.amounts import format_nano
 from tacit.accounting.scenarios import Scenario
 from tacit.answers.budget import Released, ReleasedAmount
 from tacit.errors import DomainError
+from tacit.noise.gaussian_privacy import zcdp_epsilon
+from tacit.query.mechanisms import is_gaussian
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism
 from tacit.report.model import guess
@@ -48,6 +54,12 @@ EPSILONS: Final = tuple(
     for text in "0.01 0.02 0.05 0.075 0.1 0.2 0.35 0.5 0.75 1 1.5 2.5 4 8".split()  # noqa: SIM905
 )
 """The stops of the slider."""
+RHOS: Final = tuple(
+    Fraction(text)
+    for text in "0.0001 0.0003 0.001 0.002 0.003 0.005 0.01 0.02 0.05 0.1 0.3 1".split()  # noqa: SIM905
+)
+"""Its stops where a limit, or the query itself, is in rho."""
+_THREE: Final = Context(prec=3, rounding=ROUND_CEILING)
 PERIODS: Final = {
     "a day": 86_400,
     "a week": 7 * 86_400,
@@ -65,9 +77,11 @@ SAID: Final = {
 @dataclass(frozen=True)
 class Choice:
     """A stop of the slider: the error of a sum, the guess, and until when the limit lasts: None
-    where the schedule ends first."""
+    where the schedule ends first. `rho`: what a round costs in zCDP; None where that was not looked
+    at. `epsilon`: of a stop in rho what that is at the query's delta, to three digits."""
 
     epsilon: str
+    rho: str | None
     half_width: str | None
     unit: str
     guess: str
@@ -102,13 +116,8 @@ async def show_budget(
         schedule = row.query.schedule
         period_s = schedule.period_s if schedule else (period_s or 86_400)
         others = [each for each in known if each.id in running and each.id != row.id]
-        choices = await what_if(
-            services,
-            row.query,
-            period_s,
-            others,
-            chosen,
-        )
+        in_rho = chosen is not None and chosen.limit.zcdp is not None
+        choices = await what_if(services, row.query, period_s, others, chosen, in_rho=in_rho)
     return visit.show(
         "budget.html",
         overview=overview,
@@ -129,6 +138,7 @@ async def show_budget(
         others=len(others),
         examples=EXAMPLES,
         together=together,
+        guessed=guessed,
         amount=amount,
         percent=percent,
         exact=format_exact,
@@ -136,9 +146,19 @@ async def show_budget(
     )
 
 
-def together(epsilon: str, delta: str) -> int:
-    """A composed figure as the guessing game shows it: cases of 100."""
-    return formatting.hundred(guess([(epsilon, delta)]))
+def together(epsilon: str, delta: str, zcdp: tuple[str, str] | None = None) -> int:
+    """A composed figure as the guessing game shows it: cases of 100; `zcdp`: the same in rho and
+    the delta beside it."""
+    return formatting.hundred(guess([(epsilon, delta)], zcdp))
+
+
+def guessed(limit: Limit) -> int:
+    """How often a guess is right at most after all that a limit with a delta admits, as cases of
+    100."""
+    zcdp = limit.zcdp
+    delta = format_exact(limit.delta or Fraction(0))
+    rho = None if zcdp is None else (format_nano(max(0, zcdp.most_rho())), delta)
+    return together(format_exact(limit.epsilon), delta, rho)
 
 
 async def what_if(
@@ -147,32 +167,52 @@ async def what_if(
     period_s: int,
     others: Sequence[query_store.QueryRow],
     chosen: LimitOutlook | None,
+    *,
+    in_rho: bool,
 ) -> list[Choice]:
-    """The query at each stop of the slider; the other schedules stay as they are."""
+    """The query at each stop of the slider, of Gaussian noise those in rho if they are asked for;
+    the other schedules stay as they are."""
+    stops = _fitting(query) if in_rho and is_gaussian(query) else Tries(EPSILONS)
     try:
-        preview = await queries.preview(services.database, query, services.settings, EPSILONS)
+        preview = await queries.preview(services.database, query, services.settings, stops)
     except DomainError:
         return []
     found = []
     for stop in preview.stops or ():
         lasts: LimitOutlook | None = None
+        rho = None
         if chosen is not None:
+            tried = at_rho(query, stop.rho) if stop.rho in stops.rhos else None
             asked = OutlookRequest(
                 queries=(
-                    Asked(query=at_epsilon(query, stop.epsilon), period_s=period_s),
+                    Asked(query=tried or at_epsilon(query, stop.epsilon), period_s=period_s),
                     *(Asked(query_id=each.id) for each in others),
                 ),
                 limits=(chosen.limit,),
             )
-            [lasts] = (await outlook_of(services, asked)).limits
-        found.append(_choice(stop, query, lasts))
+            outlook = await outlook_of(services, asked)
+            [lasts], rho = outlook.limits, outlook.schedules[0].rho
+        found.append(_choice(stop, query, lasts, rho))
     return found
 
 
-def _choice(stop: Stop, query: Query, lasts: LimitOutlook | None) -> Choice:
+def _fitting(query: Query) -> Tries:
+    """The stops in rho at which the query is one: of large ones the noise can be too little."""
+    rhos = []
+    for rho in RHOS:
+        with suppress(ValidationError):
+            at_rho(query, rho)
+            rhos.append(rho)
+    return Tries(rhos=tuple(rhos))
+
+
+def _choice(stop: Stop, query: Query, lasts: LimitOutlook | None, rho: str | None) -> Choice:
     parts = (stop.error or {}).get("parts", ())
+    epsilon = format_exact(stop.epsilon)
+    in_rho = stop.rho in RHOS and stop.epsilon not in EPSILONS
     return Choice(
-        epsilon=format_exact(stop.epsilon),
+        epsilon=f"{_THREE.create_decimal(epsilon):f}" if in_rho else epsilon,
+        rho=format_exact(stop.rho) if in_rho and stop.rho is not None else rho,
         half_width=parts[0]["interval"]["half_width"] if parts else None,
         unit=parts[0]["unit"] if parts else query.unit,
         guess=stop.guess,
@@ -184,7 +224,10 @@ def _start(choices: Sequence[Choice], row: query_store.QueryRow | None) -> int:
     """The stop that is nearest to the query's own epsilon."""
     if row is None or not choices:
         return 0
-    own = row.query.epsilon or row.query.epsilon_i or row.query.epsilon_s or Fraction(1)
+    if row.query.rho is not None:
+        own = Fraction(zcdp_epsilon(float(row.query.rho), float(row.query.delta)))
+        return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own))
+    own = row.query.epsilon_i or row.query.epsilon_s or Fraction(1)
     return min(range(len(choices)), key=lambda at: abs(Fraction(choices[at].epsilon) - own))
 
 
@@ -198,20 +241,25 @@ def _past(chosen: LimitOutlook) -> HistoryRequest:
 
 def unbounded_since(past: History | None) -> SpentPoint | None:
     """The first point from which on no finite bound holds."""
-    return next((each for each in past.points if each.epsilon == "inf"), None) if past else None
+    if past is None:
+        return None
+    return next((each for each in past.points if "inf" in (each.epsilon, each.rho)), None)
 
 
 def picture(past: History | None, chosen: LimitOutlook | None) -> Markup | None:
     """What was left of a limit, and what will be; None where no finite figure is left to draw."""
     if past is None or chosen is None or unbounded_since(past) is not None:
         return None
-    most = chosen.limit.epsilon
+    in_rho = chosen.limit.zcdp is not None
+    most = Fraction(chosen.most)
 
     def left(points: Sequence[SpentPoint]) -> list[tuple[datetime, float]]:
-        return [(each.at, max(0.0, float(most - Fraction(each.epsilon)))) for each in points]
+        spent = [(each.at, Fraction(each.rho if in_rho else each.epsilon)) for each in points]
+        return [(at, max(0.0, float(most - own))) for at, own in spent]
 
+    currency = "rho" if in_rho else "epsilon"
     sentence = (
-        f"{amount(chosen.left)} of epsilon {format_exact(most)} is left on "
+        f"{amount(chosen.left)} of {currency} {format_exact(most)} is left on "
         f"{past.points[-1].at:%d %b %Y}."
     )
     used_up = chosen.exhausted is not None and chosen.exhausted <= chosen.ends

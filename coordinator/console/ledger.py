@@ -24,7 +24,7 @@ from coordinator.budget.curator_events import Update
 from coordinator.budget.limits import Limit
 from coordinator.budget.plans import OutlookRequest
 from coordinator.budget.state import LedgerState
-from coordinator.console.budget import PERIODS, SAID, together
+from coordinator.console.budget import PERIODS, SAID, guessed, together
 from coordinator.console.visits import Operator, Visit
 from coordinator.errors import UnknownCurator
 from coordinator.models.budget_ledger import Event
@@ -44,7 +44,7 @@ router = console_router()
 
 ROWS: Final = 50
 _FREE_LINES: Final = 2
-_FIELDS: Final = ("epsilon", "delta", "period", "unit", "scenario")
+_FIELDS: Final = ("currency", "epsilon", "delta", "period", "unit", "scenario")
 KINDS: Final = {
     "flagged": "its data is suspected to be polluted; it stays among the curators",
     "cleansed": "its data was corrected, and it follows the protocol",
@@ -120,6 +120,7 @@ async def show_curator(visit: Operator, curator: str, services: Services) -> Res
         shown=shown,
         limits=limits,
         together=together,
+        guessed=guessed,
         exact=format_exact,
     )
 
@@ -186,6 +187,7 @@ async def change_deployment_limits(visit: Operator, services: Services) -> Respo
         outlook=outlook,
         given=form,
         together=together,
+        guessed=guessed,
         exact=format_exact,
     )
 
@@ -196,6 +198,7 @@ def _free() -> list[dict[str, str]]:
 
 def _line(limit: Limit) -> dict[str, str]:
     return {
+        "currency": limit.currency.value,
         "epsilon": format_exact(limit.epsilon),
         "delta": "" if limit.delta is None else format_exact(limit.delta),
         "period": "" if limit.period_s is None else str(limit.period_s),
@@ -220,6 +223,7 @@ def _limits(lines: list[dict[str, str]]) -> LimitsBody:
         {
             "unit": line["unit"] or "curator",
             "scenario": line["scenario"] or "assumed",
+            "currency": line["currency"] or "epsilon",
             "epsilon": line["epsilon"],
             **({"delta": line["delta"]} if line["delta"] else {}),
             **({"period_s": _whole(line["period"])} if line["period"] else {}),

@@ -20,10 +20,12 @@ from common.web.console.pages import console_router
 from common.web.paging import Page
 from coordinator.api.plans import outlook_of
 from coordinator.api.rounds import Begin, End
+from coordinator.budget.limits import Limit
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
 from coordinator.console.visits import Operator, Person
+from coordinator.registry.aggregators import Attendance
 from coordinator.rounds import views
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
@@ -90,6 +92,7 @@ async def show_overview(visit: Person, services: Services) -> Response:
     return visit.show(
         "overview.html",
         needs=[
+            *away(services.attendance),
             *needs(outlook, heads),
             *(await proposals(services) if operator else ()),
         ],
@@ -105,11 +108,19 @@ async def show_overview(visit: Person, services: Services) -> Response:
     )
 
 
+def away(attendance: Attendance) -> list[Need]:
+    """Aggregators that do not answer: no round with them can be opened, or end."""
+    return [
+        Need(f"{attendance.sentence(one)}: {one.problem}", "/console/parties")
+        for one in attendance.away()
+    ]
+
+
 def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Need]:
     """Limits that are used up soon, and the newest round if it released no sum."""
     found = [
         Need(
-            f"A limit of epsilon {format_exact(each.limit.epsilon)} is used up on",
+            f"A limit of epsilon {_stated(each.limit)} is used up on",
             f"/console/budget?limit={place}",
             each.exhausted,
         )
@@ -122,6 +133,13 @@ def needs(outlook: BudgetOutlook, heads: Sequence[answers.RoundHead]) -> list[Ne
         sentence = f"The last round of {newest.query} opened no sum: {newest.reason}"
         found.append(Need(sentence, f"/console/rounds/{newest.id}"))
     return found
+
+
+def _stated(limit: Limit) -> str:
+    """Its figure; of one in zCDP with the delta that it is at."""
+    epsilon = format_exact(limit.epsilon)
+    at_delta = limit.zcdp is not None and limit.delta is not None
+    return f"{epsilon} at delta {format_exact(limit.delta)}" if at_delta else epsilon
 
 
 async def proposals(services: CoordinatorServices) -> list[Need]:

@@ -11,8 +11,8 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final
+from datetime import UTC, timedelta
+from typing import Any, Final, Literal
 
 from fastapi import Response
 
@@ -35,7 +35,7 @@ from tacit.answers.budget import BudgetPreview, ScenarioAmount
 from tacit.errors import DomainError, Invalid
 from tacit.query.fields import Window
 from tacit.query.query import Query
-from tacit.query.terms import Function, Mechanism, Sharing, Validity
+from tacit.query.terms import Function, Mechanism, Noise, Sharing, Validity
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.units import REGISTERS, UNITS
@@ -55,9 +55,11 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
         "max_readings": "1",
         "resolution": "0.001",
         "edges": "",
+        "percentiles": "",
         "dimension": "",
         "l1_bound": "",
         "coordinates": "",
+        "window_bound": "",
     },
     {
         "group": "",
@@ -74,6 +76,8 @@ FIELDS: Final[tuple[Mapping[str, str], ...]] = (
     },
     {
         "privacy_unit": "curator",
+        "noise": "",
+        "rho": "",
         "epsilon": "1",
         "epsilon_u": "",
         "pr_u": "",
@@ -116,8 +120,24 @@ WHOLE: Final = frozenset(
         "collusion_curators",
     ]
 )
+PROFILE: Final[Mapping[str, str]] = {
+    "function": "vector_sum",
+    "max_readings": "96",
+    "resolution": "0.001",
+    "dimension": "96",
+    "coordinates": "slots",
+    "min_participants": "1000",
+    "when": "schedule",
+    "period_s": "86400",
+    "deadline_s": "3600",
+    "noise": "gaussian",
+    "rho": "0.002883172",
+    "epsilon": "",
+}
+"""A load profile of quarter hours, every day: 365 keep (8, 10^-6). Spec: profiles, section 4."""
 _ONLY_FOR: Final = {
     "edges": ("function", Function.HISTOGRAM),
+    "percentiles": ("function", Function.HISTOGRAM),
     "dimension": ("function", Function.VECTOR_SUM),
     "l1_bound": ("function", Function.VECTOR_SUM),
     "coordinates": ("function", Function.VECTOR_SUM),
@@ -125,6 +145,8 @@ _ONLY_FOR: Final = {
     "pr_u": ("mechanism", Mechanism.TWO_LAYER),
     "pr_s": ("mechanism", Mechanism.TWO_LAYER),
     "layer": ("mechanism", Mechanism.DISTRIBUTED),
+    "noise": ("mechanism", Mechanism.DISTRIBUTED),
+    "rho": ("noise", Noise.GAUSSIAN),
     "threshold": ("sharing", Sharing.SHAMIR),
     "c_noise": ("sharing", Sharing.SHAMIR),
     "noise_tail": ("validity", Validity.PROVED),
@@ -175,6 +197,8 @@ def content(fields: Mapping[str, str]) -> dict[str, Any]:
     for name, (choice, wanted) in _ONLY_FOR.items():
         # Null where it is missing, so that an error names its place.
         given[name] = given.get(name) if fields[choice] == wanted else None
+    if fields["function"] not in (Function.SUM, Function.VECTOR_SUM):
+        given["window_bound"] = None
     asked: dict[str, Any] = {
         name: value
         for name, value in given.items()
@@ -189,11 +213,11 @@ def content(fields: Mapping[str, str]) -> dict[str, Any]:
         asked["epsilon_s"] = asked.pop("epsilon", None)
         plain = {"epsilon_u": asked["epsilon_s"], "pr_u": "1", "pr_s": "1"}
         asked |= {name: asked[name] or value for name, value in plain.items()}
-    elif fields["mechanism"] == Mechanism.EXACT:
+    elif fields["mechanism"] == Mechanism.EXACT or asked.get("rho") is not None:
         asked["epsilon"] = None
     else:
         asked.setdefault("epsilon", None)
-    for name in ("edges", "split"):
+    for name in ("edges", "percentiles", "split"):
         if asked.get(name):
             asked[name] = fields[name].replace(",", " ").split()
     colluding = {
@@ -280,7 +304,7 @@ FUNCTIONS: Final = {
     Function.COUNT: "how many readings there are",
     Function.MEAN: "the mean reading",
     Function.VARIANCE: "how widely readings spread (needs far more noise)",
-    Function.HISTOGRAM: "how many readings lie between given edges",
+    Function.HISTOGRAM: "how many readings lie between given edges, and percentiles",
     Function.VECTOR_SUM: "a sum for each slot of the window",
 }
 MECHANISMS: Final = {
@@ -335,7 +359,8 @@ async def shown(
             others = await query_store.scheduled(transaction)
         period_s = asked.schedule.period_s if asked.schedule else 86_400
         limit = None if price is None else price.lasts
-        choices = await what_if(services, asked, period_s, others, limit)
+        in_rho = asked.rho is not None
+        choices = await what_if(services, asked, period_s, others, limit, in_rho=in_rho)
     async with services.database.reading() as transaction:
         groups = await group_store.page_of_groups(transaction, None, _MOST_GROUPS)
     wrong = list(found) or (list(later) if step == _LAST else [])
@@ -364,12 +389,20 @@ async def shown(
 
 
 @router.get("/queries/new")
-async def begin_query(visit: Person, services: Services, like: str | None = None) -> Response:
+async def begin_query(
+    visit: Person,
+    services: Services,
+    like: str | None = None,
+    shape: Literal["number", "profile"] = "number",
+) -> Response:
     async with services.database.reading() as transaction:
         if like is not None:
             given = fields_of((await queries.find(transaction, like)).query)
         else:
             given = await _defaults(transaction)
+        if shape == "profile":
+            tomorrow = services.clock.now().astimezone(UTC).date() + timedelta(days=1)
+            given = {**given, **PROFILE, "first_start": f"{tomorrow:%Y-%m-%d}T00:00"}
     fields = read({}, given)
     return await shown(visit, services, fields, 1)
 

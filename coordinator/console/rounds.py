@@ -6,12 +6,15 @@ and 5.3.
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import secrets
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
 from typing import Any, Final, Literal
 
 from fastapi import Request, Response
@@ -47,11 +50,11 @@ from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.descriptor import DESCRIPTOR_LABEL, RoundState
 from tacit.protocol.round.messages import Transcript
 from tacit.query.functions import PRESENCE
-from tacit.query.terms import PrivacyUnit
+from tacit.query.terms import Coordinates, Function, PrivacyUnit
 from tacit.report.model import PrivacyReport
 from tacit.report.statements import one_machine
 from tacit.report.text import plain_words
-from tacit.wire import encode_binary
+from tacit.wire import encode_binary, format_exact, format_instant
 
 router = console_router()
 
@@ -164,6 +167,8 @@ def cost_of_each(cost: BudgetPreview, unit: PrivacyUnit) -> ScenarioAmount:
 
 
 ROWS: Final = 50
+MOST_SHOWN: Final = 2_000
+"""Values of a vector on a page, as a picture and as rows; the files have up to a million."""
 _LOOK_S: Final = 1.0
 SAID: Final = {
     "opened": "The round is open.",
@@ -175,13 +180,15 @@ SAID: Final = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of a result: exact, and as it is shown with its error and unit."""
+    """One number of a result: exact, and as it is shown with its error and unit. `between`: where a
+    percentile lies in 95 of 100 cases."""
 
     name: str
     exact: str | None
     value: str
     half_width: str | None
     unit: str
+    between: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -292,6 +299,45 @@ async def download_archive(round_id: str, services: Services, _: Person) -> Resp
     return Response(held.getvalue(), media_type="application/zip", headers=headers)
 
 
+@router.get("/rounds/{round_id}/result.csv")
+async def download_result(round_id: str, services: Services, _: Person) -> Response:
+    """Every released figure with the limits between which it was before noise in 95 of 100 cases;
+    the values of slots with their times."""
+    found = await views.result(services.database, round_id)
+    descriptor = json.loads(await views.document(services.database, round_id, "descriptor"))
+    slots = in_slots(descriptor["statement"]["query"])
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="round-{round_id}.csv"'}
+    return Response(csv_text(found, slots=slots), media_type="text/csv", headers=headers)
+
+
+def csv_text(found: RoundResult, *, slots: bool) -> str:
+    """The rows of `download_result`."""
+    error = found.report.error or {}
+    widths = {
+        each["part"]: (Fraction(each["interval"]["half_width"]), each["unit"])
+        for each in (*error.get("parts", ()), *error.get("averages", ()))
+    }
+    start = datetime.fromisoformat(found.window.start)
+    length = datetime.fromisoformat(found.window.end) - start
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\r\n")
+    table.writerow(["part", "index", "start", "value", "low", "high", "unit"])
+    for name, listed in found.result.items():
+        if listed is None or name == "reason":
+            continue
+        values = listed if isinstance(listed, list) else [listed]
+        width, unit = widths.get(name, (None, found.unit))
+        for index, value in enumerate(values):
+            begins = format_instant(start + length * index / len(values)) if slots else ""
+            limits = ("", "")
+            if width is not None and value is not None:
+                exact = Fraction(value)
+                limits = format_exact(exact - width), format_exact(exact + width)
+            place = str(index) if isinstance(listed, list) else ""
+            table.writerow([name, place, begins, value, *limits, unit])
+    return text.getvalue()
+
+
 async def _values(
     database: Database, ledger: Ledger, round_id: str, received: Received | None = None
 ) -> dict[str, Any]:
@@ -322,7 +368,8 @@ async def _values(
             "report": found.report,
             "rungs": rungs,
             "figures": figures(found),
-            "picture": picture(found),
+            "picture": picture(found, descriptor["query"]),
+            "most_shown": MOST_SHOWN,
         }
     return values
 
@@ -332,9 +379,13 @@ def figures(found: RoundResult) -> list[Figure]:
     error = found.report.error or {}
     known = (*error.get("averages", ()), *error.get("parts", ()))
     parts = {each["part"]: each for each in known}
+    intervals = {each["part"]: (each["low"], each["high"]) for each in error.get("percentiles", ())}
     shown = []
     for name, exact in found.result.items():
         if not isinstance(exact, str) or name == "reason":
+            continue
+        if name in intervals:
+            shown.append(_percentile(name, exact, intervals[name], found.unit))
             continue
         part_of_it = parts.get(name)
         unit = found.unit if part_of_it is None else part_of_it["unit"]
@@ -346,8 +397,22 @@ def figures(found: RoundResult) -> list[Figure]:
     return shown
 
 
-def picture(found: RoundResult) -> Markup | None:
-    """Dots for a single sum or count, bars for a histogram or vector, None for the rest."""
+def _percentile(name: str, exact: str, interval: tuple[str, str], unit: str) -> Figure:
+    low, high = map(Fraction, interval)
+    value, _ = formatting.with_error(exact, format_exact((high - low) / 2))
+    return Figure(name, exact, value, None, unit, interval)
+
+
+def in_slots(query: Mapping[str, Any]) -> bool:
+    """Whether the values of a query's vector are those of the slots of its window."""
+    if query["function"] != Function.VECTOR_SUM:
+        return False
+    return bool(query.get("coordinates", Coordinates.SLOTS) == Coordinates.SLOTS)
+
+
+def picture(found: RoundResult, query: Mapping[str, Any]) -> Markup | None:
+    """Dots for a single sum or count, a line in a band for the slots of a window, bars for a
+    histogram or another vector, None for the rest."""
     parts = (found.report.error or {}).get("parts", ())
     if not parts:
         return None
@@ -365,11 +430,21 @@ def picture(found: RoundResult) -> Markup | None:
     values = next((each for each in found.result.values() if isinstance(each, list)), None)
     if values is None or not all(isinstance(each, str) for each in values):
         return None
-    sentence = (
-        f"{len(values)} values; noise moves each by at most {half_width} {first['unit']} in 95 of "
-        "100 cases."
-    )
-    labels = [str(place + 1) for place in range(len(values))]
+    if len(values) > MOST_SHOWN:
+        return None
+    amount = half_width if first["unit"] == "1" else f"{half_width} {first['unit']}"
+    sentence = f"{len(values)} values; noise moves each by at most {amount} in 95 of 100 cases."
+    if in_slots(query):
+        return charts.band(
+            [float(each) for each in values],
+            float(half_width),
+            start=datetime.fromisoformat(found.window.start),
+            end=datetime.fromisoformat(found.window.end),
+            unit=first["unit"],
+            sentence=sentence,
+        )
+    edges = query.get("edges") or range(1, len(values) + 1)
+    labels = [str(edge) for edge in edges[: len(values)]]
     widths = [float(half_width)] * len(values)
     return charts.bars([float(each) for each in values], widths, labels=labels, sentence=sentence)
 

@@ -32,7 +32,7 @@ from tacit.accounting.amounts import (
     FEMTO,
     MICRO,
     ROUNDED,
-    Amount,
+    EpsilonDelta,
     format_amount,
     format_femto,
     format_micro,
@@ -51,9 +51,9 @@ class OutsideRelease:
     time: datetime
 
 
-def budget_amount(budget: DatasetBudget) -> Amount:
+def budget_amount(budget: DatasetBudget) -> EpsilonDelta:
     """A declared budget in the ledger's units, rounded down."""
-    return Amount(int(budget.epsilon * MICRO), int(budget.delta * FEMTO))
+    return EpsilonDelta(int(budget.epsilon * MICRO), int(budget.delta * FEMTO))
 
 
 async def declare(
@@ -92,8 +92,8 @@ async def reserve(
         raise UnknownDataset(extra={"dataset": dataset_id})
     if job_id in accounts.jobs:
         raise ValueError("a job reserves once")
-    asked = Amount(epsilon_micro, delta_e15)
-    if asked != Amount(0, 0):
+    asked = EpsilonDelta(epsilon_micro, delta_e15)
+    if asked != EpsilonDelta(0, 0):
         if accounts.budget is None:
             raise BudgetMissing(extra={"dataset": dataset_id})
         _check_limit(dataset_id, accounts.budget, accounts.held, asked)
@@ -147,7 +147,7 @@ async def credit(
         0 <= epsilon_micro <= spent.epsilon and 0 <= delta_e15 <= spent.delta
     ):
         raise ValueError("no more is credited than was charged")
-    payload = {**_payload(Amount(epsilon_micro, delta_e15)), "reserved": False}
+    payload = {**_payload(EpsilonDelta(epsilon_micro, delta_e15)), "reserved": False}
     await _append(transaction, ledger, EventKind.CREDITED, dataset_id, job_id, payload, now)
 
 
@@ -199,7 +199,7 @@ async def statement(transaction: Transaction, dataset_id: str) -> answers.Datase
     """
     ledger = await store.ledger_of(transaction, dataset_id)
     if ledger is None:
-        nothing = format_amount(Amount(0, 0))
+        nothing = format_amount(EpsilonDelta(0, 0))
         return answers.DatasetLedger(
             dataset=dataset_id,
             ledger=None,
@@ -281,13 +281,15 @@ def _break(ledger: LedgerRow, events: list[DatasetEvent]) -> Break | None:
     return None
 
 
-def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -> None:
+def _check_limit(
+    dataset_id: str, budget: EpsilonDelta, held: EpsilonDelta, asked: EpsilonDelta
+) -> None:
     fits = (
         held.epsilon + asked.epsilon <= budget.epsilon and held.delta + asked.delta <= budget.delta
     )
     if not fits:
         left = _left(budget, held)
-        enough = Amount(
+        enough = EpsilonDelta(
             max(budget.epsilon, held.epsilon + asked.epsilon),
             max(budget.delta, held.delta + asked.delta),
         )
@@ -305,22 +307,22 @@ def _check_limit(dataset_id: str, budget: Amount, held: Amount, asked: Amount) -
         )
 
 
-def _left(budget: Amount, held: Amount) -> Amount:
-    return Amount(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
+def _left(budget: EpsilonDelta, held: EpsilonDelta) -> EpsilonDelta:
+    return EpsilonDelta(max(0, budget.epsilon - held.epsilon), max(0, budget.delta - held.delta))
 
 
-def _words(amount: Amount) -> str:
+def _words(amount: EpsilonDelta) -> str:
     shown = format_amount(amount)
     return f"epsilon {shown['epsilon']}" + (f", delta {shown['delta']}" if amount.delta else "")
 
 
-def _options(amount: Amount) -> str:
+def _options(amount: EpsilonDelta) -> str:
     """As a command takes it."""
     shown = format_amount(amount)
     return f"--epsilon {shown['epsilon']}" + (f" --delta {shown['delta']}" if amount.delta else "")
 
 
-def _payload(amount: Amount) -> dict[str, Any]:
+def _payload(amount: EpsilonDelta) -> dict[str, Any]:
     return {"epsilon": amount.epsilon, "delta": amount.delta}
 
 
@@ -342,7 +344,7 @@ def _event(event: DatasetEvent) -> answers.DatasetEvent:
 
 # The sums of a dataset's ledger. Pure: rows in, amounts out.
 
-NOTHING = Amount(0, 0)
+NOTHING = EpsilonDelta(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,18 +352,18 @@ class JobAccount:
     """One job. `closed`: its reservation was given back before anything was charged."""
 
     dataset_id: str
-    reserved: Amount
+    reserved: EpsilonDelta
     charged: bool = False
     closed: bool = False
-    credited: Amount = NOTHING
+    credited: EpsilonDelta = NOTHING
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> EpsilonDelta:
         """What it was charged and not credited."""
         return _minus(self.reserved, self.credited) if self.charged else NOTHING
 
     @property
-    def held(self) -> Amount:
+    def held(self) -> EpsilonDelta:
         """What counts against the budget: what is spent, or may still be."""
         if self.closed:
             return NOTHING
@@ -372,29 +374,29 @@ class JobAccount:
 class Accounts:
     """All of a ledger; `budget` is the newest that was declared."""
 
-    budget: Amount | None = None
+    budget: EpsilonDelta | None = None
     jobs: Mapping[str, JobAccount] = field(default_factory=dict)
     outside: tuple[DatasetEvent, ...] = ()
 
     @property
-    def held(self) -> Amount:
+    def held(self) -> EpsilonDelta:
         """Reserved and charged together."""
         return _sum(account.held for account in self.jobs.values())
 
     @property
-    def charged(self) -> Amount:
+    def charged(self) -> EpsilonDelta:
         """Charged, less what was credited."""
         return _sum(account.spent for account in self.jobs.values())
 
     @property
-    def reserved(self) -> Amount:
+    def reserved(self) -> EpsilonDelta:
         """Reserved and not yet charged."""
         return _minus(self.held, self.charged)
 
 
 def fold(events: Iterable[DatasetEvent]) -> Accounts:
     """The accounts after these rows, which are a whole ledger, oldest first."""
-    budget: Amount | None = None
+    budget: EpsilonDelta | None = None
     jobs: dict[str, JobAccount] = {}
     outside: list[DatasetEvent] = []
     for event in events:
@@ -419,17 +421,17 @@ def fold(events: Iterable[DatasetEvent]) -> Accounts:
     return Accounts(budget, jobs, tuple(outside))
 
 
-def _amount(event: DatasetEvent) -> Amount:
-    return Amount(int(event.payload["epsilon"]), int(event.payload["delta"]))
+def _amount(event: DatasetEvent) -> EpsilonDelta:
+    return EpsilonDelta(int(event.payload["epsilon"]), int(event.payload["delta"]))
 
 
-def _sum(amounts: Iterable[Amount]) -> Amount:
+def _sum(amounts: Iterable[EpsilonDelta]) -> EpsilonDelta:
     epsilon = delta = 0
     for amount in amounts:
         epsilon += amount.epsilon
         delta += amount.delta
-    return Amount(epsilon, delta)
+    return EpsilonDelta(epsilon, delta)
 
 
-def _minus(one: Amount, other: Amount) -> Amount:
-    return Amount(one.epsilon - other.epsilon, one.delta - other.delta)
+def _minus(one: EpsilonDelta, other: EpsilonDelta) -> EpsilonDelta:
+    return EpsilonDelta(one.epsilon - other.epsilon, one.delta - other.delta)

@@ -32,7 +32,7 @@ from coordinator.storage_keys import StorageKeys, seed_purpose
 from coordinator.store import jobs as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.jobs import AttemptRow, JobRow
-from tacit.accounting.amounts import Amount
+from tacit.accounting.amounts import EpsilonDelta
 from tacit.report.model import PrivacyReport
 
 RUNNING: Final = (JobState.RUNNING,)
@@ -145,7 +145,7 @@ class Attempts:
 
     async def report_of(
         self, attempt_id: str, session: str, report: PrivacyReport
-    ) -> tuple[JobRow, PrivacyReport, Amount]:
+    ) -> tuple[JobRow, PrivacyReport, EpsilonDelta]:
         """The report of an outcome as it will be published, and the amount to credit."""
         async with self.database.reading() as transaction:
             _, job = await self._held(transaction, attempt_id, session)
@@ -154,7 +154,7 @@ class Attempts:
             await self.keys.refresh(transaction)
         price = Price.model_validate_json(job.price)
         rest = _rest(price, report, dataset)
-        kept = Amount(price.epsilon - rest.epsilon, price.delta - rest.delta)
+        kept = EpsilonDelta(price.epsilon - rest.epsilon, price.delta - rest.delta)
         finished = complete(
             report,
             job_id=job.id,
@@ -167,7 +167,9 @@ class Attempts:
         )
         return job, finished, rest
 
-    async def succeed(self, attempt_id: str, session: str, rest: Amount, sealed_by: int) -> None:
+    async def succeed(
+        self, attempt_id: str, session: str, rest: EpsilonDelta, sealed_by: int
+    ) -> None:
         """The outcome is stored: the job has succeeded, and its seed is destroyed.
 
         `sealed_by`: the storage key that sealed the evaluation. Raises StorageKeyUnavailable if a
@@ -180,7 +182,7 @@ class Attempts:
             if not job.charged and Price.model_validate_json(job.price).kind == "outside":
                 await self._charge(transaction, job)  # it drew no noise, but releases a result
             credited = None
-            if rest != Amount(0, 0) and job.charged and job.dataset_id is not None:
+            if rest != EpsilonDelta(0, 0) and job.charged and job.dataset_id is not None:
                 await ledger.credit(
                     transaction, job.dataset_id, job.id, rest.epsilon, rest.delta, now
                 )
@@ -274,13 +276,13 @@ class Attempts:
         return self.keys.of(attempt.generation).derive(f"job blocks {attempt.id}")
 
 
-def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> Amount:
+def _rest(price: Price, report: PrivacyReport, dataset: DatasetRow) -> EpsilonDelta:
     """The amount not spent by an algorithm that ended early, by its own published rule."""
     said = report.charged
     if price.kind != "budget" or said is None or said.reserved is None:
-        return Amount(0, 0)
+        return EpsilonDelta(0, 0)
     try:
         found = stated(report, dataset.privacy_unit).amount
     except UnitNotProtected:
-        return Amount(0, 0)
-    return Amount(max(0, price.epsilon - found.epsilon), max(0, price.delta - found.delta))
+        return EpsilonDelta(0, 0)
+    return EpsilonDelta(max(0, price.epsilon - found.epsilon), max(0, price.delta - found.delta))

@@ -85,6 +85,8 @@ class Dispatcher(Repeating):
             live = {row.job_id: row for row in await store.live_attempts(transaction)}
             waiting = await store.queued(transaction, 1)
         await self._renew(list(live.values()))
+        if live or waiting:
+            self._cluster.replace_closed()
         lost = [job for job in running if await self._is_lost(job, live.get(job.id))]
         if lost or waiting:
             slots = await self._slots()

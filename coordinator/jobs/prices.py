@@ -12,7 +12,7 @@ from typing import Literal
 
 from coordinator.errors import UnitNotProtected
 from coordinator.store.jobs import JobRow
-from tacit.accounting.amounts import Amount, Cost, scaled
+from tacit.accounting.amounts import Cost, EpsilonDelta, epsilon_delta
 from tacit.report.model import PrivacyReport, VerifiedStatement
 from tacit.wire import WireModel
 
@@ -31,9 +31,9 @@ class Price(WireModel):
     reason: str | None = None
 
     @property
-    def amount(self) -> Amount:
+    def amount(self) -> EpsilonDelta:
         """In the ledger's units."""
-        return Amount(self.epsilon, self.delta)
+        return EpsilonDelta(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Stated:
     """The line of a report by which a ledger is charged, as scaled integers."""
 
     line: VerifiedStatement
-    amount: Amount
+    amount: EpsilonDelta
 
 
 def price_of(report: PrivacyReport, unit: str | None, *, seeded: bool) -> Price:
@@ -97,16 +97,16 @@ def stated(report: PrivacyReport, unit: str | None) -> Stated:
     return min(lines, key=rank)
 
 
-def _amount(line: VerifiedStatement) -> Amount | None:
+def _amount(line: VerifiedStatement) -> EpsilonDelta | None:
     if line.epsilon in (None, "inf") or line.delta is None:
         return None
-    return scaled(Cost(Fraction(line.epsilon), Fraction(line.delta)))
+    return epsilon_delta(Cost(Fraction(line.epsilon), Fraction(line.delta)))
 
 
-def spent(row: JobRow) -> Amount | None:
+def spent(row: JobRow) -> EpsilonDelta | None:
     """What the ledger charges for a job; None if it holds no figure."""
     price = Price.model_validate_json(row.price)
     if price.kind != "budget" or not row.charged:
         return None
     credited = json.loads(row.credited) if row.credited else {"epsilon": 0, "delta": 0}
-    return Amount(price.epsilon - credited["epsilon"], price.delta - credited["delta"])
+    return EpsilonDelta(price.epsilon - credited["epsilon"], price.delta - credited["delta"])

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from coordinator.jobs.prices import Price, stated
-from tacit.accounting.amounts import MICRO, ROUNDED, Amount, Cost, format_amount, format_micro
+from tacit.accounting.amounts import MICRO, ROUNDED, Cost, EpsilonDelta, format_amount, format_micro
 from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
@@ -37,7 +37,7 @@ def complete(
     dataset_id: str | None,
     unit: str | None,
     price: Price,
-    charged: Amount,
+    charged: EpsilonDelta,
     earlier: Iterable[str] = (),
     seeded: bool = False,
 ) -> PrivacyReport:
@@ -71,7 +71,7 @@ def _is_rounded(report: PrivacyReport, unit: str | None, epsilon: int) -> bool:
     return Fraction(stated(report, unit).line.epsilon or 0) != Fraction(epsilon, MICRO)
 
 
-def _charge(price: Price, unit: str | None, charged: Amount) -> Charge:
+def _charge(price: Price, unit: str | None, charged: EpsilonDelta) -> Charge:
     if price.kind == "free":
         return Charge(ledger="none")
     if price.kind == "outside":

@@ -14,7 +14,7 @@ from coordinator.models.job import FINISHED, JobState
 from coordinator.store import jobs as store
 from coordinator.store.jobs import JobRow
 from coordinator.web import time_text
-from tacit.accounting.amounts import Amount, format_amount
+from tacit.accounting.amounts import EpsilonDelta, format_amount
 from tacit.answers.jobs import CreatedJob, Job, JobBudget, JobPrice, PublishedJob
 from tacit.protocol.federation import Federation
 from tacit.report.model import PrivacyReport
@@ -96,7 +96,7 @@ def price_shown(price: Price) -> JobPrice:
     """What a job costs its dataset."""
     reserved = None
     if price.kind == "budget":
-        reserved = format_amount(Amount(price.epsilon, price.delta))
+        reserved = format_amount(EpsilonDelta(price.epsilon, price.delta))
     return JobPrice(reserved=reserved, outside_budget=price.kind == "outside", reason=price.reason)
 
 

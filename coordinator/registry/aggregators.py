@@ -8,13 +8,14 @@ each other, which never call one another.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
+from common.runtime.tasks import Repeating
 from common.store.database import exclusive
 from common.store.own_identities import OwnIdentities
 from common.store.transactions import Database
@@ -203,21 +204,22 @@ class _Look:
 
 
 class HealthLooks:
-    """Checks aggregators, each at most once in ten seconds."""
+    """Checks aggregators, each at most once in ten seconds, and at once with another identity."""
 
     def __init__(self, peers: Peers, clock: Clock) -> None:
         self._peers, self._clock = peers, clock
-        self._looks: dict[tuple[str, str], _Look] = {}
+        self._looks: dict[tuple[str, str, bytes], _Look] = {}
 
-    async def look(self, rows: Sequence[AggregatorRow]) -> list[Health]:
-        """The health of each, in order."""
-        return list(await asyncio.gather(*map(self._one, rows)))
+    async def look(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> list[Health]:
+        """The health of each, in order. `again`: now, however lately it was checked."""
+        return list(await asyncio.gather(*(self._one(row, again) for row in rows)))
 
-    async def _one(self, row: AggregatorRow) -> Health:
-        look = self._looks.setdefault((row.id, row.url), _Look())
+    async def _one(self, row: AggregatorRow, again: bool) -> Health:
+        look = self._looks.setdefault((row.id, row.url, row.identity_key), _Look())
         async with look.lock:
             now = self._clock.now()
-            if look.health is None or not timedelta() <= now - look.health.looked < KEPT:
+            kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
+            if look.health is None or again or not kept:
                 look.health = await self._ask(row, now)
             return look.health
 
@@ -232,6 +234,91 @@ class HealthLooks:
             fingerprint_seen=fingerprint(said.identity_key).hex(),
             policy=said.policy,
         )
+
+
+AWAY: Final = timedelta(seconds=15)
+"""An aggregator that has not answered for this long is away."""
+RETRY_S: Final = 60
+"""When a round that needs an aggregator that is away is worth another try."""
+
+
+@dataclass(frozen=True)
+class Presence:
+    """What is known of a paired aggregator: `answered`, when it last did, None for not yet;
+    `away`, since when its silence lasts, None for one that answers; `problem`, why."""
+
+    id: str
+    answered: datetime | None = None
+    away: datetime | None = None
+    problem: str = ""
+
+
+class Attendance(Repeating):
+    """Asks all paired aggregators every ten seconds whether they answer. Each process of a
+    coordinator knows it for itself."""
+
+    def __init__(self, database: Database, health: HealthLooks, clock: Clock) -> None:
+        super().__init__("attendance", _logger, KEPT.total_seconds())
+        self._database, self._health, self._clock = database, health, clock
+        self.present: Mapping[str, Presence] = {}
+
+    async def look(self) -> None:
+        """Ask all of them."""
+        async with self._database.reading() as transaction:
+            rows = await store.list_aggregators(transaction)
+        await self._ask(rows)
+        self.present = {row.id: self.present[row.id] for row in rows}
+
+    async def _ask(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> None:
+        answers = await self._health.look(rows, again=again)
+        self.present = {
+            **self.present,
+            **{
+                row.id: self._after(row.id, answer)
+                for row, answer in zip(rows, answers, strict=True)
+            },
+        }
+
+    def _after(self, aggregator: str, health: Health) -> Presence:
+        known = self.present.get(aggregator, Presence(aggregator))
+        if health.reachable:
+            if known.away is not None:
+                _logger.info("aggregator_back", aggregator=aggregator)
+            return Presence(aggregator, answered=health.looked)
+        if known.away is None:
+            _logger.warning("aggregator_silent", aggregator=aggregator, problem=health.problem)
+        since = known.away or known.answered or health.looked
+        return Presence(aggregator, known.answered, since, health.problem or "")
+
+    def away(self, among: Collection[str] | None = None) -> list[Presence]:
+        """Those that have not answered for a while; of these alone, if given."""
+        now = self._clock.now()
+        return [
+            presence
+            for presence in self.present.values()
+            if presence.away is not None
+            and now - presence.away >= AWAY
+            and (among is None or presence.id in among)
+        ]
+
+    def sentence(self, presence: Presence) -> str:
+        """How long one that is away has not answered."""
+        assert presence.away is not None
+        silent = (self._clock.now() - presence.away).total_seconds()
+        return f"{presence.id} has not answered for {silent:.0f} s"
+
+    async def readiness(self) -> str | None:
+        """Which aggregators are away."""
+        return "; ".join(map(self.sentence, self.away())) or None
+
+    async def require(self, rows: Sequence[AggregatorRow]) -> None:
+        """Raise AggregatorUnreachable if one of these is away and does not answer now either."""
+        away = {presence.id for presence in self.away([row.id for row in rows])}
+        if not away:
+            return
+        await self._ask([row for row in rows if row.id in away], again=True)
+        if still := self.away(away):
+            raise AggregatorUnreachable("; ".join(map(self.sentence, still)), retry_after_s=RETRY_S)
 
 
 # For curators that cannot reach an aggregator now, and for aggregators, which never call one

@@ -20,7 +20,7 @@ from common.store.transactions import Database, Transaction
 from common.web.problems import ProblemReceived
 from coordinator.budget.ledger import Ledger
 from coordinator.errors import RoundExpired, StillVerifying, UnknownRound
-from coordinator.registry.aggregators import Identities, SealKeyMirror
+from coordinator.registry.aggregators import Attendance, Identities, SealKeyMirror
 from coordinator.registry.answers import refusal, silence
 from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
@@ -61,6 +61,7 @@ class Conduct:
     key_per_round: bool
     mirror: SealKeyMirror
     identities: Identities
+    attendance: Attendance
     lasting_seals: bool = False
     """Whether aggregators are asked to seal transcripts."""
     _figured: dict[Hashable, None] = field(default_factory=dict)

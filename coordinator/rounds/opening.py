@@ -108,6 +108,7 @@ async def prepare(
         raise RosterTooLarge(extra={"curators": enrolled, "n_max": query.n_max})
     round_id, open_for = str(uuid7(conduct.clock)), request.deadline_s or query.deadline_s
     until = now + timedelta(seconds=open_for)
+    await conduct.attendance.require(rows)
     peers = [conduct.peers.of(row) for row in await conduct.identities.followed(rows)]
     try:
         entries = await _sealed(peers, now, round_id, until, own=conduct.key_per_round)

@@ -102,7 +102,9 @@ async def document(database: Database, round_id: str, name: str) -> bytes:
         row = await context.find(transaction, round_id)
         text = await store.document(transaction, round_id, name)
     if text is None:
-        raise NotReleased(extra={"state": row.state.value, "reason": row.reason})
+        state = row.state.value
+        detail = f"The round is {state}" + (f": {row.reason}" if row.reason else "")
+        raise NotReleased(detail, extra={"state": state, "reason": row.reason})
     return text.encode()
 
 

@@ -537,6 +537,17 @@ async def count_overdue(transaction: Transaction, now: datetime) -> int:
     return int((await transaction.execute(late)).scalar_one())
 
 
+async def newest_releases(transaction: Transaction, most: int) -> list[str]:
+    """The rounds that were released last, the newest first."""
+    found = await transaction.execute(
+        select(rounds.c.id)
+        .where(rounds.c.state == RoundState.RELEASED.value)
+        .order_by(rounds.c.finished.desc())
+        .limit(most)
+    )
+    return [str(row.id) for row in found]
+
+
 async def last_release(transaction: Transaction) -> Release | None:
     """The release that came last; None before the first."""
     found = await transaction.execute(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import math
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from fastapi import Response
@@ -27,6 +29,8 @@ from curator.owner.curators import Asked, Filter
 from curator.owner.routes import PeersPart
 from curator.owner.statement import OwnCurator
 from curator.store import stops
+from tacit.accounting.amounts import FEMTO, format_nano
+from tacit.accounting.zcdp_limits import ZcdpLimit
 from tacit.answers.curator import GivenContribution, NamedAggregator, UnitStatement
 from tacit.query.terms import PrivacyUnit
 from tacit.report.model import guess
@@ -234,20 +238,32 @@ def _after(cursor: str | None) -> int | None:
     return None if cursor is None else Page(ROWS, decode_cursor(cursor)).after_number()
 
 
+def _left(spent: str, most: str, currency: str) -> dict[str, str]:
+    left = max(Decimal(0), Decimal(most) - Decimal(spent))
+    return {"spent": spent, "most": most, "left": f"{left.normalize():f}", "currency": currency}
+
+
 def left_of(unit: PrivacyUnit, stated: UnitStatement) -> dict[str, Any]:
-    """What is left of a period, of one unit of the ledger statement; `left` None without a limit.
+    """What is left of a period, of one unit of the ledger statement, by each of its limits.
 
     `hundred`: of 100 guesses the most that are right, of those who saw all answers of the period
     with a proven bound. It is not rounded to whole ones: 99.95 is not knowing.
     """
-    spent, limit = stated.period, stated.limits.period.epsilon
-    right = guess([(spent.epsilon, spent.delta)])
-    left = None if limit is None else max(Decimal(0), Decimal(limit) - Decimal(spent.epsilon))
+    spent, limit = stated.period, stated.limits.period
+    right = guess([(spent.epsilon, spent.delta)], (spent.rho, spent.rho_delta))
+    limits = []
+    if limit.epsilon is not None:
+        limits.append(_left(spent.epsilon, limit.epsilon, "epsilon"))
+    if limit.zcdp is not None:
+        at_delta = ZcdpLimit(Fraction(limit.zcdp.epsilon), Fraction(limit.zcdp.delta))
+        most = at_delta.most_rho(math.ceil(Fraction(spent.rho_delta) * FEMTO))
+        stands_for = f"rho, which is epsilon {limit.zcdp.epsilon} at delta {limit.zcdp.delta},"
+        limits.append(_left(spent.rho, format_nano(max(0, most)), stands_for))
     return {
         "unit": unit.value,
-        "limit": limit,
-        "spent": spent.epsilon,
-        "left": None if left is None else f"{left.normalize():f}",
+        "limits": limits,
+        "empty": any(each["left"] == "0" for each in limits),
+        "spent": f"epsilon {spent.epsilon}, or rho {spent.rho}",
         "hundred": f"{(100 * Decimal(right)).normalize():f}",
         "seconds": spent.seconds,
         "unverified": stated.unverified_rounds,

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from fastapi import Response
@@ -24,18 +25,22 @@ from curator.owner.policies import beside, set_own
 from curator.owner.policy_trial import Tried
 from curator.owner.statement import OwnCurator
 from curator.owner.stopping import Stop
-from curator.policy import Policy, agreed
+from curator.policy import Limit, Policy, agreed
 from curator.store import history
 from curator.store import parties as store
 from curator.store.parties import CuratorRow, PartyRow
+from tacit.accounting.amounts import format_nano
 from tacit.crypto.signing import Signed
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.query.terms import PrivacyUnit
 from tacit.report.model import guess
-from tacit.wire import encode_binary
+from tacit.wire import encode_binary, format_exact
 
-FIGURES: Final = ("period/epsilon", "period/delta", "lifetime/epsilon")
+FIGURES: Final = (
+    *("period/epsilon", "period/delta", "period/zcdp/epsilon", "period/zcdp/delta"),
+    *("lifetime/epsilon", "lifetime/zcdp/epsilon", "lifetime/zcdp/delta"),
+)
 """Of each unit's limits: what the form asks for. All else of a policy is for the command line."""
 QUERIES: Final = 50
 """Known queries that a form lists: the newest."""
@@ -154,8 +159,11 @@ def _fields(policy: Policy) -> dict[str, str]:
 
 
 def _figure(document: dict[str, Any], unit: str, figure: str) -> str | None:
-    limit, name = figure.split("/")
-    value: str | None = document[unit][limit][name]
+    *path, name = figure.split("/")
+    limit = document[unit]
+    for step in path:
+        limit = limit[step] or {}
+    value: str | None = limit.get(name)
     return value
 
 
@@ -164,8 +172,12 @@ def _policy(base: Policy, form: Mapping[str, str]) -> Policy:
     document = base.model_dump(mode="json")
     for unit in PrivacyUnit:
         for figure in FIGURES:
-            limit, name = figure.split("/")
-            document[unit][limit][name] = form.get(f"{unit}/{figure}", "").strip() or None
+            *path, name = figure.split("/")
+            limit = document[unit]
+            for step in path:
+                limit[step] = limit[step] or {}
+                limit = limit[step]
+            limit[name] = form.get(f"{unit}/{figure}", "").strip() or None
     least = form.get("min_participants", "").strip()
     document["min_participants"] = int(least) if least.isascii() and least.isdigit() else least
     document["allow_unverified"] = "allow_unverified" in form
@@ -191,8 +203,7 @@ async def _show(
         for descriptor in (Signed[RoundDescriptor].model_validate_json(text).statement,)
     }
     agreed_to = {name[6:]: name[6:] for name in given if name.startswith("query-")}
-    limits = subject.base.curator.period
-    right = None if limits.epsilon is None else guess([_texts(subject.base)])
+    right = _right(subject.base.curator.period)
     return view.show(
         "policy.html",
         status=200 if error is None else 422,
@@ -210,9 +221,16 @@ async def _show(
     )
 
 
-def _texts(policy: Policy) -> tuple[str, str]:
-    period = policy.curator.period.model_dump(mode="json")
-    return period["epsilon"], period["delta"] or "0"
+def _right(limit: Limit) -> str | None:
+    """How often a guess is right at most within a limit; None where there is none."""
+    points, zcdp = [], None
+    if limit.epsilon is not None:
+        points.append((format_exact(limit.epsilon), format_exact(limit.delta or Fraction(0))))
+    if limit.zcdp is not None:
+        epsilon, delta = (format_exact(each) for each in (limit.zcdp.epsilon, limit.zcdp.delta))
+        points.append((epsilon, delta))
+        zcdp = format_nano(max(0, limit.zcdp.limit.most_rho())), delta
+    return guess(points, zcdp) if points else None
 
 
 # --- stop and start again ------------------------------------------------------------------------

@@ -7,45 +7,51 @@ and nowhere else. Spec: console, sections 6.3 and 6.4.
 
 from __future__ import annotations
 
+import csv
+import io
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from typing import Annotated, Any, Final, get_args
 
+import numpy as np
 from fastapi import Depends, Query, Response
 from markupsafe import Markup
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
-from sqlalchemy import select
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 
 from common.bodies import invalid_from
 from common.principals import Scope
 from common.runtime.clock import from_epoch_microseconds
-from common.store.transactions import Transaction
+from common.store.transactions import Database, Transaction
 from common.web.console import charts
 from common.web.console.browser_sessions import require_own_origin, require_secret
-from common.web.console.pages import HEADERS, console_router
+from common.web.console.pages import HEADERS, NoSuchPage, console_router
 from common.web.dependencies import part
 from common.web.limits import Wait
 from common.web.paging import Page, decode_cursor, encode_cursor
 from curator.console.view import AnyView, OperatorView, OwnerView, View
-from curator.files.routes import Importer, ImportOptions, Running
+from curator.files.importer import Importer
+from curator.files.options import ImportOptions
+from curator.files.routes import Running, imported
 from curator.files.upload import form_with_file
 from curator.intake.intake import Intake
-from curator.owner import readings_received, statement
+from curator.owner import calendar, readings_received, statement
+from curator.owner.calendar import Day, DeviceDays, Kept, Sheet
 from curator.owner.curators import own
 from curator.owner.readings_received import ReadingsCompleteness, Register
+from curator.owner.routes import zone_of
 from curator.settings import CuratorSettings
 from curator.store import readings as store
 from curator.store.parties import CuratorRow, PartyRow
-from curator.store.tables import devices, newest_readings, registers
 from tacit.answers.curator import AskedFor, GivenContribution
 from tacit.errors import DomainError
-from tacit.units import NANO, UNITS
+from tacit.units import NANO, UNITS, Kind, kind_of
 from tacit.wire import format_exact, format_instant
 
 SPANS: Final = {"24 h": timedelta(hours=24), "7 d": timedelta(days=7), "31 d": timedelta(days=31)}
@@ -137,8 +143,11 @@ async def _picture(
 
 INSTANTS: Final = 25
 """Of one page; a register of a host has readings of others at other instants."""
+CSV_INSTANTS: Final = 2_000
+"""Of a piece of the download."""
 ANSWERS: Final = 500
 """The newest answers, in which a reading may have been used."""
+CSV_COLUMNS: Final = ("time", "device", "register", "value", "unit")
 
 
 @dataclass(frozen=True)
@@ -161,17 +170,101 @@ class OwnReading:
     uses: tuple[Use, ...]
 
 
+@dataclass(frozen=True)
+class DaySum:
+    """What all devices read on a day, of how many readings: of amounts the sum, of states the
+    mean; None without a reading."""
+
+    day: date
+    value: Fraction | None
+    readings: int
+
+    @property
+    def text(self) -> str:
+        """The value as a page shows it: a sum exactly."""
+        value = self.value or Fraction(0)
+        exact = NANO % value.denominator == 0
+        return format_exact(value) if exact else f"{float(value):.9g}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A day of a device, and the cursor of the page on which it is listed first."""
+
+    of: Day
+    cursor: str
+
+
 @router.get("/curators/{curator_id}/readings")
 async def show_own_readings(
-    view: OwnerView, curator_id: str, register: str | None = None, cursor: str | None = None
+    view: OwnerView,
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    curator_id: str,
+    register: str | None = None,
+    cursor: str | None = None,
+    to: date | None = None,
+    timezone: str | None = None,
 ) -> Response:
     """A curator's readings with their values, for its owner alone."""
     before = None if cursor is None else Page(INSTANTS, decode_cursor(cursor)).after_number()
+    zone, now = zone_of(timezone, settings), view.clock.now()
     async with view.database.reading() as transaction:
         row, party = await view.find(transaction, curator_id)
-        values = await _page(transaction, row, party, register, before)
+        sheet = await calendar.sheet(transaction, row, register, to, zone, now)
+        values = await _page(transaction, row, party, sheet.calendar.register_name, before)
         counts = await statement.reading_counts(transaction, row, party)
-    return view.show("own-readings.html", row=row, counts=counts, most=ANSWERS, **values)
+    days = _sums(sheet)
+    return view.show(
+        "own-readings.html",
+        row=row,
+        counts=counts,
+        most=ANSWERS,
+        calendar=sheet.calendar,
+        base=sheet.base,
+        devices=[(each, _weeks(each, sheet)) for each in sheet.calendar.devices[:MOST]],
+        more=len(sheet.calendar.devices[MOST:]),
+        before=sheet.calendar.begin - timedelta(days=1),
+        after=sheet.calendar.end + timedelta(days=calendar.DAYS),
+        latest=sheet.calendar.end >= now.astimezone(zone).date(),
+        days=days,
+        picture=_days_picture(sheet, days),
+        **values,
+    )
+
+
+@router.get("/curators/{curator_id}/readings.csv")
+async def download_own_readings(view: OwnerView, curator_id: str, register: str) -> Response:
+    """All readings of a register as a table, the newest first."""
+    async with view.database.reading() as transaction:
+        row, _ = await view.find(transaction, curator_id)
+        registers = await calendar.kept(transaction, row.key)
+    if register not in registers:
+        raise NoSuchPage
+    headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{row.id}-{register}.csv"'}
+    return StreamingResponse(
+        _lines(view.database, register, registers[register]),
+        media_type="text/csv; charset=utf-8",
+        headers=headers,
+    )
+
+
+async def _lines(database: Database, register: str, kept: Kept) -> AsyncIterator[str]:
+    """The table in pieces, each read by itself: a slow reader keeps no transaction open."""
+    names = {device.device: device.id for device in kept.devices}
+    first = min((device.first for device in kept.devices), default=0)
+    before: int | None = max((device.time for device in kept.devices), default=0) + 1
+    yield ",".join(CSV_COLUMNS) + "\r\n"
+    while before is not None:
+        async with database.reading() as transaction:
+            stored, before = await store.of_devices(
+                transaction, kept.key, list(names), (first, before), CSV_INSTANTS
+            )
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(
+            (format_instant(time), names[device], register, value, kept.base)
+            for time, device, value in _values_of(stored)
+        )
+        yield text.getvalue()
 
 
 async def _page(
@@ -181,63 +274,95 @@ async def _page(
     register: str | None,
     before: int | None,
 ) -> dict[str, Any]:
-    newest = newest_readings.c
-    kept = await transaction.execute(
-        select(newest.register, newest.device, newest.time, registers.c.name, registers.c.base)
-        .where(newest.curator == row.key, registers.c.key == newest.register)
-        .order_by(newest.register)
-    )
-    of: dict[str, list[Any]] = {}
-    for device in kept:
-        of.setdefault(device.name, []).append(device)
-    shown = register if register in of else next(iter(of), None)
-    values: dict[str, Any] = {
-        "registers": list(of),
-        "register": shown,
-        "readings": [],
-        "older": None,
-    }
-    if shown is None:
-        return values
-    [first, *_] = of[shown]
-    names = {
-        device.key: device.id
-        for device in await transaction.execute(
-            select(devices.c.key, devices.c.id).where(devices.c.curator == row.key)
-        )
-    }
-    last = max(device.time for device in of[shown]) + 1
-    stored, following = await store.of_devices(
-        transaction,
-        first.register,
-        [device.device for device in of[shown]],
-        last if before is None else min(before, last),
-        INSTANTS,
-    )
+    """The readings of a page, and where the next one begins."""
+    if register is None:
+        return {"readings": [], "older": None}
+    kept = (await calendar.kept(transaction, row.key))[register]
+    names = {device.device: device.id for device in kept.devices}
+    first = min(device.first for device in kept.devices)
+    last = max(device.time for device in kept.devices) + 1
+    span = (first, last if before is None else min(before, last))
+    stored, following = await store.of_devices(transaction, kept.key, list(names), span, INSTANTS)
     answers, _ = await statement.contributions(transaction, row, party, None, ANSWERS)
     given = [
-        answer for answer in answers if answer.contributed and answer.asked.register_name == shown
+        answer
+        for answer in answers
+        if answer.contributed and answer.asked.register_name == register
     ]
-    values["readings"] = [_shown(reading, names, first.base, given) for reading in stored]
-    values["older"] = None if following is None else encode_cursor(following)
-    return values
+    quantities = stored.quantities.tolist()
+    readings = [
+        OwnReading(time, names[device], value, kept.base, _uses(time, quantity, given))
+        for (time, device, value), quantity in zip(_values_of(stored), quantities, strict=True)
+    ]
+    return {
+        "readings": readings,
+        "older": None if following is None else encode_cursor(following),
+    }
 
 
-def _shown(
-    stored: store.Stored,
-    names: Mapping[int, str],
-    base: str,
-    given: Sequence[GivenContribution],
-) -> OwnReading:
-    time = from_epoch_microseconds(stored.time)
-    value = Fraction(stored.quantity, NANO)
-    uses = [
+def _values_of(stored: store.Stored) -> Iterator[tuple[datetime, int, str]]:
+    """Time, device and value of readings; of a vector how many values it has."""
+    columns = (stored.times, stored.devices, stored.quantities, stored.places)
+    for time, device, quantity, places in zip(*(each.tolist() for each in columns), strict=True):
+        value = f"{places} values" if places else format_exact(Fraction(quantity, NANO))
+        yield from_epoch_microseconds(time), device, value
+
+
+def _uses(time: datetime, quantity: int, given: Sequence[GivenContribution]) -> tuple[Use, ...]:
+    value = Fraction(quantity, NANO)
+    return tuple(
         Use(answer.round, answer.query_name, _beyond(value, answer.asked))
         for answer in given
         if _instant(answer.window.start) <= time < _instant(answer.window.end)
+    )
+
+
+def _weeks(device: DeviceDays, sheet: Sheet) -> list[list[Cell | None]]:
+    """The days of a device in weeks from Monday on; None where the calendar has no day."""
+    cells: list[Cell | None] = [None] * device.days[0].day.weekday()
+    cells += [
+        Cell(day, encode_cursor(int(end)))
+        for day, end in zip(device.days, sheet.bounds[1:], strict=True)
     ]
-    text = format_exact(value) if stored.places is None else f"{stored.places} values"
-    return OwnReading(time, names.get(stored.device, ""), text, base, tuple(uses))
+    cells += [None] * (-len(cells) % 7)
+    return [cells[start : start + 7] for start in range(0, len(cells), 7)]
+
+
+def _sums(sheet: Sheet) -> list[DaySum]:
+    """The readings of each day together, exactly; without vectors."""
+    register, stored = sheet.calendar.register_name, sheet.stored
+    if register is None:
+        return []
+    mean = kind_of(register) is Kind.INSTANT
+    order = np.argsort(stored.times, kind="stable")
+    order = order[stored.places[order] == 0]
+    at = np.searchsorted(stored.times[order], sheet.bounds)
+    sums = []
+    for place, (start, end) in enumerate(pairwise(at.tolist())):
+        total = Fraction(sum(stored.quantities[order[start:end]].tolist()), NANO)
+        number = end - start
+        value = total / number if mean and number else total
+        day = sheet.calendar.begin + timedelta(days=place)
+        sums.append(DaySum(day, value if number else None, number))
+    return sums
+
+
+def _days_picture(sheet: Sheet, days: Sequence[DaySum]) -> Markup | None:
+    """A bar for each day."""
+    register = sheet.calendar.register_name
+    values = [(each.value, each.day) for each in days if each.value is not None]
+    if register is None or not values:
+        return None
+    most, day = max(values)
+    what = "mean" if kind_of(register) is Kind.INSTANT else "sum"
+    name = register.replace("_", " ")
+    sentence = f"{name}: the {what} of each day; the highest is {float(most):,.6g} {sheet.base}, "
+    return charts.bars(
+        [float(each.value or 0) for each in days],
+        [0.0] * len(days),
+        labels=[f"{each.day.day} {each.day:%b}" for each in days],
+        sentence=f"{sentence}on {day.day} {day:%b}.",
+    )
 
 
 def _instant(text: str) -> datetime:
@@ -256,7 +381,7 @@ def _beyond(value: Fraction, request: AskedFor) -> bool:
 
 
 FIRST: Final = (
-    *("unit", "register", "kind", "curator", "curator_column", "device_column"),
+    *("dry_run", "unit", "register", "kind", "curator", "curator_column", "device_column"),
     *("time_column", "value_column", "timezone"),
 )
 """What most files need; all other parameters of an import are behind a fold."""
@@ -299,11 +424,13 @@ async def import_file(
         given, chunks = await form_with_file(view.request)
         require_secret(view.visitor.csrf, given.pop("csrf", None))
         importer = Importer(intake, settings, imports)
-        progress = await importer.take(chunks, options_of(given), view.caller, xml=False)
+        options = options_of(given)
+        outcome = await imported(importer, chunks, options, view.caller, xml=False)
     except DomainError as error:
         return _form(view, given, error)
-    await view.note("imported readings")
-    return view.show("imported.html", outcome=progress.answer(), most=SHOWN)
+    if not options.dry_run:
+        await view.note("imported readings")
+    return view.show("imported.html", outcome=outcome, most=SHOWN)
 
 
 @router.get("/readings/imports/{import_id}/progress")
@@ -353,6 +480,8 @@ def options_of(given: Mapping[str, str]) -> ImportOptions:
 def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:
     if name == "unit":
         return tuple(sorted(UNITS))
+    if info.annotation is bool:
+        return ("true",)
     inner = (
         choice
         for part in (info.annotation, *get_args(info.annotation))
@@ -362,4 +491,4 @@ def _choices(name: str, info: FieldInfo) -> tuple[str, ...]:
 
 
 def _default(info: FieldInfo) -> str:
-    return "" if info.default is None else str(info.default)
+    return "" if info.default in (None, False) else str(info.default)

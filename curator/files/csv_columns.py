@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from common.runtime.clock import epoch_microseconds
+from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadItem
 from curator.files.encoding import encoding_named
-from curator.files.units_and_local_time import Declared, LocalTimes, Twice, zone_named
-from curator.intake.reading import Times, parse_time, to_nano
+from curator.files.units_and_local_time import Declared, LocalTimes, Twice
+from curator.intake.reading import MAX_STORED, MAX_TOTAL, Times, parse_time, to_nano
 from tacit.query.terms import Identifier
 from tacit.units import NANO, UNITS, Kind
 from tacit.wire import require
@@ -113,6 +113,7 @@ class ColumnMap(Declared):
         require(not local or self.timezone is not None, self, "ambiguous hours need the timezone")
         if wide:
             _ = self.start_us
+        _ = self.rollover_nano
         return self
 
     def range_in(self, header: Sequence[str]) -> tuple[int, int] | None:
@@ -126,6 +127,17 @@ class ColumnMap(Declared):
             raise ValueError("the header has no such columns")
         first, last = found[0]
         return header.index(first), len(header) - 1 - header[::-1].index(last)
+
+    @property
+    def rollover_nano(self) -> int | None:
+        """Size of the counter in nano-units."""
+        if self.rollover is None:
+            return None
+        try:
+            size = to_nano(self.rollover, self.unit, "rollover", MAX_TOTAL)
+        except BadItem as error:
+            return require(False, 0, f"rollover {error.detail}")
+        return require(size > 0, size, "rollover is the size of a counter, above 0")
 
     @property
     def start_us(self) -> int:
@@ -207,16 +219,20 @@ class Column:
     faults: tuple[tuple[int, str], ...]
 
 
-def quantities(cells: Sequence[bytes], unit: str) -> Column:
-    """Nano-units of the base unit."""
+def quantities(cells: Sequence[bytes], unit: str, *, totals: bool = False) -> Column:
+    """Nano-units of the base unit. `totals`: of a counter, which is not below zero."""
     fast = _fast_quantities(cells, unit)
-    if fast is not None:
+    if fast is not None and not (totals and (fast < 0).any()):
         return Column(fast, ())
     values = np.zeros(len(cells), np.int64)
     faults = []
+    most = MAX_TOTAL if totals else MAX_STORED
     for index, cell in enumerate(cells):
         try:
-            values[index] = to_nano(cell.decode("utf-8", "replace").strip(), unit, "value")
+            value = to_nano(cell.decode("utf-8", "replace").strip(), unit, "value", most)
+            if totals and value < 0:
+                raise BadItem("of a counter is below zero")
+            values[index] = value
         except BadItem as error:
             faults.append((index, f"the value {error.detail}"))
     return Column(values, tuple(faults))
@@ -239,7 +255,7 @@ def _fast_quantities(cells: Sequence[bytes], unit: str) -> Ints | None:
 
 
 def times(cells: Sequence[bytes], allowed: Times) -> Column:
-    """Microseconds since 1970 of RFC 3339 texts or epoch milliseconds."""
+    """Microseconds since 1970 of ISO 8601 texts with an offset, or epoch milliseconds."""
     fast = _fast_times(cells)
     if fast is not None and allowed.hold(fast).all():
         return Column(fast, ())
@@ -249,7 +265,11 @@ def times(cells: Sequence[bytes], allowed: Times) -> Column:
         text = cell.decode("utf-8", "replace").strip()
         try:
             number = text.isascii() and text.isdecimal() and len(text) <= 15
-            values[index] = parse_time(Decimal(text) if number else text, allowed)
+            parsed = None if number else _parsed(text, None)
+            if parsed is not None and parsed.tzinfo is not None:  # without seconds, too
+                values[index] = allowed.check(epoch_microseconds(parsed))
+            else:
+                values[index] = parse_time(Decimal(text) if number else text, allowed)
         except BadItem as error:
             faults.append((index, f"the time {error.detail}"))
     return Column(values, tuple(faults))

@@ -19,13 +19,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.principals import Principal
+from common.runtime.clock import zone_named
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import csv_columns
 from curator.files import upload as files
@@ -38,9 +38,9 @@ from curator.files.day_rows import (
     is_date,
 )
 from curator.files.encoding import as_utf8
-from curator.files.units_and_local_time import TWICE, zone_named
-from curator.files.upload import Progress, take_counters
-from curator.intake.intake import Intake, Status
+from curator.files.storing import FLUSH, Booking, FileImport, ReadingStore, book
+from curator.files.units_and_local_time import TWICE, Twice
+from curator.files.upload import Progress
 from curator.settings import CuratorSettings
 from tacit.records.text_files import (
     UNCLOSED,
@@ -56,23 +56,21 @@ Numbered = tuple[int, bytes]
 """The line at which a record begins, and the record."""
 Kept = tuple[int, list[bytes], tuple[int, str]]
 """Line, cells, and (curator key, device) of a row."""
-FLUSH: Final = 400_000
-"""Readings that are sorted and stored together."""
 LINES: Final = 50_000
 SMALL: Final = 1000
 """Cells that are not worth the way to another thread."""
 MOST_NAME: Final = 128
 NO_NAME: Final = "is not a name in UTF-8 of at most 128 printable characters"
-HELD: Final = 4 * 1024 * 1024
+HELD: Final = 1024 * 1024
 """Bytes of text that are parsed together."""
 
 
-class Import:
+class Import(FileImport):
     """The import of one file."""
 
     def __init__(
         self,
-        intake: Intake,
+        intake: ReadingStore,
         settings: CuratorSettings,
         mapping: ColumnMap,
         caller: Principal,
@@ -86,6 +84,7 @@ class Import:
         self._blocks: list[tuple[Ints, Ints, Ints, Ints]] = []
         self._held = 0
         self._rejected: Counter[int] = Counter()
+        self.whole = False
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a body to its end. Raises BadImport if it is no file of this map."""
@@ -117,6 +116,7 @@ class Import:
             for line, reason in lot.faults:
                 if reason == UNCLOSED:  # where the next row begins is not known
                     raise misplaced(reason, line)
+            self.whole = True
         except MalformedRow as error:
             self._blocks = []
             raise misplaced(error.reason, error.row) from None
@@ -125,10 +125,31 @@ class Import:
             raise
         finally:
             await self._flush()
-            await self._intake.count_rejected(
-                self._rejected, self.progress.rejected - self.progress.rejected_at_intake
-            )
+            await self._intake.count_rejected(self._rejected, self.progress.rejected)
         self.progress.state = "done"
+
+    async def check(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read a body to its end, for a store that stores nothing. Raises BadImport.
+
+        Of most layouts the records alone: no value decides whether the file is damaged."""
+        if self._map.layout == "wide":  # a row that looks like a day refuses the file
+            await self.run(chunks)
+            return
+        settings = self._settings
+        plain = files.plain_chunks(
+            chunks, settings.import_max_plain_bytes, settings.import_max_ratio
+        )
+        records = Records(self._map.delimiter, files.MAX_LINE, self._map.header_line)
+        text = as_utf8(plain, self._map.encoding)
+        try:
+            async for chunk in files.after_lines(text, self._map.header_line - 1):
+                await asyncio.to_thread(records.feed, chunk)
+            lot = records.end()
+        except MalformedRow as error:
+            raise misplaced(error.reason, error.row) from None
+        for line, reason in lot.faults:
+            if reason == UNCLOSED:
+                raise misplaced(reason, line)
 
     @property
     def _read(self) -> Header:
@@ -376,11 +397,10 @@ class Import:
         return kept, owners
 
     async def _long(self, lines: Sequence[Numbered]) -> None:
+        if await self._even(lines):
+            return
         kept, owners = self._kept(lines)
         if not kept:
-            return
-        if self._map.kind is Kind.TOTAL_INCREASING:
-            await self._counters(kept, owners)
             return
         made = await self._intake.make_devices([who for *_, who in kept])
         values = self._quantities(self._column("value", kept) or [])
@@ -394,8 +414,58 @@ class Import:
             values.values[good],
         )
 
+    async def _even(self, lines: Sequence[Numbered]) -> bool:
+        """Take rows as `_long` does, by columns, if nothing is wrong with any cell: none has a
+        quote, and curators, numbers and times are known. Else nothing is taken."""
+        header, delimiter = self._read, self._map.delimiter.encode()
+        width, count = len(header.names), len(lines)
+        if self._map.accept is not None or len(delimiter) != 1 or not count:
+            return False
+        if self._map.ambiguous is Twice.ORDER:  # which stamps came before decides
+            return False
+        joined = delimiter.join([line for _, line in lines])
+        if b'"' in joined or any(line.count(delimiter) != width - 1 for _, line in lines):
+            return False
+        cells = joined.split(delimiter)
+        column = {name: cells[at::width] for name, at in header.at.items()}
+        blank = [b""] * count
+        named, device = column.get("curator", blank), column.get("device", blank)
+        pairs = list(zip(named, device, strict=True))
+        names = {pair: (_name(pair[0].strip()), _name(pair[1].strip())) for pair in set(pairs)}
+        if any(None in pair for pair in names.values()):
+            return False
+        whose = {pair: self._whose(*name) for pair, name in names.items()}
+        keys = self._intake.curators_of(list(whose.values()), self._caller)
+        if not all(each in keys for each in whose.values()):
+            return False
+        who = {
+            pair: (keys[whose[pair]], meter or name or "meter")
+            for pair, (name, meter) in names.items()
+        }
+        values = self._quantities(column["value"])
+        stamps = StampCells(
+            column["time"],
+            column.get("date"),
+            column.get("offset"),
+            [who[pair] for pair in pairs],
+        )
+        moments = self._stamps.moments(stamps, self._intake.times)
+        if values.faults or moments.faults:
+            return False
+        made = await self._intake.make_devices(list(who.values()))
+        numbers = {pair: made[each] for pair, each in who.items()}
+        self._add(
+            moments.values,
+            np.array([numbers[pair] for pair in pairs], np.int64),
+            np.array([who[pair][0] for pair in pairs], np.int64),
+            values.values,
+        )
+        return True
+
     def _quantities(self, cells: Sequence[bytes]) -> csv_columns.Column:
-        return csv_columns.quantities(csv_columns.numbers_of(cells, self._map), self._map.unit)
+        numbers = csv_columns.numbers_of(cells, self._map)
+        totals = self._map.kind is Kind.TOTAL_INCREASING
+        return csv_columns.quantities(numbers, self._map.unit, totals=totals)
 
     def _column(self, name: str, kept: Sequence[Kept]) -> list[bytes] | None:
         if name not in self._read.at:
@@ -415,48 +485,13 @@ class Import:
         self, kept: Sequence[Kept], owners: Sequence[int], *found: tuple[csv_columns.Column, str]
     ) -> NDArray[np.bool_]:
         good = np.ones(len(kept), np.bool_)
-        for column, name in found:
-            for position, message in column.faults:
-                if good[position]:
-                    self.progress.error(kept[position][0], self._read.at[name] + 1, message)
-                    self._rejected[owners[position]] += 1
-                good[position] = False
+        faults = [(*fault, name) for column, name in found for fault in column.faults]
+        for position, message, name in sorted(faults, key=lambda fault: fault[0]):
+            if good[position]:
+                self.progress.error(kept[position][0], self._read.at[name] + 1, message)
+                self._rejected[owners[position]] += 1
+            good[position] = False
         return good
-
-    async def _counters(self, kept: Sequence[Kept], owners: Sequence[int]) -> None:
-        """Totals, each as a reading by itself."""
-        moments = self._stamps.moments(self._stamp_cells(kept), self._intake.times)
-        good = self._good(kept, owners, (moments, "time"))
-        rows = [
-            (kept[i][0], self._raw(kept[i], int(moments.values[i])))
-            for i in np.flatnonzero(good).tolist()
-        ]
-
-        def report(line: int, detail: str) -> None:
-            self.progress.error(line, self._read.at["value"] + 1, f"the value {detail}")
-
-        await take_counters(self._intake, self._caller, self.progress, rows, report)
-
-    def _raw(self, row: Kept, moment: int) -> dict[str, Any]:
-        _, cells, (_, device) = row
-        [text] = csv_columns.numbers_of([cells[self._read.at["value"]]], self._map)
-        raw = {
-            "curator": self._named(cells),
-            "device": device,
-            "register": self._map.register_name,
-            "unit": self._map.unit,
-            "kind": self._map.kind.value,
-            "time": Decimal(moment // 1000),
-            "value": text.decode("utf-8", "replace").strip(),
-            "rollover": self._map.rollover,
-        }
-        return {name: value for name, value in raw.items() if value is not None}
-
-    def _named(self, cells: Sequence[bytes]) -> str | None:
-        """The curator that a row of the long layout names."""
-        named, device = self._pair(cells)
-        name = named.decode("utf-8", "replace").strip()
-        return name or self._map.curator or device.decode("utf-8", "replace").strip() or None
 
     def _cells(self, lines: Sequence[Numbered]) -> list[tuple[int, list[bytes]]]:
         delimiter, columns = self._map.delimiter.encode(), len(self._read.names)
@@ -519,17 +554,12 @@ class Import:
             np.concatenate(parts) for parts in zip(*self._blocks, strict=True)
         )
         self._blocks, self._held = [], 0
-        order = np.lexsort((devices, times))
-        columns = (times[order], devices[order], owners[order], values[order])
+        named = self._map
+        booking = Booking(named.register_name, named.unit, named.kind, named.rollover_nano)
         try:
-            outcomes = await self._intake.store_columns(
-                columns, self._map.register_name, self._map.unit
-            )
+            await book(self._intake, self.progress, (times, devices, owners, values), booking)
         except BadItem as error:
             raise BadImport(error.detail, pointer=error.pointer) from None
-        self.progress.duplicates += outcomes[Status.DUPLICATE]
-        self.progress.conflicts += outcomes[Status.CONFLICT]
-        self.progress.accepted += outcomes[Status.ACCEPTED]
 
 
 def _no_header(line: int, *, empty: bool) -> BadImport:

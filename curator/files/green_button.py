@@ -30,8 +30,8 @@ from pydantic import Field
 from common.principals import Principal
 from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
 from curator.files import upload as files
-from curator.files.upload import Progress, take_counters
-from curator.intake.intake import Intake, Status
+from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.upload import Progress
 from curator.intake.reading import MAX_STORED, Times, to_nano
 from curator.settings import CuratorSettings
 from tacit.query.terms import Identifier
@@ -406,7 +406,6 @@ def _register(fields: Mapping[str, str], point: Entry | None, unit: str) -> str:
 
 # --- the import ----------------------------------------------------------------------------------
 Ints = NDArray[np.int64]
-FLUSH: Final = 400_000
 MICROSECONDS: Final = 10**6
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 
@@ -419,12 +418,12 @@ class FeedMap(WireModel):
     usage_points: dict[str, Identifier] = Field(default_factory=dict, max_length=100_000)
 
 
-class FeedImport:
+class FeedImport(FileImport):
     """The import of one feed."""
 
     def __init__(
         self,
-        intake: Intake,
+        intake: ReadingStore,
         settings: CuratorSettings,
         mapping: FeedMap,
         caller: Principal,
@@ -433,6 +432,7 @@ class FeedImport:
         self._intake, self._settings, self._map = intake, settings, mapping
         self._caller, self.progress = caller, progress
         self._rejected: Counter[int] = Counter()
+        self.whole = True  # before anything is stored
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
         """Read a body to its end and store it. Raises BadImport if it is no such feed."""
@@ -445,9 +445,7 @@ class FeedImport:
             )
         for usage in usages:
             await self._store(usage)
-        await self._intake.count_rejected(
-            self._rejected, self.progress.rejected - self.progress.rejected_at_intake
-        )
+        await self._intake.count_rejected(self._rejected, self.progress.rejected)
         self.progress.state = "done"
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> Feed:
@@ -476,11 +474,12 @@ class FeedImport:
         device = _device(part.usage_point, name)
         times, values, good = self._columns(part)
         self._rejected[owner] += int((~good).sum())
-        if part.kind is Kind.TOTAL_INCREASING:
-            await self._counters(part, (name, device), times, good)
-        else:
-            made = await self._intake.make_devices([(owner, device)])
-            await self._rows(part, (owner, made[owner, device]), times[good], values[good])
+        made = await self._intake.make_devices([(owner, device)])
+        kept = int(good.sum())
+        keys = (np.full(kept, key, np.int64) for key in (made[owner, device], owner))
+        booking = Booking(part.register, part.unit, part.kind)
+        columns = (times[good], next(keys), next(keys), values[good])
+        await book(self._intake, self.progress, columns, booking)
 
     def _owner(self, point: Entry | None) -> tuple[int, str]:
         """By the table, by the parameter, by its own name, or the only one hosted. Where there is a
@@ -491,9 +490,8 @@ class FeedImport:
         )
         wanted = listed or self._map.curator
         if wanted is None:
-            hosted = self._intake.hosted
             own = (name for name in names if _IDENTIFIER.fullmatch(name))
-            wanted = next((name for name in own if hosted.curator(name) is not None), None)
+            wanted = next(filter(self._intake.hosts, own), None)
         if wanted is None and self._map.usage_points:
             raise UnknownCurator(
                 "usage_points names no such usage point: name one there, or a curator for all"
@@ -510,6 +508,10 @@ class FeedImport:
         outside = f"lies before {times.first_day} or in the future"
         self._report(part, ~inside, "timePeriod/start", outside)
         self._report(part, inside & ~fits, "value", "is too large to be stored")
+        if part.kind is Kind.TOTAL_INCREASING:
+            below = inside & fits & (values < 0)
+            self._report(part, below, "value", "of a counter is below zero")
+            fits &= ~below
         return np.where(inside, starts, 0) * MICROSECONDS, values, inside & fits
 
     def _report(self, part: Series, bad: NDArray[np.bool_], element: str, detail: str) -> None:
@@ -517,45 +519,6 @@ class FeedImport:
         for index in np.flatnonzero(bad).tolist():
             line = part.readings.lines[index]
             self.progress.error(line, None, f"{path} {detail}", element=path)
-
-    async def _rows(self, part: Series, place: tuple[int, int], times: Ints, values: Ints) -> None:
-        order = np.argsort(times, kind="stable")
-        for begin in range(0, order.size, FLUSH):
-            lot = order[begin : begin + FLUSH]
-            count = int(lot.size)
-            device, owner = (np.full(count, key, np.int64) for key in (place[1], place[0]))
-            columns = (times[lot], device, owner, values[lot])
-            outcomes = await self._intake.store_columns(columns, part.register, part.unit)
-            self.progress.duplicates += outcomes[Status.DUPLICATE]
-            self.progress.conflicts += outcomes[Status.CONFLICT]
-            self.progress.accepted += outcomes[Status.ACCEPTED]
-
-    async def _counters(
-        self, part: Series, place: tuple[str, str], times: Ints, good: NDArray[np.bool_]
-    ) -> None:
-        lines, values = part.readings.lines, part.readings.values
-        rows = [
-            (lines[i], _raw(part, place, int(times[i]), values[i]))
-            for i in np.flatnonzero(good).tolist()
-        ]
-
-        def report(line: int, detail: str) -> None:
-            path = "IntervalReading/value"
-            self.progress.error(line, None, f"{path} {detail}", element=path)
-
-        await take_counters(self._intake, self._caller, self.progress, rows, report)
-
-
-def _raw(part: Series, place: tuple[str, str], time: int, written: int) -> dict[str, Any]:
-    return {
-        "curator": place[0],
-        "device": place[1],
-        "register": part.register,
-        "unit": part.unit,
-        "kind": part.kind.value,
-        "time": Decimal(time // 1000),
-        "value": part.value(written),
-    }
 
 
 def _nano(part: Series) -> tuple[Ints, NDArray[np.bool_]]:

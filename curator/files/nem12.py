@@ -36,10 +36,11 @@ from curator.files import upload as files
 from curator.files.csv_header import misplaced
 from curator.files.encoding import as_utf8
 from curator.files.green_button import FeedMap
+from curator.files.storing import Booking, FileImport, ReadingStore, book
 from curator.files.upload import Progress
-from curator.intake.intake import Intake, Status
 from curator.settings import CuratorSettings
 from tacit.records.text_files import Lot, MalformedRow, Records, split
+from tacit.units import Kind
 
 Ints = NDArray[np.int64]
 NEM_TIME: Final = timezone(timedelta(hours=10))
@@ -49,7 +50,6 @@ MINUTES: Final = frozenset((5, 15, 30))
 TAKEN: Final = "A,E,F,S"
 NULL: Final = "N"
 VARYING: Final = "V"
-FLUSH: Final = 400_000
 _QUALITY: Final = re.compile(r"[AEFNSV](\d\d)?")
 _NMI: Final = re.compile(r"[A-Z0-9]{10,11}")
 _SUFFIX: Final = re.compile(r"[A-Z][A-Z0-9]")
@@ -228,12 +228,12 @@ def _day(cell: bytes) -> int | None:
     return epoch_microseconds(day.replace(tzinfo=NEM_TIME).astimezone(UTC))
 
 
-class NemImport:
+class NemImport(FileImport):
     """The import of one NEM12 file: read to its end before anything is stored."""
 
     def __init__(
         self,
-        intake: Intake,
+        intake: ReadingStore,
         settings: CuratorSettings,
         mapping: NemMap,
         caller: Principal,
@@ -243,6 +243,7 @@ class NemImport:
         self._caller, self.progress = caller, progress
         self._accepted = {each.strip() for each in mapping.accept.split(",")} - {NULL, VARYING}
         self._rejected: Counter[int] = Counter()
+        self.whole = True  # before anything is stored
         self._blocks: dict[tuple[str, str], list[tuple[Ints, int, int, Ints]]] = {}
 
     async def run(self, chunks: AsyncIterator[bytes]) -> None:
@@ -275,7 +276,7 @@ class NemImport:
         wanted = listed or self._map.curator
         if wanted is None and self._map.usage_points:
             raise UnknownCurator("usage_points does not name the NMI: name it there, or a curator")
-        if wanted is None and self._intake.hosted.curator(nmi) is not None:
+        if wanted is None and self._intake.hosts(nmi):
             wanted = nmi
         return self._intake.curator_of(wanted, self._caller)[0]
 
@@ -317,14 +318,8 @@ class NemImport:
             devices = np.concatenate([np.full(b[0].size, b[1], np.int64) for b in blocks])
             owners = np.concatenate([np.full(b[0].size, b[2], np.int64) for b in blocks])
             values = np.concatenate([values for *_, values in blocks])
-            order = np.lexsort((devices, times))
-            for begin in range(0, order.size, FLUSH):
-                lot = order[begin : begin + FLUSH]
-                columns = (times[lot], devices[lot], owners[lot], values[lot])
-                outcomes = await self._intake.store_columns(columns, register, unit)
-                self.progress.duplicates += outcomes[Status.DUPLICATE]
-                self.progress.conflicts += outcomes[Status.CONFLICT]
-                self.progress.accepted += outcomes[Status.ACCEPTED]
+            booking = Booking(register, unit, Kind.DELTA)
+            await book(self._intake, self.progress, (times, devices, owners, values), booking)
 
 
 def _feed(reader: NemReader, lot: Lot) -> None:

@@ -1,18 +1,20 @@
-"""What a file looks like by its first bytes: the parameters of an import that it shows itself.
+"""What a file looks like by its first bytes: its format, and the parameters that it shows itself.
 
-Only what the file shows is filled in, and only where the map leaves it open: the delimiter, the
-line of the header, columns of the usual names, a day a row. Marks of numbers, the order of day and
-month, zones and units are never inferred.
+Of CSV only what the file shows is filled in, and only where the map leaves it open: the delimiter,
+the line of the header, columns of the usual names, a day a row. Marks of numbers, the order of day
+and month, zones and units are never inferred.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from curator.files.day_rows import DATE_NAMES, NoDays, day_columns, is_date
+from curator.files.options import Form
 from tacit.records.text_files import exact_number
 
 HEAD_BYTES: Final = 1 << 18
@@ -30,7 +32,7 @@ _METERS: Final = ("device", "meter", "meter_id", "nmi", "mpan")
 class Recognised:
     """The format, the parameters that the file shows, and in words what it is and why."""
 
-    form: Literal["csv", "green-button", "nem12"]
+    form: Form
     parameters: Mapping[str, Any]
     words: str
 
@@ -38,10 +40,15 @@ class Recognised:
 def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
     """What a file looks like. `head`: its beginning in UTF-8; `given`: the map, which decides."""
     text = head.decode("utf-8", "replace").removeprefix("\ufeff")
-    if given.get("form") == "green-button" or text.lstrip().startswith("<"):
-        return Recognised("green-button", {}, "Green Button: it begins as XML")
-    if given.get("form") == "nem12" or text.startswith("100,NEM12,"):
-        return Recognised("nem12", {}, "NEM12: it begins with 100,NEM12")
+    looks = _other(head, text)
+    wanted = given.get("form")
+    if wanted is not None and wanted != "csv":
+        if looks is not None and looks.form == wanted:
+            return looks
+        but = "" if looks is None else f"; but it looks like {looks.words}"
+        return Recognised(wanted, {}, f"{NAMES[wanted]}, as given{but}")
+    if looks is not None and wanted is None:
+        return looks
     lines = text.splitlines()
     if len(head) >= HEAD_BYTES:
         lines = lines[:-1]
@@ -59,7 +66,7 @@ def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
     found: dict[str, Any] = {}
     if delimiter != ",":
         found["delimiter"] = "tab" if delimiter == "\t" else delimiter
-    if line > 1:
+    if line > 1 and len(header) > 1:
         found["header_line"] = line
     named, words = _layout(header, first, given)
     found |= named
@@ -70,6 +77,67 @@ def recognise(head: bytes, given: Mapping[str, Any]) -> Recognised:
         {name: value for name, value in found.items() if name not in given},
         f"CSV, {words}; {shown}{where}",
     )
+
+
+NAMES: Final[Mapping[Form, str]] = {
+    "csv": "CSV",
+    "green-button": "Green Button",
+    "nem12": "NEM12",
+    "nem13": "NEM13",
+    "dsmr": "DSMR telegrams",
+    "iec62056": "IEC 62056-21",
+    "mscons": "MSCONS",
+    "senml": "SenML",
+    "influx": "InfluxDB line protocol",
+    "home-assistant": "Home Assistant's statistics",
+}
+_TELEGRAM: Final = re.compile(r"^![0-9A-Fa-f]{4}\s*$", re.M)
+_LIST: Final = re.compile(r"^\x02?(?:\d{1,2}-\d{1,2}:)?[\dCFP]{1,3}\.[\d.]++[^(\n]*+\(", re.M)
+_LINE: Final = re.compile(
+    r"(?:[^\S\n]*+(?:#.*+)?\n)*+(?:[^\s,=\\\"]|\\.)++"
+    r"(?:,(?:[^\s,=\\]|\\.)++=(?:[^\s,=\\]|\\.)++)*+ (?:[^\s,=\\]|\\.)++="
+    r"(?:-?[\d.]+(?:[eE][+-]?\d+)?[iu]?|[tTfF]\w*|\".*?\")(?:,|\s|$)"
+)
+
+
+def _other(head: bytes, text: str) -> Recognised | None:
+    """A format that is not CSV, by how a file begins."""
+    begin = text.lstrip()
+    if begin.startswith("<"):
+        return Recognised("green-button", {}, "Green Button: it begins as XML")
+    for form in ("nem12", "nem13"):
+        if text.startswith(f"100,{form.upper()},"):
+            return Recognised(form, {}, f"{NAMES[form]}: it begins with 100,{form.upper()}")
+    if begin.startswith(("UNA", "UNB+")):
+        return Recognised("mscons", {}, f"MSCONS: it begins with {begin[:3]}, as EDIFACT does")
+    if re.search(r"^/[A-Za-z]{3}", text, re.M) and _LIST.search(text):
+        if _TELEGRAM.search(text) and "0-0:1.0.0" in text:
+            return Recognised("dsmr", {}, "DSMR telegrams: from / to ! and a CRC16")
+        return Recognised("iec62056", {}, "IEC 62056-21: OBIS codes after a line with /")
+    if _LIST.match(begin):
+        return Recognised("iec62056", {}, "IEC 62056-21: it begins with an OBIS code")
+    if re.match(r'\[\s*\{\s*"(?:n|v|u|t|s|bn|bt|bu|bv|bs|bver|v[sbd])"\s*:', begin):
+        return Recognised("senml", {}, "SenML: a JSON array of records")
+    if _cbor_maps(head):
+        return Recognised("senml", {}, "SenML: a CBOR array of maps")
+    if begin.startswith("{") and re.search(r'"start"\s*:', text) and _STATISTICS.search(text):
+        words = "Home Assistant's statistics: rows with start and change, sum or mean"
+        return Recognised("home-assistant", {}, words)
+    if _LINE.match(text):
+        return Recognised("influx", {}, "InfluxDB line protocol: a name, and fields of =")
+    return None
+
+
+def _cbor_maps(head: bytes) -> bool:
+    """Whether these bytes begin a CBOR array whose first item is a map."""
+    if not head or not 0x80 <= head[0] <= 0x9F:
+        return False
+    length = head[0] & 0x1F
+    first = head[1 + (1 << (length - 24) if 24 <= length <= 27 else 0) :][:1]
+    return bool(first) and 0xA0 <= first[0] <= 0xBF
+
+
+_STATISTICS: Final = re.compile(r'"(?:change|sum|mean|state)"\s*:')
 
 
 def _cells(lines: Sequence[str], delimiter: str) -> list[list[str]]:

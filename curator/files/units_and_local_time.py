@@ -12,7 +12,7 @@ from datetime import MAXYEAR, UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
@@ -35,14 +35,6 @@ class Twice(StrEnum):
     ORDER = "order"
     EARLIER = "earlier"
     LATER = "later"
-
-
-def zone_named(name: str) -> ZoneInfo:
-    """A zone of the IANA database, such as Europe/Zurich. Raises ValueError for any other name."""
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("is not a zone of the IANA database") from None
 
 
 @dataclass(frozen=True)

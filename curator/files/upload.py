@@ -1,24 +1,21 @@
-"""What imports of every format share: the bytes as they arrive, progress, and rows of counters.
+"""What imports of every format share: the bytes as they arrive, and progress.
 
 A body is plain or one part of a multipart form; it is decompressed on arrival (.gz, .xz), within
-limits on the ratio of plain to compressed bytes. A counter's totals go through the intake of single
-readings.
+limits on the ratio of plain to compressed bytes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from common.principals import Principal
 from common.runtime.clock import Clock, uuid7
 from common.web.wire import content_type
 from curator.errors import BadImport, UnknownImport
-from curator.intake.intake import Intake, Status
 from tacit.answers.curator import ImportedReadings, UnreadPlace
 from tacit.compression import GZIP_MAGIC, XZ_MAGIC, Decompressor, MalformedContent
 
@@ -224,8 +221,7 @@ class Progress:
     def __init__(self, import_id: str, max_errors: int) -> None:
         self.id, self.state = import_id, "running"
         self.lines = self.accepted = self.duplicates = self.conflicts = self.rejected = 0
-        self.rejected_at_intake = 0
-        """Rejections that the intake counted itself."""
+        self.taken_for: str | None = None
         self.errors: list[UnreadPlace] = []
         self.unknown: Counter[str] = Counter()
         self._max_errors = max_errors
@@ -247,6 +243,7 @@ class Progress:
 
     def answer(self) -> ImportedReadings:
         """The progress as the API answers it."""
+        taken_for = {} if self.taken_for is None else {"taken_for": self.taken_for}
         return ImportedReadings(
             id=self.id,
             state=self.state,
@@ -258,6 +255,7 @@ class Progress:
             unknown_curators=[name for name, _ in self.unknown.most_common(100)],
             unknown_curators_count=len(self.unknown),
             errors=self.errors,
+            **taken_for,
         )
 
 
@@ -283,31 +281,3 @@ class Imports:
         if progress is None:
             raise UnknownImport
         return progress
-
-
-TOGETHER: Final = 5000
-
-
-async def take_counters(
-    intake: Intake,
-    caller: Principal,
-    progress: Progress,
-    rows: Sequence[tuple[int, dict[str, Any]]],
-    report: Callable[[int, str], None],
-) -> None:
-    """Store rows of (line, raw item) and count their outcomes; `report` receives the line of each
-    rejected row, and the reason."""
-    for begin in range(0, len(rows), TOGETHER):
-        lot = rows[begin : begin + TOGETHER]
-        answers = await intake.take([raw for _, raw in lot], caller)
-        for (line, _), answer in zip(lot, answers, strict=True):
-            match answer.status:
-                case Status.ACCEPTED:
-                    progress.accepted += 1
-                case Status.DUPLICATE:
-                    progress.duplicates += 1
-                case Status.CONFLICT:
-                    progress.conflicts += 1
-                case Status.REJECTED:
-                    progress.rejected_at_intake += 1
-                    report(line, answer.detail or "cannot be stored")

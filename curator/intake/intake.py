@@ -15,26 +15,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.principals import Principal, Scope
 from common.runtime.clock import Clock, epoch_microseconds, from_epoch_microseconds
-from common.store.database import exclusive
 from common.store.transactions import LARGE_ROWS, Database, Transaction
 from curator.errors import BadItem, ForeignCurator, UnknownCurator
+from curator.intake.counters import Sent, take_totals
 from curator.intake.hosted_names import Hosted
-from curator.intake.reading import MAX_STORED, Item, Times, parse_item, suits
+from curator.intake.reading import Item, Times, parse_item, suits
 from curator.ledger import presence_bits
 from curator.settings import CuratorSettings
-from curator.store import bulk_insert, history, intake_counts
+from curator.store import history, intake_counts
 from curator.store import parties as party_store
 from curator.store import readings as store
 from curator.store.blocks import Columns
-from curator.store.bulk_insert import Meter, Total, insert_columns
+from curator.store.bulk_insert import Meter, insert_columns
 from curator.store.readings import KeptRegister, Row
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.descriptor import RoundDescriptor
@@ -59,6 +58,8 @@ TALLIES = {
 }
 REFRESHED = "refreshed"
 Ints = NDArray[np.int64]
+Sender = tuple[int, int, int]
+"""Keys of register, device and curator."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,10 @@ class Intake:
             raise UnknownCurator(pointer="/curator")
         return key, named
 
+    def hosts(self, name: str) -> bool:
+        """Whether a curator of this name is hosted here."""
+        return self.hosted.curator(name) is not None
+
     def curators_of(self, names: Sequence[str], caller: Principal) -> dict[str, int]:
         """The keys of those of many names that `curator_of` would find for the caller."""
         if not caller.has(Scope.OPERATOR):
@@ -173,6 +178,7 @@ class Intake:
                 answers[index] = rejected(index, error)
                 self._tally_rejection(raw, caller, tally)
         devices: dict[tuple[int, str], int] = {}
+        corrected: set[int] = set()
         async with self._store.begin(large=len(parsed) >= LARGE_ROWS) as transaction:
             if parsed:
                 kept = await store.kept_registers(
@@ -189,25 +195,38 @@ class Intake:
                 devices = await self.hosted.devices(
                     transaction, [(curator, device) for _, curator, device, _ in fitting]
                 )
-                for index, status in await self._write(transaction, fitting, devices, kept):
+                statuses, corrected = await self._write(transaction, fitting, devices, kept)
+                for index, status in statuses:
                     answers[index] = _answer(index, status)
-            taken: dict[str, list[tuple[int, int]]] = {}
-            newest: dict[tuple[int, int, int], int] = {}
+            taken: dict[str, list[tuple[int, int, Sender]]] = {}
+            spans: dict[Sender, tuple[int, int]] = {}
+            duplicates, corrections, lates = (Counter[Sender]() for _ in range(3))
             for index, curator, device, item in parsed:
                 answer = answers[index]
                 assert answer is not None
                 tally[curator, TALLIES[answer.status]] += 1
-                if answer.status is Status.ACCEPTED:
-                    taken.setdefault(item.register, []).append((item.time, curator))
-                    sender = (kept[item.register].key, devices[curator, device], curator)
-                    newest[sender] = max(item.time, newest.get(sender, item.time))
-            outcomes = Counter(_outcome(answer) for answer in answers if answer is not None)
-            latest = [(*sender, time) for sender, time in newest.items()]
-            await intake_counts.note(transaction, self._clock.now(), outcomes, latest)
+                if answer.status not in (Status.ACCEPTED, Status.DUPLICATE):
+                    continue
+                sender = (kept[item.register].key, devices[curator, device], curator)
+                first, last = spans.get(sender, (item.time, item.time))
+                spans[sender] = min(first, item.time), max(last, item.time)
+                if answer.status is Status.DUPLICATE:
+                    duplicates[sender] += 1
+                    continue
+                corrections[sender] += index in corrected
+                taken.setdefault(item.register, []).append((item.time, curator, sender))
             for register, places in taken.items():
-                times, owners = zip(*places, strict=True)
+                times, owners, senders = zip(*places, strict=True)
                 late = await after_release(transaction, register, times, owners)
-                tally.update({(curator, REFRESHED): count for curator, count in late.items()})
+                for number in np.flatnonzero(late).tolist():
+                    tally[owners[number], REFRESHED] += 1
+                    lates[senders[number]] += 1
+            outcomes = Counter(_outcome(answer) for answer in answers if answer is not None)
+            latest = [
+                (*sender, *span, duplicates[sender], corrections[sender], lates[sender])
+                for sender, span in spans.items()
+            ]
+            await intake_counts.note(transaction, self._clock.now(), outcomes, latest)
             await party_store.count_readings(transaction, *_tallies(tally))
         self.hosted.remember(devices)
         return [answer for answer in answers if answer is not None]
@@ -228,7 +247,8 @@ class Intake:
         parsed: Sequence[tuple[int, int, str, Item]],
         devices: dict[tuple[int, str], int],
         kept: dict[str, KeptRegister],
-    ) -> list[tuple[int, Status]]:
+    ) -> tuple[list[tuple[int, Status]], set[int]]:
+        """A status each, and which replaced another reading; by the index of the item."""
         indices: list[int] = []
         rows: list[Row] = []
         corrections: set[int] = set()
@@ -248,23 +268,26 @@ class Intake:
                 corrections.add(len(rows))
             indices.append(index)
             rows.append((*place, curator, item.quantity, random, _vector(item)))
-        result = await self._count(transaction, totals, owners)
-        result += await self._insert(transaction, indices, rows, corrections)
-        return result
+        result, corrected = await self._count(transaction, totals, owners)
+        inserted, replaced = await self._insert(transaction, indices, rows, corrections)
+        return result + inserted, corrected | replaced
 
     async def _count(
         self,
         transaction: Transaction,
         totals: dict[Meter, list[tuple[int, Sent]]],
         owners: dict[int, int],
-    ) -> list[tuple[int, Status]]:
+    ) -> tuple[list[tuple[int, Status]], set[int]]:
         sent = {meter: [item for _, item in totals_sent] for meter, totals_sent in totals.items()}
-        statuses = await take_totals(transaction, sent, owners)
-        return [
-            (index, Status(status))
-            for meter, totals_sent in totals.items()
-            for (index, _), status in zip(totals_sent, statuses[meter], strict=True)
-        ]
+        merged = await take_totals(transaction, sent, owners)
+        result: list[tuple[int, Status]] = []
+        corrected: set[int] = set()
+        for meter, totals_sent in totals.items():
+            indices = [index for index, _ in totals_sent]
+            statuses = map(Status, merged[meter].statuses)
+            result += zip(indices, statuses, strict=True)
+            corrected.update(indices[place] for place in merged[meter].corrected)
+        return result, corrected
 
     async def _insert(
         self,
@@ -272,23 +295,24 @@ class Intake:
         indices: Sequence[int],
         rows: Sequence[Row],
         corrections: set[int],
-    ) -> list[tuple[int, Status]]:
+    ) -> tuple[list[tuple[int, Status]], set[int]]:
         if not rows:
-            return []
+            return [], set()
         order = sorted(range(len(rows)), key=lambda i: rows[i][:3])
         taken = await store.insert_readings(transaction, [rows[i] for i in order])
         statuses = dict.fromkeys(range(len(rows)), Status.ACCEPTED)
-        corrected: list[Row] = []
+        corrected: list[int] = []
         for position, same in sorted(taken):
             i = order[position]
             if same:
                 statuses[i] = Status.DUPLICATE
             elif i in corrections:
-                corrected.append(rows[i])
+                corrected.append(i)
             else:
                 statuses[i] = Status.CONFLICT
-        await store.replace_readings(transaction, corrected)
-        return [(indices[i], status) for i, status in statuses.items()]
+        await store.replace_readings(transaction, [rows[i] for i in corrected])
+        result = [(indices[i], status) for i, status in statuses.items()]
+        return result, {indices[i] for i in corrected}
 
     async def store_columns(
         self,
@@ -308,32 +332,78 @@ class Intake:
             stored = await insert_columns(
                 transaction, key, Columns(times, devices, owners, quantities, randoms)
             )
-            conflicts = ~stored.stored & ~stored.same
             outcomes = {
                 Status.ACCEPTED: stored.stored,
                 Status.DUPLICATE: stored.same,
-                Status.CONFLICT: conflicts,
+                Status.CONFLICT: ~stored.stored & ~stored.same,
             }
-            keys, place = np.unique(owners, return_inverse=True)
-            counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
-            for status, members in outcomes.items():
-                column = party_store.COUNTS.index(TALLIES[status])
-                counts[:, column] = np.bincount(place[members], minlength=keys.size)
-            new = stored.stored
-            late = await after_release(transaction, register, times[new], owners[new])
-            for owner, count in late.items():
-                column = party_store.COUNTS.index(REFRESHED)
-                counts[np.searchsorted(keys, owner), column] = count
-            await party_store.count_readings(transaction, keys, counts)
-            totals = Counter({status: int(members.sum()) for status, members in outcomes.items()})
-            # They are sorted by time: the last of a device is its newest.
-            _, last = np.unique(devices[::-1], return_index=True)
-            last = times.size - 1 - last
-            sent = (column[last].tolist() for column in (devices, owners, times))
-            newest = [(key, *place) for place in zip(*sent, strict=True)]
-            words = {status.value: count for status, count in totals.items()}
-            await intake_counts.note(transaction, self._clock.now(), words, newest)
-        return totals
+            await self._note_columns(transaction, (register, key), columns, outcomes)
+        return _counted(outcomes)
+
+    async def store_totals(
+        self,
+        columns: tuple[Ints, Ints, Ints, Ints],
+        register: str,
+        unit: str,
+        rollover: int | None,
+    ) -> Counter[Status]:
+        """The same for totals of counters, of which the differences are booked. `rollover` in
+        nano-units."""
+        times, devices, owners, totals = columns
+        async with self._store.begin(large=times.size >= LARGE_ROWS) as transaction:
+            kept = await store.kept_registers(transaction, [(register, UNITS[unit].base)])
+            suits(mismatch(register, unit, kept[register].base))
+            key = kept[register].key
+            sent: dict[Meter, list[Sent]] = {}
+            places: dict[Meter, list[int]] = {}
+            rows = zip(times.tolist(), devices.tolist(), totals.tolist(), strict=True)
+            for place, ((time, device, total), random) in enumerate(
+                zip(rows, self.randoms(times.size), strict=True)
+            ):
+                sent.setdefault((device, key), []).append(Sent(time, total, rollover, random))
+                places.setdefault((device, key), []).append(place)
+            whose = dict(zip(devices.tolist(), owners.tolist(), strict=True))
+            statuses = np.empty(times.size, object)
+            for meter, merged in (await take_totals(transaction, sent, whose)).items():
+                statuses[places[meter]] = merged.statuses
+            outcomes = {
+                status: statuses == status.value
+                for status in (Status.ACCEPTED, Status.DUPLICATE, Status.CONFLICT)
+            }
+            await self._note_columns(transaction, (register, key), columns, outcomes)
+        return _counted(outcomes)
+
+    async def _note_columns(
+        self,
+        transaction: Transaction,
+        register: tuple[str, int],
+        columns: tuple[Ints, Ints, Ints, Ints],
+        outcomes: Mapping[Status, NDArray[np.bool_]],
+    ) -> None:
+        """Count what became of readings, for their owners and for the flow of readings."""
+        times, devices, owners, _ = columns
+        keys, place = np.unique(owners, return_inverse=True)
+        counts = np.zeros((keys.size, len(party_store.COUNTS)), np.int64)
+        for status, members in outcomes.items():
+            column = party_store.COUNTS.index(TALLIES[status])
+            counts[:, column] = np.bincount(place[members], minlength=keys.size)
+        new = outcomes[Status.ACCEPTED]
+        late = new.copy()
+        late[new] = await after_release(transaction, register[0], times[new], owners[new])
+        column = party_store.COUNTS.index(REFRESHED)
+        counts[:, column] = np.bincount(place[late], minlength=keys.size)
+        await party_store.count_readings(transaction, keys, counts)
+        # They are sorted by time: the last of a device is its newest.
+        senders, first, place = np.unique(devices, return_index=True, return_inverse=True)
+        _, last = np.unique(devices[::-1], return_index=True)
+        sent = [senders, owners[first], times[first], times[::-1][last]]
+        none = np.zeros(times.size, np.bool_)
+        for members in (outcomes[Status.DUPLICATE], none, late):  # no import corrects
+            sent.append(np.bincount(place[members], minlength=senders.size))
+        rows = zip(*(column.tolist() for column in sent), strict=True)
+        newest = [(register[1], *row) for row in rows]
+        words = {status.value: count for status, count in _counted(outcomes).items()}
+        await intake_counts.note(transaction, self._clock.now(), words, newest)
 
     async def count_rejected(self, counts: Counter[int], rows: int) -> None:
         """Add rejections of an import to what owners see, by curator, and all its `rows` that were
@@ -355,6 +425,10 @@ class Intake:
             made = await self.hosted.devices(transaction, wanted)
         self.hosted.remember(made)
         return made
+
+
+def _counted(outcomes: Mapping[Status, NDArray[np.bool_]]) -> Counter[Status]:
+    return Counter({status: int(members.sum()) for status, members in outcomes.items()})
 
 
 def _vector(item: Item) -> bytes | None:
@@ -401,143 +475,6 @@ async def together(
     return answers_of
 
 
-# Counters (`total_increasing`): what is summed is the difference to the reading before,
-#
-#     delta = total(next) - total(t), booked at t, where its interval begins
-#
-# - The newest reading of a counter gives no delta yet.
-# - A smaller total is a rollover if the item declares the counter's size (`rollover`) and the delta
-#   across the end is below half of it; otherwise the meter was replaced or reset: the new one
-#   counts from zero, so the delta is the new total. What the old meter counted after its last
-#   reading is lost.
-# - A dip is passed over: readings below the one before them, where the counter is back at that one
-#   or above within an hour. A device that restarts sends 0 until it has read its meter; two devices
-#   with one id do the same. The step across is booked before the dip, and nothing in it. A counter
-#   that was really reset and passed its old total within the hour is booked too low, by that total.
-# - A late reading splits the interval that contains it: the delta before it is computed again, and
-#   where it ends a dip, those of the dip; a contribution that was made before is not changed.
-# - A step beyond what a reading can be (2^61 nano-units) is booked as that.
-
-DIP_US: Final = 3600 * 10**6
-ACCEPTED, DUPLICATE, CONFLICT = "accepted", "duplicate", "conflict"
-
-
-def difference(before: int, now: int, rollover: int | None) -> int:
-    """What a counter counted between two readings, by the rules above."""
-    step = now
-    if now >= before:
-        step = now - before
-    elif rollover is not None and 2 * (now + rollover - before) < rollover:
-        step = now + rollover - before
-    return min(step, MAX_STORED)
-
-
-def _dips(totals: Sequence[Total]) -> list[bool]:
-    """Which readings are in a dip, of a counter's in their order."""
-    begun = [0] * (len(totals) + 1)
-    waiting: list[int] = []  # readings that no later one has reached; their totals descend
-    for place, (time, total, _) in enumerate(totals):
-        while waiting and totals[waiting[-1]][1] <= total:
-            before = waiting.pop()
-            if place > before + 1 and time - totals[before][0] <= DIP_US:
-                begun[before + 1] += 1
-                begun[place] -= 1
-        waiting.append(place)
-    return [depth > 0 for depth in accumulate(begun[:-1])]
-
-
-def deltas_of(totals: Sequence[Total]) -> dict[int, int]:
-    """What a counter counted from each reading on, by its time."""
-    dips = _dips(totals)
-    deltas = {total[0]: 0 for total, dip in zip(totals, dips, strict=True) if dip}
-    valid = [total for total, dip in zip(totals, dips, strict=True) if not dip]
-    for before, after in pairwise(valid):
-        deltas[before[0]] = difference(before[1], after[1], after[2])
-    return deltas
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A counter's reading as received. `random` fixes the place of its delta in the order."""
-
-    time: int
-    total: int
-    rollover: int | None
-    random: int
-    correction: bool = False
-
-
-@dataclass(frozen=True)
-class Merged:
-    """Readings of one counter, merged: a status each, new totals, deltas by their time."""
-
-    statuses: tuple[str, ...]
-    totals: tuple[Total, ...]
-    deltas: tuple[tuple[int, int], ...]
-
-
-def merge_totals(known: Sequence[Total], sent: Sequence[Sent]) -> Merged:
-    """Merge readings, in order, with the known ones around them; the result is the same as if they
-    arrived one after the other, in any order. Only deltas that change are returned."""
-    earlier = deltas_of(known)
-    totals = {time: (total, rollover) for time, total, rollover in known}
-    new: set[int] = set()
-    statuses = []
-    for meter in sent:
-        there = totals.get(meter.time)
-        if there is not None and there[0] == meter.total:
-            statuses.append(DUPLICATE)
-        elif there is not None and not meter.correction:
-            statuses.append(CONFLICT)
-        else:
-            totals[meter.time] = (meter.total, meter.rollover)
-            new.add(meter.time)
-            statuses.append(ACCEPTED)
-    now = deltas_of([(time, *totals[time]) for time in sorted(totals)])
-    deltas = tuple((time, now[time]) for time in sorted(now) if earlier.get(time) != now[time])
-    return Merged(tuple(statuses), tuple((time, *totals[time]) for time in sorted(new)), deltas)
-
-
-async def _around(transaction: Transaction, meter: Meter, sent: Sequence[Sent]) -> list[Total]:
-    """The known readings on which what is booked may depend: the neighbours of those sent, or two
-    hours on both sides where there may be a dip (a reading in one depends on others within one)."""
-    first, last = min(each.time for each in sent), max(each.time for each in sent)
-    near = await bulk_insert.around(transaction, meter, first, last)
-    order = sorted([(time, total) for time, total, _ in near] + [(s.time, s.total) for s in sent])
-    highest = await bulk_insert.highest(transaction, meter, first - DIP_US, first)
-    ascending = all(before[1] <= after[1] for before, after in pairwise(order))
-    if ascending and highest <= order[0][1] and not any(each.correction for each in sent):
-        return near
-    wide = (first - 2 * DIP_US, last + 2 * DIP_US)
-    return await bulk_insert.around(transaction, meter, *wide)
-
-
-async def take_totals(
-    transaction: Transaction, sent: dict[Meter, list[Sent]], curators: dict[int, int]
-) -> dict[Meter, tuple[str, ...]]:
-    """Store readings of many counters and the resulting deltas; a status each. `curators` maps each
-    device to its curator."""
-    statuses: dict[Meter, tuple[str, ...]] = {}
-    totals: list[tuple[Meter, Total]] = []
-    rows: list[Row] = []
-    for meter in sorted(sent):  # everybody locks in the same order
-        device, register = meter
-        await exclusive(transaction, f"counter {device}")
-        around = await _around(transaction, meter, sent[meter])
-        merged = merge_totals(around, sent[meter])
-        statuses[meter] = merged.statuses
-        totals += [(meter, total) for total in merged.totals]
-        randoms = {total.time: total.random for total in sent[meter]}
-        spare = sent[meter][0].random ^ 1
-        rows += [
-            (register, time, device, curators[device], delta, randoms.get(time, spare), None)
-            for time, delta in merged.deltas
-        ]
-    await bulk_insert.put_totals(transaction, totals)
-    await bulk_insert.put_readings(transaction, rows)
-    return statuses
-
-
 # Readings that arrive or are corrected after a round used their window: released sums stay, and no
 # budget returns. They are counted, visible only to the curator's owner: the count depends on data.
 
@@ -553,13 +490,13 @@ async def after_release(
     register: str,
     times: Sequence[int] | Ints,
     owners: Sequence[int] | Ints,
-) -> Counter[int]:
-    """How many of these readings are in a window that their curator has contributed before.
+) -> NDArray[np.bool_]:
+    """Which of these readings are in a window that their curator has contributed before.
 
     `times`: microseconds since 1970; `owners`: curator keys, one each.
     """
     if not len(times):
-        return Counter()
+        return np.zeros(0, np.bool_)
     at, keys = np.array(times, np.int64), np.array(owners, np.int64)
     first, last = (from_epoch_microseconds(int(value)) for value in (at.min(), at.max()))
     late = np.zeros(at.size, np.bool_)
@@ -571,5 +508,4 @@ async def after_release(
         inside = (at >= start) & (at < end) & (place >= 0) & (place < row.length)
         present = presence_bits(row.presence, row.length)
         late[inside] |= present[place[inside]]
-    curators, counts = np.unique(keys[late], return_counts=True)
-    return Counter(dict(zip(curators.tolist(), counts.tolist(), strict=True)))
+    return late

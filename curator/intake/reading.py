@@ -48,6 +48,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 _DECIMAL: Final = re.compile(
     r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,2})?", re.ASCII
 )
+_PLAIN: Final = re.compile(r"-?\d{1,12}(\.\d{1,9})?", re.ASCII)
 _RFC3339: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -116,16 +117,23 @@ def _number(text: str) -> Decimal:
     return Decimal(text) if len(text) <= 100 and text[-1] not in "Ny" else Decimal("NaN")
 
 
+_EXACTLY: Final[dict[str, Any]] = {
+    "parse_float": _number,
+    "parse_int": _number,
+    "parse_constant": _number,
+    "object_pairs_hook": _unique,
+}
+
+
+def decoder() -> json.JSONDecoder:
+    """A decoder that reads as `load_json` does."""
+    return json.JSONDecoder(**_EXACTLY)
+
+
 def load_json(text: bytes | str) -> Any:
     """JSON whose numbers are exact decimals. Raises ValueError for anything else."""
     try:
-        return json.loads(
-            text,
-            parse_float=_number,
-            parse_int=_number,
-            parse_constant=_number,
-            object_pairs_hook=_unique,
-        )
+        return json.loads(text, **_EXACTLY)
     except RecursionError:
         raise ValueError("too deep") from None
 
@@ -293,7 +301,10 @@ def _content(
         refuse("values", "a counter is one number")
     if not isinstance(values, list) or not 1 <= len(values) <= max_values:
         refuse("values", f"is a list of 1 to {max_values} numbers")
-    return 0, tuple(to_nano(v, unit, f"values/{i}") for i, v in enumerate(values))
+    try:
+        return 0, tuple([to_nano(v, unit, "values") for v in values])
+    except BadItem:  # the place is worked out only for the one that is refused
+        return 0, tuple(to_nano(v, unit, f"values/{i}") for i, v in enumerate(values))
 
 
 @lru_cache(maxsize=64)
@@ -306,6 +317,12 @@ def _scale(unit: str) -> Decimal | Fraction:
 def to_nano(value: Any, unit: str, field: str, most: int = MAX_STORED) -> int:
     """A JSON number or decimal text as a whole number of nano-units of the unit's base."""
     if isinstance(value, str):
+        # Most texts, of which a vector has up to a million: digits alone, five times as fast.
+        factor = UNITS[unit].factor
+        if _PLAIN.fullmatch(value) and factor.denominator == 1:
+            whole, _, part = value.partition(".")
+            nano = int(whole + part.ljust(9, "0")) * factor.numerator
+            return nano if abs(nano) <= most else refuse(field, "is too large to be stored")
         if not _DECIMAL.fullmatch(value):
             refuse(field, "is not a decimal number")
         value = Decimal(value)

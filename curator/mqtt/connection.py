@@ -21,12 +21,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from common.runtime.clock import Clock
+from common.runtime.clock import Clock, zone_named
 from common.runtime.logs import describe, get_logger
 from common.runtime.telemetry import ServiceMetrics
 from common.runtime.tls import trust
 from curator.errors import BadMapping
-from curator.files.units_and_local_time import zone_named
 from curator.intake.intake import Intake
 from curator.mqtt.mapping import load, load_devices, routes
 from curator.mqtt.messages import Letter, Message, MessageIntake

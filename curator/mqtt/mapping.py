@@ -4,7 +4,8 @@
     name = "my-meters"
     [[rules]]
     topic = "tele/{device}/SENSOR"    # {device} in one level; {site} is the settings'
-    payload = "json"                  # "text": a bare number; "readings": as `POST /v1/readings`
+    payload = "json"                  # "text": a bare number; "readings": as `POST /v1/readings`;
+                                      # "senml": RFC 8428, as JSON or CBOR
     time = "/Time"                    # a JSON pointer, or "received"
     [[rules.readings]]
     value = "/ENERGY/Total"           # a JSON pointer (RFC 6901)
@@ -50,6 +51,7 @@ READY: Final = (
     "zigbee2mqtt",
     "esphome",
     "dsmr-reader",
+    "senml",
 )
 NOTHING: Final = ("", "unavailable", "unknown", "nan", "NaN", "null", "none", "None")
 _LEVEL = re.compile(r"[^/+#\x00]+|\+")
@@ -71,7 +73,9 @@ class TopicRule(WireModel):
     """Topics of one shape, and the readings in their payloads."""
 
     topic: Annotated[str, Field(min_length=1, max_length=500)]
-    payload: Literal["readings", "json", "text"]
+    payload: Literal["readings", "senml", "json", "text"]
+    kind: Kind | None = None
+    """Of SenML: the kind of registers that take it."""
     time: Literal["received"] | Pointer = RECEIVED
     time_unit: Literal["ms", "s"] = "ms"
     """Of a time that is a number: since 1970. Seconds may have a fraction."""
@@ -89,7 +93,8 @@ class TopicRule(WireModel):
 
     @model_validator(mode="after")
     def _readings_of_the_payload(self) -> TopicRule:
-        own = self.payload == "readings"
+        own = self.payload in ("readings", "senml")
+        require(self.payload == "senml" or self.kind is None, self, "kind is of senml only")
         require(own != bool(self.readings), self, "readings are listed for json and text only")
         pointed = all(
             (rule.value is not None) == (self.payload == "json") for rule in self.readings

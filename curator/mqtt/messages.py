@@ -26,6 +26,7 @@ from curator.errors import BadItem, UnknownCurator
 from curator.files.units_and_local_time import LocalTimes
 from curator.intake.intake import Answer, Intake, Status, together
 from curator.intake.reading import items_of, load_json
+from curator.intake.senml import SENML_CBOR, SENML_JSON, items_of_senml
 from curator.mqtt.mapping import RECEIVED, ReadingRule, Route, TopicRule
 from tacit.errors import DomainError, Invalid
 from tacit.wire import format_instant
@@ -71,6 +72,11 @@ def raw_items(
     if rule.payload == "readings":
         form = NDJSON if message.content_type in (NDJSON, "application/jsonl") else JSON
         return [_own(raw, device) for raw in items_of(message.payload, form, max_items)]
+    if rule.payload == "senml":
+        form = SENML_JSON if message.payload.lstrip()[:1] == b"[" else SENML_CBOR
+        return items_of_senml(
+            message.payload, form, max_items, message.received, kind=rule.kind, device=device
+        )
     if rule.payload == "text":
         text = _text(message.payload)
         if text in rule.ignore:
@@ -90,7 +96,9 @@ def _pointed(message: Message, rule: TopicRule, device: str, zone: ZoneInfo | No
     values = [
         (reading, value)
         for reading in rule.readings
-        if (value := _at(content, reading.value or "")) is not None and value not in rule.ignore
+        if (value := _at(content, reading.value or "")) is not None
+        and not isinstance(value, dict | list)  # of several phases, for which there are other rules
+        and value not in rule.ignore
     ]
     if not values:
         return []
@@ -133,7 +141,9 @@ def _item(rule: ReadingRule, device: str, value: Any, time: Any) -> dict[str, An
 def _text(payload: bytes) -> str:
     if len(payload) > MAX_TEXT:
         raise BadItem("the payload is no number")
-    return payload.decode("utf-8", "replace").strip()
+    text = payload.decode("utf-8", "replace").strip()
+    quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    return text[1:-1].strip() if quoted else text
 
 
 def _milliseconds(microseconds: int) -> Decimal:

@@ -108,7 +108,7 @@ def wider(owner: Policy, operator: Policy) -> Iterator[tuple[str, str]]:
     for name in ("allow_unverified", "accept_any", "allow_repeats"):
         if getattr(owner, name) and not getattr(operator, name):
             yield f"/{name}", "the operator does not allow it"
-    for name in ("mechanisms", "stances", "algorithms", "public_columns"):
+    for name in ("mechanisms", "stances", "noises", "algorithms", "public_columns"):
         allowed = getattr(operator, name)
         if not set(getattr(owner, name)) <= set(allowed):
             yield f"/{name}", f"the operator allows {', '.join(allowed) or 'none'}"

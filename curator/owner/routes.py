@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 
+from common.runtime.clock import zone_named
 from common.web.dependencies import part
 from common.web.openapi import api_router, gives
 from common.web.paging import PageQuery
 from common.web.problems import ProblemReceived
 from common.web.wire import json_response
 from curator.errors import NotGiven, NothingPublished, SignerForgotten
-from curator.owner import statement
+from curator.owner import calendar, statement
+from curator.owner.calendar import Calendar
 from curator.owner.policies import PoliciesPart
 from curator.owner.statement import AskedReports, OwnCurator, OwnCuratorPart
 from curator.parties.peers import Peers
+from curator.settings import CuratorSettings
 from curator.store.parties import Coordinator, PartyRow
 from curator.web import ClockPart, answer, page_of
 from tacit.answers.curator import (
@@ -32,6 +37,7 @@ from tacit.answers.curator import (
     WholeContribution,
 )
 from tacit.crypto.signing import Signed, fingerprint
+from tacit.errors import FieldError, Invalid
 from tacit.protocol.round.agreement import DescriptorRefused, check_consistent
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import Transcript
@@ -112,6 +118,21 @@ async def _round_id(round_id: str) -> str:
 PeersPart = Annotated[Peers, Depends(part(Peers))]
 OfRound = Annotated[str, Depends(_round_id)]
 """A dependency, so that the API document lists it after the curator, as in the path."""
+
+
+LastDay = Annotated[date | None, Query(alias="to", description="The last day; else today.")]
+ZoneName = Annotated[str | None, Query(alias="timezone", description="IANA zone of the days.")]
+OfRegister = Annotated[
+    str | None, Query(alias="register", description="Else the first that has readings.")
+]
+
+
+def zone_of(named: str | None, settings: CuratorSettings) -> ZoneInfo:
+    """The zone of a calendar. Raises Invalid."""
+    try:
+        return zone_named(named or settings.calendar_timezone)
+    except ValueError as error:
+        raise Invalid(errors=[FieldError("/timezone", str(error), "query")]) from None
 
 
 router = api_router("owner")
@@ -209,3 +230,21 @@ async def list_reports(request: Request, page: PageQuery, own: OwnCuratorPart) -
 async def list_readings(own: OwnCuratorPart) -> ReadingCounts:
     async with own.reading() as (transaction, row, party):
         return await statement.reading_counts(transaction, row, party)
+
+
+@router.get(
+    "/v1/curators/{curator_id}/calendar",
+    summary="For each device the days on which its readings are complete, partial or missing",
+)
+async def get_calendar(
+    own: OwnCuratorPart,
+    clock: ClockPart,
+    settings: Annotated[CuratorSettings, Depends(part(CuratorSettings))],
+    register: OfRegister = None,
+    to: LastDay = None,
+    timezone: ZoneName = None,
+) -> Calendar:
+    zone = zone_of(timezone, settings)
+    async with own.reading() as (transaction, row, _):
+        made = await calendar.sheet(transaction, row, register, to, zone, clock.now())
+    return made.calendar

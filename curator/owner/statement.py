@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -57,6 +58,7 @@ from tacit.crypto.signing import Signed
 from tacit.protocol.federation import Descriptor, column_name
 from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import REFUSED_BY_PROOF
+from tacit.query.encoding import MILLION
 from tacit.query.fields import Window
 from tacit.query.functions import reading_dimension, reads_vectors
 from tacit.query.query import Query
@@ -311,6 +313,7 @@ async def _charged(
     charges = {unit: accounts.charge_in(debit, unit) for unit in PrivacyUnit}
     declared = charges[query.privacy_unit]
     used, clamped = _usage(debit, position)
+    kept = _kept(debit, position)
     note = {}
     if used == 0:
         because = await unusable(transaction, descriptor, curator)
@@ -328,7 +331,7 @@ async def _charged(
                 for unit, charge in charges.items()
             }
         ),
-        "readings": ReadingsUsed(used=used, clamped=clamped, **note),
+        "readings": ReadingsUsed(used=used, clamped=clamped, kept_share=kept, **note),
     }
     if debit.refused is not None:
         reasons = debit.refused.split(", ")
@@ -381,6 +384,14 @@ def _usage(row: Row[Any], position: int) -> tuple[int, int]:
     return int(ledger.unpack_run_lengths(row.used)[rank]), int(
         ledger.unpack_run_lengths(row.clamped)[rank]
     )
+
+
+def _kept(row: Row[Any], position: int) -> str | None:
+    """The share of a contribution that was kept where it was longer than the bound on a window."""
+    bits = presence_bits(row.presence, row.length)
+    rank = int(bits[: position - row.offset].sum())
+    millionths = int(ledger.unpack_run_lengths(row.kept)[rank])
+    return None if millionths == MILLION else format_exact(Fraction(millionths, MILLION))
 
 
 async def reading_counts(

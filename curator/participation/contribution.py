@@ -516,6 +516,7 @@ def _debit_of(work: Work, decided: Decided, prepared: Prepared, now: datetime) -
         made=now,
         used=ledger.pack_run_lengths(prepared.used),
         clamped=ledger.pack_run_lengths(prepared.clamped),
+        kept=ledger.pack_run_lengths(prepared.kept),
     )
 
 

@@ -51,6 +51,7 @@ from tacit.encoders.reports import OF_ITEMS, Cost, Encoding, EncodingRefused, re
 from tacit.protocol.federation import ALWAYS, DESCRIPTOR_LABEL, Descriptor, ItemTable
 from tacit.protocol.identities import IdentityForked, IdentitySuperseded
 from tacit.protocol.round.agreement import DescriptorRefused, check_opened
+from tacit.query.functions import whole
 from tacit.query.terms import PrivacyUnit
 from tacit.randomness import SecureRandom
 from tacit.wire import encode_binary
@@ -276,6 +277,7 @@ class Reporting:
             made=now,
             used=ledger.pack_run_lengths(np.array(used, np.int64)),
             clamped=ledger.pack_run_lengths(np.zeros(len(used), np.int64)),
+            kept=ledger.pack_run_lengths(whole(len(used))),
         )
         await accounts.charge_accounts(
             transaction,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -267,7 +267,7 @@ async def _give_back(transaction: Transaction, party: PartyRow, debit: Any) -> N
         transaction,
         party.id,
         party.curators,
-        replace(charge, epsilon_all=0, delta_all=0),
+        charge.assumed,
         debit.made,
         (debit.offset, presence_bits(debit.presence, debit.length)),
         (),

@@ -29,7 +29,7 @@ from tacit.encoders.counts import Lists
 from tacit.encoders.sums import MOST_RECORDS, RowSum, encoded, moved
 from tacit.protocol.federation import ALWAYS, FederatedColumn, RegisterStatistic, StatisticKind
 from tacit.query.fields import Window
-from tacit.query.functions import Encoded
+from tacit.query.functions import Encoded, whole
 from tacit.query.query import Query
 from tacit.query.terms import Identifier
 from tacit.randomness import SecureRandom
@@ -364,7 +364,8 @@ class ItemQuestion:
         none = Lists(np.zeros(0, np.int32), np.zeros(1, np.int64))
         lists = none if records is None else records
         values = self.asked.total(lists)[None, :].astype(np.int64)
-        return Encoded(values, np.array([lists.count], np.int64), np.zeros(1, np.int64))
+        used = np.array([lists.count], np.int64)
+        return Encoded(values, used, np.zeros(1, np.int64), whole(1))
 
 
 async def _counted(
@@ -417,6 +418,7 @@ class RecordRows:
             np.concatenate([part.values for part in parts]),
             np.concatenate([part.used for part in parts]),
             np.concatenate([part.clamped for part in parts]),
+            np.concatenate([part.kept for part in parts]),
         )
 
 

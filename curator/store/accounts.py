@@ -10,7 +10,7 @@ missing period is summed from the debits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from datetime import datetime
 from functools import cache
 from itertools import product
@@ -102,6 +102,7 @@ class NewDebit:
     made: datetime
     used: bytes
     clamped: bytes
+    kept: bytes
 
 
 async def add_debits(transaction: Transaction, rows: Sequence[NewDebit]) -> None:
@@ -129,6 +130,7 @@ def _values(row: NewDebit) -> dict[str, Any]:
         "made": row.made,
         "used": row.used,
         "clamped": row.clamped,
+        "kept": row.kept,
     }
 
 
@@ -343,7 +345,7 @@ def _of(party: str, chunks: range) -> dict[str, Any]:
 
 
 _KEYS: Final = ("party", "chunk", "period_s", "period_start")
-_AMOUNTS: Final = ("epsilon", "delta", "epsilon_all", "delta_all")
+_AMOUNTS: Final = tuple(field.name for field in fields(Charge))
 _CHANGE: Final = (
     update(accounts)
     .where(*(accounts.c[name] == bindparam(f"of_{name}") for name in _KEYS))
@@ -362,7 +364,7 @@ def _totals(row: Row[Any]) -> Totals:
 
 
 def _blobs(row: Row[Any]) -> tuple[bytes, ...]:
-    return row.epsilon, row.delta, row.epsilon_all, row.delta_all
+    return tuple(getattr(row, name) for name in _AMOUNTS)
 
 
 def _changed(row: Row[Any], charge: Charge, members: Bits, factor: int) -> dict[str, bytes]:

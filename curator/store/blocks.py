@@ -60,6 +60,17 @@ _INSIDE = (
 )
 _WINDOW = select(table.c.id, table.c.readings).where(*_INSIDE)
 _DEVICES = select(table.c.id).where(*_INSIDE).order_by(table.c.time)
+_NEWEST_OF = (
+    select(table.c.time)
+    .where(
+        *_INSIDE[:3],
+        table.c.last_device >= bindparam("first"),
+        table.c.first_device <= bindparam("last"),
+    )
+    .distinct()
+    .order_by(table.c.time.desc())
+    .limit(bindparam("most"))
+)
 _NUMBER = select(func.coalesce(func.sum(table.c.readings), 0)).where(*_INSIDE[:3])
 _QUANTITIES = select(table.c.id, table.c.time, table.c.quantities, table.c.devices).where(_IDS)
 _PLAIN = select(table.c.curators, table.c.quantities).where(_IDS)
@@ -157,6 +168,25 @@ async def at_instants(
             if there.any():
                 stored.append((block.time, instants[there], values[at[there]]))
     return stored
+
+
+async def of_devices(
+    transaction: Transaction, register: int, owned: Ints, span: tuple[int, int], instants: int
+) -> tuple[list[tuple[int, Ints, Ints]], int | None]:
+    """The readings of some devices, ascending, in the newest blocks of a half-open span that may
+    have any: the instant, the devices and what they read. And the earliest of these instants, where
+    there are as many as wanted."""
+    inside = {
+        "of_register": register,
+        "start": span[0],
+        "end": span[1],
+        "first": int(owned[0]),
+        "last": int(owned[-1]),
+        "most": instants,
+    }
+    times = (await transaction.execute(_NEWEST_OF, inside)).scalars().all()
+    found = await at_instants(transaction, register, dict.fromkeys(times, owned))
+    return found, min(times) if len(times) == instants else None
 
 
 async def take_out(transaction: Transaction, places: Iterable[Place]) -> None:

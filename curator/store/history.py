@@ -175,7 +175,7 @@ async def spans_over(
     return spans, refused
 
 
-_UNHASHED = frozenset({"contribution", "credited", "used", "clamped", "refused"})
+_UNHASHED = frozenset({"contribution", "credited", "used", "clamped", "kept", "refused"})
 _HASHED = (
     *(c for c in debits.c if c.name not in _UNHASHED),
     contributions.c.round,

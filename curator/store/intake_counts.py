@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -30,19 +31,28 @@ from curator.store.tables import (
 HOUR_US: Final = 3_600 * 10**6
 IN_A_FILE: Final = "rejected_in_a_file"
 """The outcome of a file's rows whose errors the import itself lists."""
-Newest = tuple[int, int, int, int]
-"""register, device, curator, time."""
+Newest = tuple[int, int, int, int, int, int, int, int]
+"""register, device, curator, earliest and newest time; how many more duplicates, corrections, late
+ones."""
 _ADD: Final = text(
     "INSERT INTO intake_hour (hour, outcome, count) VALUES (:hour, :outcome, :count) "
     "ON CONFLICT (hour, outcome) DO UPDATE SET count = intake_hour.count + excluded.count"
 )
+COUNTED: Final = ("duplicates", "corrections", "late")
+_KEPT: Final = {
+    "first": "CASE WHEN new.first < old.first THEN new.first ELSE old.first END",
+    "time": "CASE WHEN new.time > old.time THEN new.time ELSE old.time END",
+    **{name: f"old.{name} + new.{name}" for name in COUNTED},
+}
 _NEWER: Final = (
-    "INSERT INTO newest_reading (register, device, curator, time) VALUES ({}, {}, {}, {}) "
-    "ON CONFLICT (register, device) DO UPDATE SET time = excluded.time "
-    "WHERE excluded.time > newest_reading.time"
-)
-_NEWER_SQLITE: Final = _NEWER.format("?", "?", "?", "?")
-_NEWER_POSTGRESQL: Final = _NEWER.format("$1", "$2", "$3", "$4")
+    f"INSERT INTO newest_reading AS old (register, device, curator, {', '.join(_KEPT)}) "  # noqa: S608
+    "VALUES ({}) ON CONFLICT (register, device) DO UPDATE SET "
+    f"{', '.join(f'{name} = {value}' for name, value in _KEPT.items())} "
+    f"WHERE new.time > old.time OR new.first < old.first "
+    f"OR {' + '.join(f'new.{name}' for name in COUNTED)} > 0"
+).replace("new.", "excluded.")
+_NEWER_SQLITE: Final = _NEWER.format(", ".join("?" * 8))
+_NEWER_POSTGRESQL: Final = _NEWER.format(", ".join(f"${place}" for place in range(1, 9)))
 
 
 async def note(
@@ -51,8 +61,8 @@ async def note(
     outcomes: Mapping[str, int],
     newest: Iterable[Newest],
 ) -> None:
-    """Add the outcomes of a batch to those of this hour, and keep its newest reading of each
-    device. In a fixed order, so that all processes lock rows in the same one."""
+    """Add the outcomes of a batch to those of this hour, and keep its newest reading and counts of
+    each device. In a fixed order, so that all processes lock rows in the same one."""
     hour = epoch_microseconds(now) // HOUR_US
     counted = [
         {"hour": hour, "outcome": outcome, "count": count}
@@ -217,3 +227,43 @@ async def sent_since(transaction: Transaction, since: int) -> list[int]:
         .order_by(newest_readings.c.curator)
     )
     return list(rows.scalars())
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A device that has readings of a register: the times of the `first` and of the newest, in
+    microseconds since 1970; how many came twice, were corrected, or came or changed after their
+    window had been contributed."""
+
+    register: int
+    register_name: str
+    base: str
+    device: int
+    id: str
+    first: int
+    time: int
+    duplicates: int
+    corrections: int
+    late: int
+
+
+async def devices_of(transaction: Transaction, curator: int) -> list[Counted]:
+    """The devices of a curator, by register and name."""
+    newest = newest_readings.c
+    rows = await transaction.execute(
+        select(
+            newest.register,
+            registers.c.name,
+            registers.c.base,
+            newest.device,
+            devices.c.id,
+            newest.first,
+            newest.time,
+            *(newest[name] for name in COUNTED),
+        )
+        .join(registers, registers.c.key == newest.register)
+        .join(devices, devices.c.key == newest.device)
+        .where(newest.curator == curator)
+        .order_by(newest.register, devices.c.id)
+    )
+    return [Counted(*row) for row in rows]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, literal, select, update
 
 from common.store.database import exclusive
 from common.store.transactions import Transaction
@@ -26,7 +26,6 @@ from curator.store.tables import (
     columns,
     curators,
     devices,
-    reading_blocks,
     readings,
     registers,
 )
@@ -45,18 +44,6 @@ _INSERT = (
     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 
-
-_NEWEST_BEFORE = [
-    select(func.max(table.c.time)).where(
-        table.c.register == bindparam("of_register"), table.c.time < bindparam("before")
-    )
-    for table in (readings, reading_blocks)
-]
-_AT_TIMES = select(*(readings.c[name] for name in ("time", "device", "quantity", "vector"))).where(
-    readings.c.register == bindparam("of_register"),
-    readings.c.time.in_(bindparam("times", expanding=True)),
-    readings.c.device.in_(bindparam("owned", expanding=True)),
-)
 
 # --- names ---------------------------------------------------------------------------------------
 
@@ -443,45 +430,74 @@ async def vectors(
 
 @dataclass(frozen=True)
 class Stored:
-    """A reading as it is kept: `quantity` in nano-units of the base; `places` of a vector."""
+    """Readings as they are kept, in one order: `times` in microseconds since 1970, keys of
+    `devices`, `quantities` in nano-units of the base, and of a vector how many `places` it has,
+    of a number 0."""
 
-    time: int
-    device: int
-    quantity: int
-    places: int | None
+    times: Ints
+    devices: Ints
+    quantities: Ints
+    places: Ints
 
 
 async def of_devices(
-    transaction: Transaction, register: int, owned: Sequence[int], before: int, instants: int
-) -> tuple[list[Stored], int | None]:
-    """The readings of these devices before a time (microseconds since 1970), newest first, from the
-    next so many instants at which the register has any; and where to continue.
+    transaction: Transaction,
+    register: int,
+    owned: Sequence[int],
+    span: tuple[int, int],
+    instants: int,
+) -> tuple[Stored, int | None]:
+    """The readings of these devices within a half-open span, the newest first; and from where on
+    all are there, where the span has more instants.
 
-    Instants are looked up one by one, by the index: a store has no index by device, and a page
-    must not read what a million others sent.
+    The register's instants are looked up one by one, by the index: a store has no index by device,
+    and a page must not read what a million others sent. Those of blocks are counted by themselves.
     """
-    times: list[int] = []
-    for _ in range(instants):
-        place = {"of_register": register, "before": before}
-        newest = [
-            (await transaction.execute(statement, place)).scalar() for statement in _NEWEST_BEFORE
-        ]
-        found = [int(time) for time in newest if time is not None]
-        if not found:
-            break
-        before = max(found)
-        times.append(before)
-    if not times:
-        return [], None
-    places: dict[str, Any] = {"of_register": register, "times": times, "owned": list(owned)}
-    stored = [
-        Stored(
-            row.time, row.device, row.quantity, None if row.vector is None else len(row.vector) // 8
+    start, end = span
+
+    def newest(before: Any) -> Any:
+        inside = (
+            readings.c.register == register,
+            readings.c.time >= start,
+            readings.c.time < before,
         )
-        for row in await transaction.execute(_AT_TIMES, places)
+        return select(func.max(readings.c.time)).where(*inside).scalar_subquery()
+
+    walk = select(newest(end).label("time"), literal(1).label("number"))
+    instant = walk.cte("instant", recursive=True)
+    instant = instant.union_all(
+        select(newest(instant.c.time), instant.c.number + 1).where(
+            instant.c.time.is_not(None), instant.c.number < instants
+        )
+    )
+    there = (
+        (readings.c.register == register)
+        & (readings.c.time == instant.c.time)
+        & readings.c.device.in_(owned)
+    )
+    places = func.coalesce(func.length(readings.c.vector), 0) // 8
+    page = (
+        select(instant.c.time, readings.c.device, readings.c.quantity, places.label("places"))
+        .select_from(instant.outerjoin(readings, there))
+        .where(instant.c.time.is_not(None))
+    )
+    visited, devices, quantities, lengths = await columns(transaction, page)
+    own = [place for place, device in enumerate(devices) if device is not None]
+    cuts = [min(visited)] if len(set(visited)) == instants else []
+    parts = [
+        [np.array([column[place] for place in own], np.int64)]
+        for column in (visited, devices, quantities, lengths)
     ]
-    wanted = [(register, time, device) for time in times for device in owned]
-    in_blocks = await blocks.quantities(transaction, wanted)
-    stored += [Stored(time, device, value, None) for (_, time, device), value in in_blocks.items()]
-    stored.sort(key=lambda row: (-row.time, row.device))
-    return stored, times[-1] if len(times) == instants else None
+    in_blocks, cut = await blocks.of_devices(
+        transaction, register, np.unique(np.array(owned, np.int64)), span, instants
+    )
+    cuts += [] if cut is None else [cut]
+    for time, senders, values in in_blocks:
+        block = (np.full_like(senders, time), senders, values, np.zeros_like(senders))
+        for part, column in zip(parts, block, strict=True):
+            part.append(column)
+    rows = [np.concatenate(part) for part in parts]
+    first = max(cuts, default=None)
+    order = np.lexsort((rows[1], -rows[0]))
+    order = order if first is None else order[rows[0][order] >= first]
+    return Stored(*(column[order] for column in rows)), first

@@ -182,9 +182,15 @@ newest_readings = Table(
     Column("register", Integer, primary_key=True, autoincrement=False),
     Column("device", Integer, primary_key=True, autoincrement=False),
     Column("curator", Integer, nullable=False, index=True),
+    Column("first", BigInteger, nullable=False),
     Column("time", BigInteger, nullable=False),
+    Column("duplicates", BigInteger, nullable=False, default=0, server_default="0"),
+    Column("corrections", BigInteger, nullable=False, default=0, server_default="0"),
+    Column("late", BigInteger, nullable=False, default=0, server_default="0"),
     sqlite_with_rowid=False,
 )
+"""The times of each device's first and newest reading, and how many came twice, were corrected, or
+were of a window that had been contributed."""
 
 # --- rounds, contributions, sealed bytes ---------------------------------------------------------
 
@@ -249,16 +255,25 @@ debits = Table(
     Column("record_delta", BigInteger, nullable=False),
     Column("record_epsilon_all", BigInteger, nullable=False),
     Column("record_delta_all", BigInteger, nullable=False),
+    Column("record_rho", BigInteger, nullable=False),
+    Column("record_rho_delta", BigInteger, nullable=False),
+    Column("record_rho_all", BigInteger, nullable=False),
+    Column("record_rho_delta_all", BigInteger, nullable=False),
     Column("curator_epsilon", BigInteger, nullable=False),
     Column("curator_delta", BigInteger, nullable=False),
     Column("curator_epsilon_all", BigInteger, nullable=False),
     Column("curator_delta_all", BigInteger, nullable=False),
+    Column("curator_rho", BigInteger, nullable=False),
+    Column("curator_rho_delta", BigInteger, nullable=False),
+    Column("curator_rho_all", BigInteger, nullable=False),
+    Column("curator_rho_delta_all", BigInteger, nullable=False),
     Column("window_start", Instant, nullable=False),
     Column("window_end", Instant, nullable=False),
     Column("made", Instant, nullable=False),
     Column("credited", Instant, nullable=True),
     Column("used", LargeBinary, nullable=False),
     Column("clamped", LargeBinary, nullable=False),
+    Column("kept", LargeBinary, nullable=False),
     Column("refused", String(64), nullable=True),
     UniqueConstraint("contribution", "segment", "part"),
     Index("ix_debit_account", "party", "made"),
@@ -289,6 +304,10 @@ accounts = Table(
     Column("delta", LargeBinary, nullable=False),
     Column("epsilon_all", LargeBinary, nullable=False),
     Column("delta_all", LargeBinary, nullable=False),
+    Column("rho", LargeBinary, nullable=False),
+    Column("rho_delta", LargeBinary, nullable=False),
+    Column("rho_all", LargeBinary, nullable=False),
+    Column("rho_delta_all", LargeBinary, nullable=False),
 )
 outbox = Table(
     "outbox",

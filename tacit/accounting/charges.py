@@ -30,24 +30,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.accounting.amounts import UNVERIFIED, Cost, debited_delta, format_delta
-from tacit.accounting.expected_error import all_draws
+from tacit.accounting.expected_error import Layers, all_draws
 from tacit.accounting.guarantees import (
     HonestNoise,
     VerifiedLine,
     composed_delta,
     declared_epsilon,
+    gaussian_cost,
     honest_noise,
     no_guarantee,
     verified_line,
     with_clamping,
 )
-from tacit.accounting.loss.rounding import Draws
+from tacit.accounting.loss.rounding import Draws, GaussianDraws
 from tacit.accounting.scenarios import Scenario, honest_draws
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.round.descriptor import ABORT_LABEL, AbortStatement, Frozen, RoundDescriptor
 from tacit.query.encoding import headroom
 from tacit.query.functions import parts
-from tacit.query.mechanisms import aggregator_plan, scheme
+from tacit.query.mechanisms import is_gaussian, scheme
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism, PrivacyUnit, Sharing, Stance, Validity
 from tacit.wire import format_exact
@@ -113,6 +114,8 @@ def _unit_cost(
     if query.stance is Stance.PAPER:
         return UNVERIFIED
     honest = honest_draws(query, scenario, None, operators)
+    if is_gaussian(query):
+        return gaussian_cost(query, honest, unit)
     declared = declared_epsilon(query, honest)
     if declared is None:
         return UNVERIFIED
@@ -326,7 +329,7 @@ def debit(query: Query, operators: Sequence[str] | None = None) -> Debit:
 def _cost(line: VerifiedLine) -> Cost:
     if line.epsilon is None:
         return UNVERIFIED
-    return Cost(line.epsilon, debited_delta(line.delta))
+    return Cost(line.epsilon, debited_delta(line.delta), line.rho)
 
 
 # Headroom in the ring: no sum may wrap (spec: aggregation, section 2). Per coordinate, n_max *
@@ -343,6 +346,14 @@ def _cost(line: VerifiedLine) -> Cost:
 TAIL_BITS: Final = 64
 _MARGIN: Final = 1.0001
 _THETAS: Final = tuple(step / 100 for step in range(1, 100))
+
+
+def gaussian_tail(variance: Fraction, dimension: int) -> int:
+    """A t with P(|Z| >= t in some coordinate) <= 2^-64 for Gaussian noise of this variance in each
+    of `dimension` coordinates, in ring units: P(|Z| >= t) <= 2 e^(-t^2 / (2 s^2)), as of the
+    continuous law."""
+    deviations = math.sqrt(2 * ((TAIL_BITS + 1) * math.log(2) + math.log(dimension)))
+    return math.ceil(math.sqrt(float(variance)) * deviations * _MARGIN)
 
 
 def noise_tail(layers: tuple[Draws, ...]) -> int:
@@ -375,7 +386,7 @@ def headroom_problem(query: Query) -> str | None:
         return _proved_problem(query)
     modulus = scheme(query).modulus
     for index, part in enumerate(parts(query)):
-        tail = noise_tail(all_draws(query, query.n_max, index))
+        tail = _tail(all_draws(query, query.n_max, index), part.dimension)
         if not headroom(query.n_max, part.largest, tail, modulus):
             return (
                 f"part {part.name}: {query.n_max} contributions of up to {part.largest} ring units "
@@ -385,17 +396,21 @@ def headroom_problem(query: Query) -> str | None:
     return None
 
 
+def _tail(layers: Layers, dimension: int) -> int:
+    gaussians = [layer.variance for layer in layers if isinstance(layer, GaussianDraws)]
+    if gaussians:
+        return gaussian_tail(sum(gaussians, Fraction(0)), dimension)
+    return noise_tail(tuple(layer for layer in layers if isinstance(layer, Draws)))
+
+
 def _proved_problem(query: Query) -> str | None:
     # A library without its extra `proofs` reads all other queries.
     from tacit.query.proofs import proof_plan, wrapping_part
 
-    plan = aggregator_plan(query)
-    tails = [0] * len(parts(query))
-    if plan is not None:
-        layers = (
-            Draws(scale, query.aggregators, plan.weight, plan.probability) for scale in plan.scales
-        )
-        tails = [noise_tail((layer,)) for layer in layers]
+    # Clamped noise of curators is counted with their contributions.
+    tails = [
+        _tail(all_draws(query, 0, index), part.dimension) for index, part in enumerate(parts(query))
+    ]
     if (name := wrapping_part(query, tails)) is None:
         return None
     return (

@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 from tacit.accounting.amounts import UNVERIFIED, Cost
 from tacit.accounting.charges import unit_cost
-from tacit.accounting.guarantees import counts_clamping, honest_noise
+from tacit.accounting.guarantees import counts_clamping, gaussian_mu_squared, honest_noise
 from tacit.accounting.scenarios import Scenario, honest_draws
+from tacit.noise.gaussian_privacy import gaussian_epsilon, zcdp_epsilon
+from tacit.query.mechanisms import is_gaussian
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 
@@ -154,6 +156,9 @@ def check_windows(starts: Ints, ends: Ints, amounts: Ints) -> None:
 # certified (epsilon, delta): loss infinite with probability delta, else randomised response (the
 # pair that dominates every such mechanism: P. Kairouz, S. Oh and P. Viswanath, 2015, theorem 3.3).
 #
+# Gaussian rounds alone compose exactly, to one Gaussian. Beside others they enter as certified
+# rounds do, or all rounds by their zCDP, whichever gives less.
+#
 # Losses are put on a grid by splitting each atom (p, q) between its two neighbours so that the sums
 # of p and of q stay ("connecting the dots", V. Doroshenko and others, 2022): max(0, p - e^epsilon
 # q) is subadditive, so no delta gets smaller. Convolution and inversion are dp_accounting's, with
@@ -164,7 +169,9 @@ def check_windows(starts: Ints, ends: Ints, amounts: Ints) -> None:
 
 Floats = NDArray[np.float64]
 
-FIXED_SCHEDULE: Final = "holds only for a schedule fixed beforehand; the enforced limit is basic"
+FIXED_SCHEDULE: Final = (
+    "holds only for a schedule fixed beforehand; enforced limits add up epsilons, or rho"
+)
 """The label of every tight figure."""
 
 _MOST_ATOMS: Final = 1 << 17
@@ -173,6 +180,9 @@ _DEVIATIONS: Final = 24
 _RELATIVE: Final = 1e-4
 _UPWARDS: Final = 1 + 1e-7
 _LARGEST_EPSILON: Final = 500
+_SMALLEST_DELTA, _MOST_GAUSSIAN = 1e-20, 50.0
+"""Within these, 10^-67 (1 + e^epsilon) a coordinate and round is far below what `_RELATIVE` leaves
+of delta."""
 
 
 def basic(rounds: Iterable[tuple[Cost, int]]) -> Cost:
@@ -196,11 +206,13 @@ class RoundLoss:
     """What one round loses at most: its certified cost, and more exactly where that is known.
 
     `laplaces`: (sensitivity, scale) in ring units of each part, where every part is covered by one
-    whole discrete Laplace that is sure to be drawn; else empty.
+    whole discrete Laplace that is sure to be drawn; else empty. `mu_squared`: of a Gaussian round
+    that of a continuous Gaussian of which it is a function.
     """
 
     cost: Cost
     laplaces: tuple[tuple[int, Fraction], ...] = ()
+    mu_squared: Fraction | None = None
 
 
 def laplace_round(sensitivity: int, scale: Fraction) -> RoundLoss:
@@ -222,6 +234,9 @@ def round_loss(
         return RoundLoss(UNVERIFIED)
     if counts_clamping(query, cost.epsilon):  # it is in the cost alone
         return RoundLoss(cost)
+    if is_gaussian(query):
+        honest = honest_draws(query, scenario, None, operators)
+        return RoundLoss(cost, mu_squared=gaussian_mu_squared(query, honest, unit))
     laplaces = []
     for part in honest_noise(query, honest_draws(query, scenario, None, operators), unit):
         weights: dict[Fraction, Fraction] = {}
@@ -261,16 +276,47 @@ def _tight(
     if any(loss.cost.epsilon is None for loss, _ in rounds):
         return None
     enough = plain.epsilon is not None and plain.delta is not None and plain.delta <= delta
-    bound = plain.epsilon if enough else None
     total = sum(count for _, count in rounds)
+    if not rounds or (total == 1 and enough):
+        return plain.epsilon
+    found = [plain.epsilon] if enough and plain.epsilon is not None else []
+    if (in_rho := _in_rho(rounds, delta)) is not None:
+        found.append(in_rho)
     asked = float(delta) * (1 - _RELATIVE) - _margin(total)
-    if not rounds or (total == 1 and bound is not None) or asked <= 0:
-        return bound
-    found = _numerical(rounds, asked, cells)
-    if not math.isfinite(found):
-        return bound
-    raised = Fraction(found * _UPWARDS + 1e-9)
-    return raised if bound is None else min(raised, bound)
+    if all(loss.mu_squared is not None for loss, _ in rounds):
+        found += _gaussian(rounds, delta)
+    elif asked > 0:
+        numerical = _numerical(rounds, asked, cells)
+        if math.isfinite(numerical):
+            found.append(_raised(numerical))
+    return min(found, default=None)
+
+
+def _raised(epsilon: float) -> Fraction:
+    return Fraction(epsilon * _UPWARDS + 1e-9)
+
+
+def _in_rho(rounds: tuple[tuple[RoundLoss, int], ...], delta: Fraction) -> Fraction | None:
+    """epsilon at this delta by adding up what each round is in zCDP."""
+    rho = left = Fraction(0)
+    for loss, count in rounds:
+        zcdp = loss.cost.zcdp
+        assert zcdp is not None  # unverified rounds have no tight figure
+        rho, left = rho + count * zcdp[0], left + count * zcdp[1]
+    spare = float((delta - left) * (1 - Fraction(_RELATIVE)))
+    return _raised(zcdp_epsilon(float(rho), spare)) if spare > 0 else None
+
+
+def _gaussian(rounds: tuple[tuple[RoundLoss, int], ...], delta: Fraction) -> list[Fraction]:
+    """The exact epsilon of Gaussian rounds together, which are one Gaussian of the sum of their
+    mu^2 (J. Dong, A. Roth and W. Su, 2022, corollary 3.3); none where the difference of whole
+    numbers and reals could matter."""
+    mu_squared = sum(count * loss.mu_squared for loss, count in rounds if loss.mu_squared)
+    asked = float(delta) * (1 - _RELATIVE)
+    if not mu_squared or asked < _SMALLEST_DELTA:
+        return []
+    epsilon = gaussian_epsilon(1 / math.sqrt(mu_squared), asked, 1.0)
+    return [_raised(epsilon)] if epsilon <= _MOST_GAUSSIAN else []
 
 
 def tight_at_worst_instant(

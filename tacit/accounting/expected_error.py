@@ -24,12 +24,13 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.loss.rounding import Draws
+from tacit.accounting.loss.rounding import Draws, GaussianDraws
 from tacit.protocol.federation import step_of
 from tacit.query.encoding import Linear
 from tacit.query.functions import (
@@ -40,7 +41,7 @@ from tacit.query.functions import (
     reads_vectors,
     vector_blocks,
 )
-from tacit.query.mechanisms import aggregator_plan, curator_plan
+from tacit.query.mechanisms import GaussianPlan, aggregator_plan, curator_plan
 from tacit.query.query import Query
 from tacit.query.terms import MAX_CURATORS, Function
 from tacit.units import NANO, UNITS
@@ -55,15 +56,23 @@ class Rounding:
     `typical` is the deviation of independent uniform errors.
 
     `bounds`: what a reading is clamped to, in the query's unit; None where a part counts.
+    `slots`: a window's readings fall into this many coordinates, each into one.
     """
 
     worst: Fraction
     typical: float
     bounds: tuple[Fraction, Fraction] | None = None
+    slots: int = 1
+
+    @property
+    def average(self) -> Fraction:
+        """The most of the mean over all coordinates: only one of them can be moved by `worst`."""
+        return self.worst / self.slots
 
     def exceeds(self, mean_absolute: float) -> bool:
-        """Whether it can move a figure by more than `COARSE` times its noise, E|Z|."""
-        return self.worst > Fraction(mean_absolute) * COARSE
+        """Whether it can move a figure, or the mean over slots, by more than `COARSE` times its
+        noise, E|Z|."""
+        return self.average > Fraction(mean_absolute) * COARSE
 
 
 def roundings(query: Query, participants: int) -> tuple[Rounding, ...]:
@@ -102,9 +111,11 @@ def _of_block(query: Query, block: VectorBlock, count: int) -> Rounding:
     if step_of(query) is not None:  # whose vectors are whole numbers of steps already
         return Rounding(Fraction(0), 0.0, bounds)
     error = _largest_error(query, step)
+    if not reads_vectors(query):  # all of a window's errors together are shared out over the slots
+        typical = _deviation(error, step, count) / math.sqrt(block.dimension)
+        return Rounding(count * error, typical, bounds, block.dimension)
     worst, largest = error, Fraction(block.bounds.largest)
-    several = reads_vectors(query) and block.dimension > 1
-    if error and several and most < block.dimension * largest:
+    if error and block.dimension > 1 and most < block.dimension * largest:
         over = Fraction(min(block.dimension, 2 * most), 2)
         worst += (min(largest, most + over) * over / (most + over) + 1) * step
     return Rounding(count * worst, _deviation(error, step, count), bounds)
@@ -136,7 +147,9 @@ def _deviation(error: Fraction, step: Fraction, count: int) -> float:
 #   parties that draw with probability p, phi = (1 - p + p phi_1)^n, and for a share of weight r,
 #   phi_1 = ((1-a)^2 / (1 - 2 a cos t + a^2))^r. In the continuous limit this is
 #   (2/pi) int_0^infinity (1 - phi(t)) / t^2 dt;
-# - variance: n p r 2a / (1-a)^2.
+# - variance: n p r 2a / (1-a)^2;
+# - of Gaussian noise of deviation s (10 units or more; spec: profiles, section 3), whose sum is a
+#   Gaussian but for less than e^-900: E|Z| = s sqrt(2 / pi), and quantiles of the normal law.
 
 Floats = NDArray[np.float64]
 
@@ -162,23 +175,32 @@ def laplace_mean_absolute(total: float, scale: float) -> float:
     return 2 * scale * math.exp(math.lgamma(total + 0.5) - math.lgamma(total)) / math.sqrt(math.pi)
 
 
-def standard_deviation(layers: tuple[Draws, ...]) -> float:
+Layers = tuple[Draws, ...] | tuple[GaussianDraws, ...]
+"""The noise of one part: all of one law."""
+
+
+def standard_deviation(layers: Layers) -> float:
     """Of the sum of all draws, in ring units."""
     return math.sqrt(sum(_variance(layer) for layer in layers))
 
 
-def _variance(layer: Draws) -> float:
+def _variance(layer: Draws | GaussianDraws) -> float:
+    if isinstance(layer, GaussianDraws):
+        return float(layer.variance)
     rate = float(1 / layer.scale)
     one = 2 * math.exp(-rate) / math.expm1(-rate) ** 2
     return layer.parties * float(layer.probability * layer.weight) * one
 
 
 @lru_cache(maxsize=1024)
-def mean_absolute(layers: tuple[Draws, ...]) -> float:
+def mean_absolute(layers: Layers) -> float:
     """E|X| of the sum of all draws, in ring units, to about 1e-9 of its value."""
     deviation = standard_deviation(layers)
     if deviation == 0:
         return 0.0
+    laplaces = _laplaces(layers)
+    if laplaces is None:
+        return deviation * math.sqrt(2 / math.pi)
     start = min(_NEAR_ZERO / deviation, math.pi / 2)
     panels = math.ceil((math.log(math.pi) - math.log(start)) / _PANEL)
     edges = np.linspace(math.log(start), math.log(math.pi), panels + 1)
@@ -186,11 +208,17 @@ def mean_absolute(layers: tuple[Draws, ...]) -> float:
     t = np.exp((edges[:-1, np.newaxis] + half + half * _NODES).ravel())
     sine = np.sin(t / 2) ** 2
     exponent = np.zeros(t.size)
-    for layer in layers:
+    for layer in laplaces:
         exponent += log_characteristic(layer, sine)
     integrand = -np.expm1(exponent) / (2 * sine) * t
     weights = np.tile(_WEIGHTS * half, panels)
     return float(integrand @ weights + deviation**2 * start) / math.pi
+
+
+def _laplaces(layers: Layers) -> tuple[Draws, ...] | None:
+    """These layers if none of them is Gaussian, else None."""
+    laplaces = tuple(layer for layer in layers if isinstance(layer, Draws))
+    return laplaces if len(laplaces) == len(layers) else None
 
 
 def log_characteristic(layer: Draws, sine: Floats) -> Floats:
@@ -203,19 +231,21 @@ def log_characteristic(layer: Draws, sine: Floats) -> Floats:
     return layer.parties * every
 
 
-def all_draws(query: Query, participants: int, index: int) -> tuple[Draws, ...]:
+def all_draws(query: Query, participants: int, index: int) -> Layers:
     """The noise of one part of a result: every curator's and every aggregator's.
 
     Under the paper stance scales are at most these.
     """
-    layers = []
+    layers, gaussians = [], []
     for plan, count in (
         (curator_plan(query), participants),
         (aggregator_plan(query), query.aggregators),
     ):
-        if plan is not None and plan.probability > 0:
+        if isinstance(plan, GaussianPlan):
+            gaussians.append(GaussianDraws(count * plan.variances[index], count * plan.weight))
+        elif plan is not None and plan.probability > 0:
             layers.append(Draws(plan.scales[index], count, plan.weight, plan.probability))
-    return tuple(layers)
+    return tuple(gaussians) or tuple(layers)
 
 
 def forecast(query: Query, participants: int) -> tuple[PartError, ...]:
@@ -255,7 +285,7 @@ _DEVIATIONS: Final = 9
 
 
 @lru_cache(maxsize=256)
-def absolute_quantiles(layers: tuple[Draws, ...], levels: tuple[float, ...]) -> tuple[float, ...]:
+def absolute_quantiles(layers: Layers, levels: tuple[float, ...]) -> tuple[float, ...]:
     """For each level from 0 to 1 the least k with P(|X| <= k) at or above it, in ring units.
 
     X is the sum of all draws; without any it is 0. By symmetry the quantile of X at 1/2 + level/2
@@ -266,13 +296,17 @@ def absolute_quantiles(layers: tuple[Draws, ...], levels: tuple[float, ...]) -> 
     deviation = standard_deviation(layers)
     if deviation == 0:
         return (0.0,) * len(levels)
-    widest = max(float(layer.scale) for layer in layers)
+    laplaces = _laplaces(layers)
+    if laplaces is None:
+        normal = NormalDist(sigma=deviation)
+        return tuple(float(math.ceil(normal.inv_cdf((1 + level) / 2))) for level in levels)
+    widest = max(float(layer.scale) for layer in laplaces)
     reach = _SCALES * max(widest, 1.0) + _DEVIATIONS * deviation
     step = max(1.0, 2 * reach / _MOST_POINTS)
     points = 1 << math.ceil(math.log2(2 * reach / step))
     coarser = tuple(
         replace(layer, scale=layer.scale / Fraction(step)) if step > 1 else layer
-        for layer in layers
+        for layer in laplaces
     )
     cumulated = np.cumsum(_folded(coarser, points))
     return tuple(float(place) * step for place in np.searchsorted(cumulated, levels))
@@ -382,8 +416,9 @@ def typical_contribution(part: Part) -> Fraction:
 
 
 def relative_error(query: Query, participants: int, typical: Fraction | None = None) -> float:
-    """An upper bound of E|error| / typical value, of the noise and the worst rounding: the largest
-    over the parts of a total, of which each curator adds a typical contribution, or the averages.
+    """An upper bound of E|error| / typical value, of the noise and the worst rounding (of slots the
+    mean over all of them): the largest over the parts of a total, of which each curator adds a
+    typical contribution, or the averages.
 
     `typical`: of the first part, if it is known better than half of what the bounds allow.
     """
@@ -400,7 +435,7 @@ def relative_error(query: Query, participants: int, typical: Fraction | None = N
         zip(parts(query), forecast(query, participants), strict=True)
     ):
         each = typical if typical is not None and index == 0 else typical_contribution(part)
-        off = error.mean_absolute + float(error.rounding.worst)
+        off = error.mean_absolute + float(error.rounding.average)
         worst = max(worst, off / float(each * participants))
     return worst
 

@@ -4,8 +4,8 @@ of a federated job that runs again.
 Spec: budget, section 3. A schedule opens one round each period; round k covers the half-open window
 [first_start + k period, first_start + (k+1) period) of readings, or the query's own window every
 time where it declares one. A reading touches the rounds whose window covers it (interval sweep); a
-curator touches all of them. Both figures are given: basic, which is enforced, and tight, which
-holds only if this schedule is kept unchanged.
+curator touches all of them. Three figures are given: basic and zCDP, which limits enforce, and
+tight, which holds only if this schedule is kept unchanged.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from tacit.accounting.amounts import Cost
+from tacit.accounting.amounts import MOST_RHO, NANO, Cost, scaled
 from tacit.accounting.composition import basic, round_loss, tight, worst_instant
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
 
@@ -36,7 +37,9 @@ _CURVE_POINTS: Final = 61
 class ForecastRow:
     """One horizon, unit and scenario: `rounds` in the horizon, `touching` one secret at most.
 
-    `basic`: (epsilon, delta); `tight`: epsilon at the forecast's delta (None: none is finite).
+    `basic`: (epsilon, delta); `rho` and `zcdp`: the sum of zCDP as ledgers count it, and the
+    epsilon that it guarantees at the forecast's delta; `tight`: epsilon at that delta (None: none
+    is finite).
     """
 
     horizon: str
@@ -47,6 +50,8 @@ class ForecastRow:
     touching: int
     basic: Cost
     tight: Fraction | None
+    rho: Fraction | None
+    zcdp: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class DayPoint:
     unit: PrivacyUnit
     basic: Cost
     tight: Fraction | None
+    rho: Fraction | None
+    zcdp: Fraction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ def forecast_schedule(
                     touching,
                     basic([(loss.cost, touching)]),
                     tight([(loss, touching)], delta),
+                    *_zcdp(loss.cost, touching, delta),
                 )
             )
     curve = []
@@ -134,8 +142,20 @@ def forecast_schedule(
             loss, touching = losses[unit, Scenario.ASSUMED], min(rounds, most[unit])
             composed = basic([(loss.cost, touching)])
             near = tight([(loss, touching)], delta, _CURVE_CELLS)
-            curve.append(DayPoint(day, at, rounds, unit, composed, near))
+            zcdp = _zcdp(loss.cost, touching, delta)
+            curve.append(DayPoint(day, at, rounds, unit, composed, near, *zcdp))
     return Forecast(period_s, delta, tuple(rows), tuple(curve))
+
+
+def _zcdp(
+    cost: Cost, rounds: int, delta: Fraction
+) -> tuple[Fraction, Fraction | None] | tuple[None, None]:
+    """The rho of so many rounds as ledgers count it, and the epsilon that it guarantees."""
+    one = scaled(cost)
+    if one is None or one.rho * rounds >= MOST_RHO:
+        return None, None
+    rho = one.rho * rounds
+    return Fraction(rho, NANO), stated_epsilon(rho, one.rho_delta * rounds, delta)
 
 
 def _rounds(days: int, period_s: int) -> int:

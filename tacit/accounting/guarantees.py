@@ -10,14 +10,15 @@ counted: in what is verified, compared with the declared delta, and debited.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 from typing import Final, Literal
 
-from tacit.accounting.amounts import format_delta
+from tacit.accounting.amounts import UNVERIFIED, Cost, format_delta
 from tacit.accounting.loss.coins import binomial_masses, mixture_delta
 from tacit.accounting.loss.profile import delta_at, pure_epsilon
 from tacit.accounting.loss.rounding import UP, Draws, both_deltas, capped, decimal_up
@@ -30,13 +31,18 @@ from tacit.accounting.scenarios import (
     openers,
     trust_model,
 )
+from tacit.noise.gaussian_privacy import zcdp_delta, zcdp_epsilon
+from tacit.query.fields import MOST_BUDGET, RHO_STEPS
 from tacit.query.functions import parts
 from tacit.query.mechanisms import (
+    LaplacePlan,
     NoisePlan,
     aggregator_plan,
     clamped_tail,
     curator_plan,
+    is_gaussian,
     noisy_aggregators,
+    zcdp_of,
 )
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism, PrivacyUnit, Stance
@@ -75,7 +81,7 @@ def with_clamping(query: Query, epsilon: Fraction, delta: Decimal) -> Decimal:
 #   share of epsilon, and the parts compose to 1 - (1-delta_1)(1-delta_2)... (given who drew).
 # - Where curators' noise is clamped, a line states what that adds to delta (`clamping`).
 
-Model = Literal["pure-dp", "approximate-dp", "none"]
+Model = Literal["pure-dp", "approximate-dp", "zcdp", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,8 @@ class VerifiedLine:
 
     `curve`: further (epsilon, delta) pairs of the same guarantee, epsilon rising. `clamp_delta`:
     what clamping adds to delta at most (None: no noise is clamped, or nothing is guaranteed); delta
-    has it where it counts (`clamping`). `corrupt_aggregators`: how many the adversary holds.
+    has it where it counts (`clamping`). `corrupt_aggregators`: how many the adversary holds. `rho`:
+    the zCDP of Gaussian noise, from which the (epsilon, delta) pairs follow.
     """
 
     scenario: Scenario
@@ -99,6 +106,7 @@ class VerifiedLine:
     reason: str | None = None
     clamp_delta: Fraction | None = None
     corrupt_aggregators: int = 0
+    rho: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,16 @@ class HonestNoise:
     draws: tuple[Draws, ...]
 
 
+def _honest_plans(query: Query, honest: Honest) -> Iterator[tuple[NoisePlan, int]]:
+    """What each layer's honest parties draw, and how many they are."""
+    for plan, count in (
+        (curator_plan(query), honest.curators),
+        (aggregator_plan(query), honest.aggregators),
+    ):
+        if plan is not None and count > 0:
+            yield plan, count
+
+
 def honest_noise(
     query: Query, honest: Honest, unit: PrivacyUnit | None = None
 ) -> tuple[HonestNoise, ...]:
@@ -121,12 +139,9 @@ def honest_noise(
 
     The noise is the declared one for every unit: its scales are computed for the query's own unit.
     """
-    layers: list[tuple[NoisePlan, int]] = []
-    for plan, count in (
-        (curator_plan(query), honest.curators),
-        (aggregator_plan(query), honest.aggregators),
-    ):
-        if plan is not None and count > 0 and plan.probability > 0:
+    layers: list[tuple[LaplacePlan, int]] = []
+    for plan, count in _honest_plans(query, honest):
+        if isinstance(plan, LaplacePlan) and plan.probability > 0:
             layers.append((plan, count))
     # parts() reads the fields alone: a copy that skips validation is as good as the query here.
     asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
@@ -141,6 +156,108 @@ def honest_noise(
             ),
         )
         for index, part in enumerate(parts(asked))
+    )
+
+
+# Gaussian noise (spec: profiles, section 3). Honest parties of one layer whose weights add up to R
+# hold a variance of R times the whole one: what the query costs is rho / R, for an R below 1 as
+# well, and with parts of shares s_p in another unit, whose squared sensitivities are F_p for D_p,
+#
+#     rho / R  sum_p s_p F_p / D_p.
+#
+# Of two layers the better one counts.
+
+
+def remaining_rho(query: Query, honest: Honest, unit: PrivacyUnit | None = None) -> Fraction | None:
+    """The zCDP, in `unit` (None: the query's), of a Gaussian query against an adversary that leaves
+    these honest draws; None where none is left. A multiple of 10^-12, rounded up."""
+    weights = [count * plan.weight for plan, count in _honest_plans(query, honest)]
+    if not weights:
+        return None
+    asked = query if unit is None else query.model_copy(update={"privacy_unit": unit})
+    growth = Fraction(0)
+    for own, other in zip(parts(query), parts(asked), strict=True):
+        assert own.squared_sensitivity is not None
+        assert other.squared_sensitivity is not None
+        growth += own.epsilon_share * Fraction(other.squared_sensitivity, own.squared_sensitivity)
+    rho = zcdp_of(query) * growth / max(weights)
+    return Fraction(ceil(rho * RHO_STEPS), RHO_STEPS)
+
+
+_ROUNDED_VARIANCE: Final = 8
+"""Rounding at random with this variance makes a discrete Gaussian of a continuous one of what is
+left of its variance, but for 4 exp(-2 pi^2 8), below 10^-67, a coordinate."""
+
+
+def gaussian_mu_squared(query: Query, honest: Honest, unit: PrivacyUnit) -> Fraction | None:
+    """mu^2, with which a round of a Gaussian query is as private as a continuous Gaussian of
+    deviation 1 / mu over a sensitivity of 1, but for 10^-67 a coordinate; None where no honest
+    noise is left. Spec: profiles, section 3."""
+    rho = remaining_rho(query, honest, unit)
+    if rho is None:
+        return None
+    weight = max(count * plan.weight for plan, count in _honest_plans(query, honest))
+    least = min(
+        weight * Fraction(part.squared_sensitivity or 0) / (2 * zcdp_of(query) * part.epsilon_share)
+        for part in parts(query)
+    )
+    return 2 * rho * least / (least - _ROUNDED_VARIANCE)
+
+
+def gaussian_cost(query: Query, honest: Honest, unit: PrivacyUnit) -> Cost:
+    """What a round of a Gaussian query costs in this unit, at the query's delta."""
+    rho = remaining_rho(query, honest, unit)
+    if rho is None or (epsilon := _epsilon_of(query, rho)) is None:
+        return UNVERIFIED
+    return Cost(epsilon, query.delta, rho)
+
+
+def _epsilon_of(query: Query, rho: Fraction) -> Fraction | None:
+    """The epsilon of this rho at the query's delta, rounded up: the declared one where it is met;
+    None beyond what is of any use."""
+    if query.epsilon is not None and rho == zcdp_of(query):
+        return query.epsilon
+    if rho > MOST_BUDGET:
+        return None
+    epsilon = zcdp_epsilon(float(rho), float(query.delta))
+    return Fraction(ceil(Fraction(epsilon) * RHO_STEPS), RHO_STEPS)
+
+
+def _gaussian_line(
+    query: Query,
+    scenario: Scenario,
+    honest: Honest,
+    description: str,
+    trust: TrustModel | None,
+    conditions: tuple[str, ...],
+) -> VerifiedLine:
+    fallen = (honest.fallen,) if honest.fallen else ()
+    rho = remaining_rho(query, honest)
+    if rho is None:
+        return _nothing(scenario, description, trust, "; ".join((*fallen, NO_HONEST_NOISE)))
+    epsilon = _epsilon_of(query, rho)
+    if epsilon is None:
+        little = "what the honest parties add is too little to bound anything"
+        return _nothing(scenario, description, trust, "; ".join((*fallen, little)))
+    weaker = rho > zcdp_of(query)
+    why = f"the honest parties hold {_decimal(zcdp_of(query) / rho)} of the noise's variance"
+    points = {
+        factor * epsilon: decimal_up(Fraction(zcdp_delta(float(rho), float(factor * epsilon))))
+        for factor in (Fraction(0), Fraction(1, 2), Fraction(2))
+    }
+    points[epsilon] = decimal_up(query.delta)
+    curve = tuple((at, capped(delta)) for at, delta in sorted(points.items()))
+    return VerifiedLine(
+        scenario,
+        description,
+        trust,
+        "zcdp",
+        epsilon,
+        decimal_up(query.delta),
+        curve,
+        conditions,
+        "; ".join((*fallen, *((why,) if weaker else ()))) or None,
+        rho=rho,
     )
 
 
@@ -191,11 +308,14 @@ def _pure(remaining: tuple[HonestNoise, ...]) -> Fraction | None:
     return total
 
 
+NO_HONEST_NOISE: Final = "no honest party adds noise, so whoever decrypts it sees the exact value"
+
+
 def no_guarantee(query: Query, remaining: tuple[HonestNoise, ...]) -> str | None:
     """Why nothing can be stated, if so."""
     draws = remaining[0].draws
     if not draws:
-        return "no honest party adds noise, so whoever decrypts it sees the exact value"
+        return NO_HONEST_NOISE
     if query.mechanism is not Mechanism.DISTRIBUTED:
         return None
     total = sum((layer.total for layer in draws), Fraction(0))
@@ -303,6 +423,8 @@ def _state(
         return _nothing(scenario, description, trust, _NO_NOISE)
     if query.stance is Stance.PAPER:
         return _nothing(scenario, description, trust, _DATA_DEPENDENT)
+    if is_gaussian(query):
+        return _gaussian_line(query, scenario, honest, description, trust, conditions)
     fallen = (honest.fallen,) if honest.fallen else ()
     remaining = honest_noise(query, honest)
     reason = no_guarantee(query, remaining)
@@ -384,7 +506,9 @@ def _conditions(query: Query, scenario: Scenario, participants: int | None) -> t
             "hosted curators collude all together if their host does, and count so; so does every "
             "curator identity that the adversary enrolled"
         )
-    if len(parts(query)) > 1:
+    if len(parts(query)) > 1 and is_gaussian(query):
+        held.append("the parts of the vector share rho, which adds up")
+    elif len(parts(query)) > 1:
         held.append("the parts of the vector are accounted one by one and composed (basic)")
     return tuple(held)
 

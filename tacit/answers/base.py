@@ -79,9 +79,10 @@ class Health(Answer):
 
 
 class Readiness(Answer):
-    """The service can do its work. `checks`: `ok` for each; `tls_pq`: whether its TLS offers a
-    group that withstands quantum computers; `pid`: the process that answers, in the numbers of its
-    own machine or container."""
+    """The service can do its work. `checks`: `ok` for each, or what is wrong elsewhere (a
+    coordinator's `aggregators`: which do not answer, since when); `tls_pq`: whether its TLS offers
+    a group that withstands quantum computers; `pid`: the process that answers, in the numbers of
+    its own machine or container."""
 
     status: Literal["ready"]
     checks: dict[str, str]

@@ -17,10 +17,12 @@ Unit = Literal["record", "curator"]
 
 class SpendingLimit(Answer):
     """The largest epsilon and delta of a unit. `period_s`: in each such period counted from 1970;
-    without it, for the lifetime."""
+    without it, for the lifetime. `currency`: `epsilon`, where epsilons and deltas are summed; or
+    `zcdp`, where the sum of all zCDP guarantees this epsilon at this delta."""
 
     unit: Unit
     scenario: str
+    currency: Literal["epsilon", "zcdp"]
     epsilon: Figure
     delta: Figure | None = None
     period_s: int | None = None
@@ -93,12 +95,16 @@ class Claimed(Answer):
 
 
 class ScenarioAmount(Answer):
-    """An amount under one scenario; `key` is its letter."""
+    """An amount under one scenario; `key` is its letter. In both currencies: (epsilon, delta), and
+    zCDP as (rho, rho_delta), which guarantees `zcdp_epsilon` at delta 10^-6."""
 
     scenario: str
     key: str
     epsilon: Figure
     delta: Figure
+    rho: Figure
+    rho_delta: Figure
+    zcdp_epsilon: Figure
 
 
 class Worst(Answer):
@@ -111,7 +117,8 @@ class Worst(Answer):
 class ReleasedAmount(Answer):
     """What the curator that spent most has spent, in the rounds that `counts` says; at most what
     holds of any group that this one is a part of. `tight`: composed numerically, at the delta that
-    was asked for; `worst`: for operators."""
+    was asked for; `worst`: for operators. In both currencies: (epsilon, delta), and zCDP as (rho,
+    rho_delta), which guarantees `zcdp_epsilon` at delta 10^-6."""
 
     scenario: str
     key: str
@@ -119,6 +126,9 @@ class ReleasedAmount(Answer):
     counts: str
     epsilon: Figure
     delta: Figure
+    rho: Figure
+    rho_delta: Figure
+    zcdp_epsilon: Figure
     tight: Amount | None = None
     worst: Worst | None = None
 
@@ -233,13 +243,21 @@ class LedgerVerification(Answer):
     broken: BrokenRow | None
 
 
+class LedgerAmount(Amount):
+    """An amount in both currencies of the ledger: (epsilon, delta), and zCDP as (rho,
+    rho_delta)."""
+
+    rho: Figure
+    rho_delta: Figure
+
+
 class Shortage(Answer):
     """A limit that a round would exceed, and for how many curators. `rounds`: the newest that were
     charged against it, and `blocked`: the first of the curators, both for operators."""
 
     limit: SpendingLimit
-    asked: Amount
-    spent: Amount
+    asked: LedgerAmount
+    spent: LedgerAmount
     curators: int
     rounds: list[str] | None = None
     rounds_in_all: int
@@ -263,7 +281,8 @@ class BudgetPreview(Answer):
 
 
 class ForecastRow(Answer):
-    """What a horizon composes to. `touching`: rounds that touch one unit."""
+    """What a horizon composes to. `touching`: rounds that touch one unit; `zcdp`: the epsilon at
+    the forecast's delta that the sum of their `rho` guarantees."""
 
     horizon: str
     days: int
@@ -274,10 +293,12 @@ class ForecastRow(Answer):
     touching: int
     basic: Amount
     tight: Figure
+    rho: Figure
+    zcdp: Figure
 
 
 class ForecastPoint(Answer):
-    """What had been spent after some days of a schedule."""
+    """What had been spent after some days of a schedule; figures as of `ForecastRow`."""
 
     day: int
     at: Time | None
@@ -285,6 +306,8 @@ class ForecastPoint(Answer):
     unit: Unit
     basic: Amount
     tight: Figure
+    rho: Figure
+    zcdp: Figure
 
 
 class BudgetForecast(Answer):

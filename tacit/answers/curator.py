@@ -103,9 +103,29 @@ class UnreadPlace(Answer):
     element: str | None = None
 
 
+class DryReading(Answer):
+    """A reading that would be stored: its time in UTC, its value with the unit."""
+
+    time: str
+    meter: str
+    value: str
+
+
+class DrySumOfDay(Answer):
+    """Readings of a meter on one day. `total`: their sum; of a counter, the last total."""
+
+    day: str
+    meter: str
+    register_name: str = Field(alias="register")
+    readings: int
+    total: str
+    unit: str
+
+
 class ImportedReadings(Answer):
     """How far an import is. `unknown_curators`: the most frequent names that are not curators of
-    this service."""
+    this service; `taken_for`: the format, and why. Of a dry run the first readings and sums a
+    day."""
 
     id: str
     state: str
@@ -117,6 +137,11 @@ class ImportedReadings(Answer):
     unknown_curators: list[str]
     unknown_curators_count: int
     errors: list[UnreadPlace]
+    taken_for: str | None = None
+    dry_run: bool = False
+    first: tuple[DryReading, ...] = ()
+    sums: tuple[DrySumOfDay, ...] = ()
+    sums_count: int = 0
 
 
 class KeptTable(Answer):
@@ -154,17 +179,23 @@ class ItemTables(Answer):
     tables: list[ItemTableSize]
 
 
-# Answers to a curator's owner. A charge has four figures: epsilon and delta as the query assumes,
-# and the same if all aggregators pool what they see.
+# Answers to a curator's owner. A charge has its figures in two currencies, (epsilon, delta) and
+# zCDP as (rho, rho_delta): as the query assumes, and the same if all aggregators pool what they
+# see.
 
 
 class ChargedAmount(Answer):
-    """A charge, or a sum of charges."""
+    """A charge, or a sum of charges. `zcdp_epsilon`: what its rho guarantees at delta 10^-6."""
 
     epsilon: Figure
     delta: Figure
     epsilon_all_aggregators: Figure
     delta_all_aggregators: Figure
+    rho: Figure
+    rho_delta: Figure
+    rho_all_aggregators: Figure
+    rho_delta_all_aggregators: Figure
+    zcdp_epsilon: Figure
 
 
 class StatedCharge(ChargedAmount):
@@ -197,11 +228,20 @@ class ListOfDebits(Answer):
     debits: list[Debit]
 
 
+class AgreedAtDelta(Answer):
+    """A limit on zCDP: the epsilon at a delta that all spending together guarantees."""
+
+    epsilon: Figure
+    delta: Figure
+
+
 class AgreedLimit(Answer):
-    """A limit that is agreed; a field that is absent is not limited."""
+    """A limit that is agreed; a field that is absent is not limited. `epsilon` and `delta`: on sums
+    of them; `zcdp`: on the sum of all zCDP."""
 
     epsilon: Figure | None = None
     delta: Figure | None = None
+    zcdp: AgreedAtDelta | None = None
 
 
 class AgreedLimits(Answer):
@@ -280,10 +320,12 @@ class UnitCharges(Answer):
 
 
 class ReadingsUsed(Answer):
-    """How many readings an answer used, and how many were cut to the bounds."""
+    """How many readings an answer used, and how many were cut to the bounds; `kept_share`: what was
+    kept of their sum where it was longer than the query's `window_bound`, null where all of it."""
 
     used: int
     clamped: int
+    kept_share: str | None = None
     note: str | None = None
 
 

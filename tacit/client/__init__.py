@@ -48,7 +48,7 @@ from tacit.client.problems import (
     UnsupportedForm,
 )
 from tacit.client.rounds import RoundNotReleased, TranscriptNotAnchored, Trust
-from tacit.errors import Error, MissingExtra
+from tacit.errors import Error, FieldsRefused, MissingExtra, NoDeployment
 from tacit.query.query import Query
 
 __all__ = [
@@ -60,6 +60,7 @@ __all__ = [
     "Conflict",
     "Error",
     "FieldProblem",
+    "FieldsRefused",
     "Forbidden",
     "Gone",
     "Invalid",
@@ -70,6 +71,7 @@ __all__ = [
     "Malformed",
     "MissingExtra",
     "NoAnswer",
+    "NoDeployment",
     "NotFinished",
     "NotFound",
     "NotReleased",

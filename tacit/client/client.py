@@ -41,15 +41,19 @@ from tacit.client.jobs import Datasets, Jobs
 from tacit.client.problems import NotFinished, Problem
 from tacit.client.registry import Registry
 from tacit.client.rounds import Queries, Rounds
+from tacit.errors import NoDeployment
 
 FILE = "deployment.json"
 
 
 def access(home: str | Path, service: str) -> tuple[str, str]:
     """The address and the operator's token of a service of a deployment: `coordinator`, `curator`,
-    or an aggregator by its name. Raises FileNotFoundError without a deployment, ValueError for a
-    service that it does not have."""
-    document = json.loads((Path(home) / FILE).read_text(encoding="utf-8"))
+    or an aggregator by its name. Raises NoDeployment, ValueError for a service that it does not
+    have."""
+    try:
+        document = json.loads((Path(home) / FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NoDeployment(f"there is no deployment in {home}: start one with `tacit up`") from None
     services = document["services"]
     found = next((each for each in services if service in (each["kind"], each["id"])), None)
     if found is None:

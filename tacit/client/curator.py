@@ -220,6 +220,20 @@ def _completeness(
     return answer_of(Answer, get("/v1/completeness", given))
 
 
+def _calendar(
+    curator: str,
+    *,
+    register: str | None = None,
+    to: str | None = None,
+    timezone: str | None = None,
+) -> Steps[Answer]:
+    """Of each device of a curator the newest reading, and which of the 35 days to a date (else to
+    today) are complete, partial or missing; of a register, else the first. Days of an IANA zone,
+    else of the service's."""
+    given = {"register": register, "to": to, "timezone": timezone}
+    return answer_of(Answer, get(f"/v1/curators/{curator}/calendar", given))
+
+
 def _policy(curator: str | None = None) -> Steps[Json]:
     """The default policy, or a curator's."""
     return json_of(get(_policy_path(curator)))
@@ -297,6 +311,7 @@ class Readings:
     silent_devices = stream(_silent_devices)
     registers = operation(_registers)
     completeness = operation(_completeness)
+    calendar = operation(_calendar)
     policy = operation(_policy)
     set_policy = operation(_set_policy)
     preview_policy = operation(_preview_policy)

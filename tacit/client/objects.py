@@ -27,7 +27,7 @@ from tacit.query.functions import PRESENCE
 from tacit.query.query import Query
 from tacit.report.figures import short
 from tacit.report.model import Subject, of_a_hundred
-from tacit.report.text import HEADS, Brief, brief, brief_text
+from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
 
 
 def text(name: str, content: str) -> str:
@@ -157,7 +157,11 @@ class Preview(Report):
     """The report of a query before anything is spent."""
 
     def __str__(self) -> str:
-        return "\n".join([*map(_told, self.errors), *self.accuracy, super().__str__()])
+        in_rho = price_in_rho(dict(self))
+        price_lines = [] if in_rho is None else [in_rho]
+        return "\n".join(
+            [*map(_told, self.errors), *self.accuracy, *price_lines, super().__str__()]
+        )
 
 
 def _told(error: PartError) -> str:
@@ -205,15 +209,43 @@ def drawn(rows: Sequence[Mapping[str, Any]], title: str) -> Any:
     axes = figure.subplots()
     places = range(len(told))
     values = [float(row["value"]) for row in told]
+    if len(told) > _MOST_BARS:
+        _band(axes, told, values)
+        return _named(figure, axes, told, f"{title}; band: noise in 95 of 100 cases")
     axes.bar(places, values, color="#4c78a8")
     for place, row in zip(places, told, strict=True):
         if row["low"] is not None:
             low, high = float(row["low"]), float(row["high"])
             axes.vlines(place, low, high, color="black", linewidth=1.5)
     names = [row["part"] if row["index"] is None else str(row["index"]) for row in told]
-    if len(told) <= 30:
-        axes.set_xticks(list(places), names)
-    axes.set_title(f"{title}; lines: noise in 95 of 100 cases")
+    axes.set_xticks(list(places), names)
+    return _named(figure, axes, told, f"{title}; lines: noise in 95 of 100 cases")
+
+
+_MOST_BARS: Final = 30
+
+
+def _band(axes: Any, told: Sequence[Mapping[str, Any]], values: Sequence[float]) -> None:
+    """Many values in a row: a line within the band of its noise."""
+    lows = [
+        value if row["low"] is None else float(row["low"])
+        for row, value in zip(told, values, strict=True)
+    ]
+    highs = [
+        value if row["high"] is None else float(row["high"])
+        for row, value in zip(told, values, strict=True)
+    ]
+    places = range(len(values) + 1)
+
+    def closed(several: Sequence[float]) -> list[float]:
+        return [*several, several[-1]]
+
+    axes.fill_between(places, closed(lows), closed(highs), step="post", color="#4c78a8", alpha=0.25)
+    axes.step(places, closed(values), where="post", color="#4c78a8")
+
+
+def _named(figure: Any, axes: Any, told: Sequence[Mapping[str, Any]], title: str) -> Any:
+    axes.set_title(title)
     axes.set_ylabel("" if not told or told[0]["unit"] == "1" else told[0]["unit"])
     return figure
 
@@ -288,12 +320,16 @@ class Result(rounds.RoundResult):
         """A record for each released figure: part, index in its list, value, low, high, unit. `low`
         and `high`: where the figure without noise lies in 95 of 100 cases, each by itself."""
         found = []
+        percentiles = self._percentiles()
         for name, value in self.figures.items():
             listed = isinstance(value, list)
             width = self._half_width(name) if listed else self.half_width
             own = width if listed or name == self.function else None
             for index, each in enumerate(value if isinstance(value, list) else [value]):
-                low, high = (None, None) if own is None or each is None else _around(each, own)
+                if name in percentiles:
+                    low, high = percentiles[name]
+                else:
+                    low, high = (None, None) if own is None or each is None else _around(each, own)
                 found.append(
                     {
                         "part": name,
@@ -330,6 +366,15 @@ class Result(rounds.RoundResult):
                 told.append(f"{name} {shown}{unit}{noise}")
         return f"{', '.join(told)}; {self.participants} curators answered"
 
+    def _percentiles(self) -> dict[str, tuple[Number | None, Number | None]]:
+        """The edges between which each percentile lies in 95 of 100 cases, by its name."""
+        listed = (self.report.get("error") or {}).get("percentiles") or ()
+
+        def edge(text: str | None) -> Number | None:
+            return None if text is None else number(text)
+
+        return {item["part"]: (edge(item["low"]), edge(item["high"])) for item in listed}
+
     def _half_width(self, part: str) -> Decimal | None:
         error = self.report.error_of(part)
         width = None if error is None else error.interval.half_width
@@ -337,6 +382,8 @@ class Result(rounds.RoundResult):
 
     def _unit(self, name: str) -> str:
         error = self.report.error_of(name)
+        if name in self._percentiles():
+            return self.unit
         squared = f"{self.unit}^2" if name == "variance" else self.unit
         return "1" if name in ("count", PRESENCE) else squared if error is None else error.unit
 
@@ -391,12 +438,39 @@ class JobResult(jobs.JobResult):
     """What a job published."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """The longest list of the summary as records, or one record of its single figures."""
+        """The summary's main list as records: points (such as centres) with a field for each of
+        `columns` and for each list that has one figure a point (such as their counts); else its
+        longest list; else one record of its single figures. Files of a result are apart
+        (`result_file`)."""
         lists = {name: value for name, value in self.summary.items() if isinstance(value, list)}
+        columns = lists.pop("columns", [])
+        for points in lists.values():
+            if points and all(_is_point(point, len(columns)) for point in points):
+                figures = {
+                    name: value
+                    for name, value in lists.items()
+                    if len(value) == len(points) and not any(map(_nested, value))
+                }
+                return [
+                    {
+                        **dict(zip(columns, point, strict=True)),
+                        **{name: value[place] for name, value in figures.items()},
+                    }
+                    for place, point in enumerate(points)
+                ]
         name = max(lists, key=lambda each: len(lists[each]), default=None)
         if name is None:
             return [dict(self.summary)]
         return [each if isinstance(each, dict) else {name: each} for each in lists[name]]
+
+    def __str__(self) -> str:
+        kind = f"{self.algorithm} ({self.stance}), job {self.job}"
+        fields = self.summary.items()
+        single = [f"{name} {value}" for name, value in fields if not _nested(value)]
+        lists = [f"{len(value)} {name}" for name, value in fields if isinstance(value, list)]
+        names = [file.name for file in self.files]
+        parts = (", ".join(single), ", ".join(lists), names and f"files: {', '.join(names)}")
+        return "\n".join([kind, *(part for part in parts if part)])
 
     def to_frame(self) -> Any:
         """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
@@ -405,6 +479,15 @@ class JobResult(jobs.JobResult):
     def _repr_html_(self) -> str:
         shown = [(name, str(value)[:200]) for name, value in self.summary.items()]
         return table(["published", "value"], shown)
+
+
+def _nested(value: object) -> bool:
+    return isinstance(value, list | dict)
+
+
+def _is_point(value: object, length: int) -> bool:
+    """Whether it is a list of this many figures, of one or more."""
+    return isinstance(value, list) and len(value) == length > 0 and not any(map(_nested, value))
 
 
 class Picture(bytes):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
@@ -42,15 +43,23 @@ from tacit.protocol.trust import ShownSeal, TranscriptNotAnchored, Trust, check_
 from tacit.query.functions import decode
 from tacit.query.query import Query
 from tacit.report.validity import validity_statement, with_shares
-from tacit.wire import parse_binary
+from tacit.wire import format_instant, parse_binary
 
 
-def _preview(query: Json | Query, *, epsilons: Sequence[str] | None = None) -> Steps[Preview]:
-    """The privacy report and error forecast of a query; nothing is spent. `epsilons`: decimal
-    strings to try in place of the query's own; the answer's "stops" say what each would give."""
+def _preview(
+    query: Json | Query,
+    *,
+    epsilons: Sequence[str] | None = None,
+    rhos: Sequence[str] | None = None,
+) -> Steps[Preview]:
+    """The privacy report and error forecast of a query; nothing is spent. `epsilons`, and of
+    Gaussian noise `rhos`: decimal strings to try in place of the query's own; the answer's "stops"
+    say what each would give."""
     body = _body(query)
     if epsilons is not None:
         body = {**body, "epsilons": list(epsilons)}
+    if rhos is not None:
+        body = {**body, "rhos": list(rhos)}
     return answer_of(Preview, repeatable("POST", "/v1/queries/preview", body))
 
 
@@ -149,17 +158,26 @@ def _wait_for(
     return (yield from _result(round_id))
 
 
+def _instant(value: str | datetime) -> str:
+    if isinstance(value, str):
+        return value
+    if value.utcoffset() is None:
+        raise ValueError("a time needs a zone: datetime(..., tzinfo=UTC)")
+    return format_instant(value)
+
+
 def _ask(
     query: Json | Query,
     *,
-    window: tuple[str, str] | None = None,
+    window: tuple[str | datetime, str | datetime] | None = None,
     deadline_s: int | None = None,
     timeout_s: float = 600.0,
     progress: Callable[[Round], object] | None = None,
 ) -> Steps[Result]:
     """Create a query, open a round of it and wait for the result. `window`: start and end
-    (excluded) of the readings, RFC 3339, unless the query fixes one. `preview` shows the cost."""
-    span = None if window is None else {"start": window[0], "end": window[1]}
+    (excluded) of the readings, RFC 3339 or datetimes with a zone, unless the query fixes one.
+    `preview` shows the cost. Raises ValueError for a datetime without a zone."""
+    span = None if window is None else {"start": _instant(window[0]), "end": _instant(window[1])}
     asked = yield from create_query(query)
     opened = yield from _open_round(asked.id, window=span, deadline_s=deadline_s)
     return (yield from _wait_for(opened.id, timeout_s, progress=progress))

@@ -55,6 +55,8 @@ TAG_BYTES = 16
 MAX_SEGMENT = 262_144
 MIN_SEGMENT = 64
 SEGMENT_BYTES = 2 * 1024 * 1024
+LEAST_SEGMENT = 8
+LONG_SEGMENT_BYTES = 32 * 1024 * 1024
 
 
 class SealBroken(ValueError):
@@ -115,9 +117,13 @@ def _octets(words: NDArray[np.uint64]) -> memoryview:
 
 
 def segment_size(dimension: int) -> int:
-    """Roster numbers per segment: the largest power of two with 8 d S <= 2 MiB, in 64..262144."""
+    """Roster numbers per segment: the largest power of two with 8 d S <= 2 MiB, in 64..262144; of
+    vectors above 65,536 the largest with 8 d S <= 32 MiB, but 8 at least (whole bytes of bitmaps):
+    a batch of a million coordinates has 64 MB."""
     size = MAX_SEGMENT
     while size > MIN_SEGMENT and 8 * dimension * size > SEGMENT_BYTES:
+        size //= 2
+    while size > LEAST_SEGMENT and 8 * dimension * size > LONG_SEGMENT_BYTES:
         size //= 2
     return size
 

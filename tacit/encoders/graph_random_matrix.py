@@ -22,9 +22,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.gaussian import zcdp_epsilon
 from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from tacit.noise.discrete_gaussian import DiscreteGaussian, gaussian_sampler_delta, reach_of
+from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.protocol.federation import Report
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.query.functions import Encoded, Readings, encode
+from tacit.query.functions import Encoded, Readings, encode, whole
 from tacit.query.query import Query
 from tacit.units import NANO
 from tacit.wire import format_exact
@@ -155,7 +155,7 @@ def check_query(query: Query, asked: RecordSum, records: int | None = None) -> N
 
     `records`: how many must count, None for as many as the query says.
     """
-    said = query.model_dump(mode="json")
+    said = query.model_dump(mode="json", exclude_none=True)
     counted = query.max_readings if records is None else records
     every = query.every_record is not None
     if every and counted < MOST_RECORDS:
@@ -191,4 +191,4 @@ def encoded(query: Query, asked: RowSum, rows: Floats) -> Encoded:
         part = encode(query, Readings(1, nothing, vectors * NANO, nothing))
         total += part.values
         clamped += part.clamped
-    return Encoded(total, np.array([len(rows)], np.int64), clamped)
+    return Encoded(total, np.array([len(rows)], np.int64), clamped, whole(1))

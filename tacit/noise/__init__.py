@@ -1,18 +1,9 @@
-"""Exact integer noise. Every sampler draws from a `NoiseSource`; none decides on a float.
-
-A service's draws are so close to their laws that N of them, each within 2^-116 in total
-variation, add at most (1 + e^epsilon) N 2^-116 to delta: if M' is within t of M for every input
-and M is (epsilon, delta)-private, then P(M'(x) in S) <= P(M(x) in S) + t
-<= e^epsilon P(M(y) in S) + delta + t <= e^epsilon P(M'(y) in S) + delta + (1 + e^epsilon) t.
-"""
-
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
-from fractions import Fraction
-from typing import Final
+"""Exact integer noise. Every sampler draws from a `NoiseSource`; none decides on a float."""
 
 from tacit.noise.alias import AliasTable
 from tacit.noise.bits import Bernoulli
 from tacit.noise.discrete_laplace import SCALE_LIMIT, DiscreteLaplace
+from tacit.noise.distance import DRAW_DISTANCE, sampler_delta
 from tacit.noise.floating import floating_laplace
 from tacit.noise.polya import PolyaShare
 from tacit.noise.self_test import SamplerCheck, SelfTest, self_test
@@ -34,20 +25,3 @@ __all__ = [
     "sampler_delta",
     "self_test",
 ]
-
-DRAW_DISTANCE: Final = Fraction(1, 1 << 116)
-"""Total variation between one draw (a discrete Laplace, or a share with r <= 1) and its law."""
-
-_UPWARD: Final = Context(prec=20, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
-
-
-def sampler_delta(draws: int, epsilon: Fraction) -> Fraction:
-    """(1 + e^epsilon) N 2^-116, rounded up to 20 digits: what imperfect draws add to delta.
-
-    A share of weight above 1 counts as its whole part plus one draws.
-    """
-    if draws < 0 or epsilon < 0:
-        raise ValueError("neither draws nor epsilon can be negative")
-    exponent = _UPWARD.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator))
-    growth = _UPWARD.next_plus(_UPWARD.exp(exponent))
-    return Fraction(_UPWARD.multiply(_UPWARD.add(1, growth), Decimal(draws))) * DRAW_DISTANCE

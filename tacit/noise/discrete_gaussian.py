@@ -33,8 +33,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.noise import DRAW_DISTANCE, sampler_delta
 from tacit.noise.alias import PRECISE
+from tacit.noise.distance import DRAW_DISTANCE, sampler_delta
 from tacit.randomness import NoiseSource
 
 DEVIATION_LIMIT: Final = 1 << 30

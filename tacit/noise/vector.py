@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.noise.bits import Bernoulli
+from tacit.noise.discrete_gaussian import DiscreteGaussian
 from tacit.noise.discrete_laplace import DiscreteLaplace
 from tacit.noise.polya import PolyaShare
 from tacit.randomness import NoiseSource
@@ -60,6 +61,18 @@ def polya_shares(
         dimensions,
         count,
         lambda scale, drawn: PolyaShare(scale, weight).draw(source, drawn),
+    )
+
+
+def gaussian(
+    source: NoiseSource, variances: Sequence[Fraction], dimensions: Sequence[int], count: int
+) -> NDArray[np.int64]:
+    """Discrete Gaussian noise in every column of every row; a variance in the place of a scale."""
+    return _columns(
+        variances,
+        dimensions,
+        count,
+        lambda variance, drawn: DiscreteGaussian(variance).draw(source, drawn),
     )
 
 

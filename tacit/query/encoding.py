@@ -1,5 +1,5 @@
-"""Readings as ring integers and back, without a float, and the L1 sensitivities of the linear
-functions, in ring units (spec: aggregation, section 3).
+"""Readings as ring integers and back, without a float, and the sensitivities of the linear
+functions, in ring units (spec: aggregation, section 3; profiles, section 2).
 
 At most m readings of a curator count in a window: the first m in the order (timestamp, random id).
 Taking one reading away can therefore let the (m+1)-th in, a *swap*; where a window can never hold
@@ -16,6 +16,17 @@ where nothing is swapped that is twice the sensitivity. With integer bounds Q_lo
     histogram       2               1                  m
     vector sum      2 B             B                  m B        (B: L1 bound of one reading)
     presence        1               1                  1          (1 if there is any reading)
+
+These are L1 norms, and for one coordinate L2 norms as well. Where a query bounds the norm of a
+curator's whole contribution by W (`window_bound`), and T is the figure for one record with a swap:
+
+    norm    record, d = 1    record, d > 1                           curator
+    L1      min(2 W, T)      min(2 W, 2 T + d)                       min(W, m A)
+    L2      min(2 W, T)      min(2 W, T + ceil(sqrt d) + 1)          min(W, m A)
+                             (entries of one sign: sqrt(2) W for 2 W)
+
+Scaling is no contraction in L1: with W = 6, (6, 0) stays and (6, 3) becomes (4, 2), which moves 4
+for one reading of 3. L2 norms are kept squared: their squares are whole numbers.
 """
 
 from __future__ import annotations
@@ -24,12 +35,17 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.query.terms import PrivacyUnit
+
+Ints = NDArray[np.int64]
+
+_TOGETHER: Final = 1 << 18
+"""Numbers beyond 62 bits that are computed at a time, about."""
 
 
 class Linear(StrEnum):
@@ -104,6 +120,133 @@ def l1_sensitivity(
             return reading
 
 
+class Norm(StrEnum):
+    """How the length of a contribution is measured: in L1 with Laplace noise, in L2 with
+    Gaussian."""
+
+    L1 = "l1"
+    L2 = "l2"
+
+
+@dataclass(frozen=True)
+class Entries:
+    """What the readings of one curator add to one part of a query, for its sensitivities.
+
+    `bounds`: of one reading, or of one entry of a vector; `l1_bound`: B of a vector sum, ring
+    units; `several`: whether one reading can change several of its `dimension` coordinates (slots
+    and bins take one each); `swap`: whether a window may hold more than `max_readings` readings,
+    which matters to the unit record only.
+    """
+
+    linear: Linear
+    bounds: Bounds
+    max_readings: int
+    dimension: int = 1
+    l1_bound: int = 0
+    several: bool = False
+    swap: bool = True
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether no entry is below 0."""
+        return self.bounds.low >= 0 or self.linear not in (Linear.SUM, Linear.VECTOR)
+
+    def l1(self, unit: PrivacyUnit, *, swap: bool | None = None) -> int:
+        """The L1 sensitivity without a bound on windows."""
+        return l1_sensitivity(
+            self.linear,
+            unit,
+            self.bounds,
+            self.max_readings,
+            l1_bound=self.l1_bound,
+            swap=self.swap if swap is None else swap,
+        )
+
+    def squared_l2(self, unit: PrivacyUnit) -> int:
+        """The square of the L2 sensitivity without a bound on windows."""
+        if self.dimension == 1:
+            return self.l1(unit) ** 2
+        if self.linear is Linear.HISTOGRAM:
+            record = 2 if self.swap else 1
+            return record if unit is PrivacyUnit.RECORD else self.max_readings**2
+        reading = self.l1_bound**2
+        if self.several:  # each entry is clamped, so that few can be large
+            reading = min(reading, self.dimension * self.bounds.largest**2)
+        if unit is PrivacyUnit.CURATOR:
+            return self.max_readings**2 * reading
+        return reading if not self.swap else (2 if self.unsigned else 4) * reading
+
+
+@dataclass(frozen=True)
+class WindowBound:
+    """W, the largest norm of a curator's whole contribution to one part, in ring units."""
+
+    norm: Norm
+    most: int
+
+    def scale(self, values: Ints) -> tuple[Ints, NDArray[np.int64]]:
+        """Rows (n, d) within the bound, and (n,) how much of each row is kept, in millionths.
+
+        A row within W stays, and keeps a million. A longer one is multiplied by W over its norm
+        (in L2 the whole root above it) and truncated toward zero, which only shortens it.
+        """
+        largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+        power, step = 1 if self.norm is Norm.L1 else 2, max(1, _TOGETHER // values.shape[1])
+        # Sums of squares, or products with W, may pass 62 bits.
+        wide = max(largest**power * values.shape[1], largest * self.most) >= 1 << 62
+        if wide and values.shape[0] > step:  # objects take ten times the memory
+            blocks = range(0, values.shape[0], step)
+            done = [self.scale(values[start : start + step]) for start in blocks]
+            return np.concatenate([row for row, _ in done]), np.concatenate(
+                [own for _, own in done]
+            )
+        exact = np.abs(values.astype(object) if wide else values)
+        powers = (exact if power == 1 else exact * exact).sum(axis=1)
+        kept = np.full(values.shape[0], MILLION, np.int64)
+        over = np.flatnonzero(
+            powers > min(self.most**power, 1 << 62) if not wide else powers > self.most**power
+        )
+        if not over.size:
+            return values, kept
+        norms = powers[over] if power == 1 else _roots_above(powers[over], wide=wide)
+        scaled = values.copy()
+        shortened = exact[over] * self.most // norms[:, None]
+        scaled[over] = np.sign(values[over]) * shortened.astype(np.int64)
+        kept[over] = MILLION * self.most // norms.astype(object)
+        return scaled, kept
+
+    def sensitivity(self, entries: Entries, unit: PrivacyUnit) -> int:
+        """The L1 sensitivity of contributions within the bound, in ring units; of a bound in L2
+        the square of the L2 sensitivity."""
+        if self.norm is Norm.L1:
+            whole = entries.l1(unit)
+            if unit is PrivacyUnit.CURATOR:
+                return min(self.most, whole)
+            if entries.dimension > 1:
+                whole = 2 * entries.l1(unit, swap=True) + entries.dimension
+            return min(2 * self.most, whole)
+        whole = entries.squared_l2(unit)
+        if unit is PrivacyUnit.CURATOR:
+            return min(self.most**2, whole)
+        if entries.dimension == 1:
+            return min(4 * self.most**2, whole)
+        moved = entries.l1(unit, swap=True) + root_above(entries.dimension) + 1
+        return min((2 if entries.unsigned else 4) * self.most**2, moved**2)
+
+
+MILLION: Final = 10**6
+
+
+def root_above(value: int) -> int:
+    """The least whole number whose square is at least `value`, which is not negative."""
+    return math.isqrt(value - 1) + 1 if value else 0
+
+
+def _roots_above(squares: NDArray[Any], *, wide: bool) -> NDArray[Any]:
+    roots = [root_above(square) for square in squares.tolist()]
+    return np.array(roots, object if wide else np.int64)
+
+
 # A reading is a whole number of nano-units (`tacit.units`); quantising divides it by the query's
 # resolution, rounding half to even. With whole x and n and any rational centre C,
 #
@@ -113,8 +256,6 @@ def l1_sensitivity(
 # so that one integer division rounds exactly; a tie shows as a whole h and a remainder of 0. The
 # ring is Z_(2^64) read as signed, or the prime field of `tacit.crypto.sharing`; whether a sum can
 # wrap is decided when a query is made (`headroom`).
-
-Ints = NDArray[np.int64]
 
 _INT64: Final = np.iinfo(np.int64)
 

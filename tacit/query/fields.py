@@ -6,14 +6,16 @@ so that a coordinator, an aggregator and a curator refuse the same things.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from tacit.query.terms import (
     LONGEST_PART,
+    LONGEST_VECTOR,
     MAX_AGGREGATORS,
     MAX_CURATORS,
     MAX_DIMENSION,
@@ -23,6 +25,7 @@ from tacit.query.terms import (
     Identifier,
     Layer,
     Mechanism,
+    Noise,
     PrivacyUnit,
     RegisterName,
     Sharing,
@@ -30,7 +33,7 @@ from tacit.query.terms import (
     Validity,
 )
 from tacit.units import MAX_QUANTITY, NANO, UNITS, no_unit
-from tacit.wire import Exact, Instant, KeptModel, WireModel, require
+from tacit.wire import Exact, Instant, KeptModel, WireModel, format_exact, require
 
 
 class Collusion(WireModel):
@@ -44,14 +47,15 @@ class Block(WireModel):
     """One part of a vector sum, with its own resolution, bound and part of epsilon."""
 
     name: Identifier
-    dimension: Annotated[int, Field(ge=1, le=MAX_DIMENSION)]
+    dimension: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)]
     l1_bound: Exact
     resolution: Exact
+    window_bound: Exact | None = None
 
-    @field_validator("l1_bound", "resolution")
+    @field_validator("l1_bound", "resolution", "window_bound")
     @classmethod
-    def _positive(cls, value: Fraction) -> Fraction:
-        return require(value > 0, value, "must be above 0")
+    def _positive(cls, value: Fraction | None) -> Fraction | None:
+        return require(value is None or value > 0, value, "must be above 0")
 
 
 class Window(WireModel):
@@ -74,6 +78,15 @@ class Schedule(WireModel):
     first_start: Instant
 
 
+MOST_BUDGET: Final = 10_000
+"""Of an epsilon or a rho."""
+_LEAST_DELTA: Final = Fraction(1, 10**30)
+_USUAL_DELTA: Final = Fraction(1, 10**6)
+"""Of a query with a rho, for its (epsilon, delta) line, the sound check and ledgers."""
+RHO_STEPS: Final = 10**12
+"""A rho is a multiple of 10^-12."""
+
+
 class QueryFields(KeptModel):
     """A query's fields; the order of the fields is the order of their checks."""
 
@@ -88,18 +101,22 @@ class QueryFields(KeptModel):
     max_readings: Annotated[int, Field(ge=1, le=1_000_000)]
     resolution: Exact
     edges: tuple[Exact, ...] | None = None
-    dimension: Annotated[int, Field(ge=1, le=MAX_DIMENSION)] | None = None
+    percentiles: Annotated[tuple[Exact, ...], Field(min_length=1, max_length=99)] | None = None
+    dimension: Annotated[int, Field(ge=1, le=LONGEST_VECTOR)] | None = None
     l1_bound: Exact | None = None
     blocks: tuple[Block, ...] | None = None
     coordinates: Coordinates | None = None
+    window_bound: Exact | None = None
     privacy_unit: PrivacyUnit = PrivacyUnit.CURATOR
     validity: Validity | None = None
     stance: Stance = Stance.SOUND
     mechanism: Mechanism
+    noise: Noise | None = None
     epsilon_u: Exact | None = None
     epsilon_s: Exact | None = None
     pr_u: Exact | None = None
     pr_s: Exact | None = None
+    rho: Exact | None = None
     epsilon: Exact | None = None
     epsilon_i: Exact | None = None
     delta: Exact = Fraction(0)
@@ -127,7 +144,7 @@ class QueryFields(KeptModel):
 
     def __hash__(self) -> int:
         """Of few fields, those that mostly differ: caches ask for it again and again."""
-        return hash((self.name, self.group, self.n_max, self.epsilon or self.epsilon_u))
+        return hash((self.name, self.group, self.n_max, self.epsilon or self.epsilon_u or self.rho))
 
     @field_validator("unit")
     @classmethod
@@ -157,10 +174,25 @@ class QueryFields(KeptModel):
             return edges
         if info.data["function"] is not Function.HISTOGRAM:
             return require(edges is None, edges, "only a histogram has edges")
-        if edges is None or not 2 <= len(edges) <= MAX_DIMENSION:
+        if edges is None or len(edges) < 2:
             return require(False, edges, "a histogram needs at least two edges")
+        require(len(edges) <= MAX_DIMENSION, None, f"at most {MAX_DIMENSION} edges")
         require(all(a < b for a, b in pairwise(edges)), edges, "must rise strictly")
         return require(_storable(edges, info), edges, "no reading can be as large as an edge")
+
+    @field_validator("percentiles")
+    @classmethod
+    def _rising_percentiles(
+        cls, percentiles: tuple[Fraction, ...] | None, info: ValidationInfo
+    ) -> tuple[Fraction, ...] | None:
+        if percentiles is None or "function" not in info.data:
+            return percentiles
+        histogram = info.data["function"] is Function.HISTOGRAM
+        require(histogram, percentiles, "only a histogram has percentiles: give its edges")
+        inside = all(0 < item < 100 and (item * 10**6).denominator == 1 for item in percentiles)
+        require(inside, percentiles, "must lie between 0 and 100, with at most six decimals")
+        rising = all(a < b for a, b in pairwise(percentiles))
+        return require(rising, percentiles, "must rise strictly")
 
     @field_validator("dimension", "l1_bound", "blocks", "coordinates")
     @classmethod
@@ -180,7 +212,9 @@ class QueryFields(KeptModel):
                 "give either dimension and l1_bound, or blocks",
             )
             total = sum(block.dimension for block in value)
-            require(total <= MAX_DIMENSION, value, f"at most {MAX_DIMENSION} coordinates in total")
+            require(
+                total <= LONGEST_VECTOR, value, f"at most {LONGEST_VECTOR} coordinates in total"
+            )
             names = {block.name for block in value}
             require(len(names) == len(value), value, "block names must differ")
         if field == "blocks" and value is None and "dimension" in data:
@@ -192,11 +226,43 @@ class QueryFields(KeptModel):
             require(not (slots and data.get("blocks")), value, 'blocks need "values"')
         return value
 
+    @field_validator("window_bound")
+    @classmethod
+    def _bound_of_a_sum(cls, value: Fraction | None, info: ValidationInfo) -> Fraction | None:
+        if value is None or "function" not in info.data:
+            return value
+        require(value > 0, value, "must be above 0")
+        summed = info.data["function"] in (Function.SUM, Function.VECTOR_SUM)
+        require(summed, value, "only a sum or a vector_sum bounds a curator's whole window")
+        blocks = info.data.get("blocks") is not None
+        return require(not blocks, value, "blocks have a window_bound of their own")
+
     @field_validator("stance")
     @classmethod
     def _provable_stance(cls, value: Stance, info: ValidationInfo) -> Stance:
-        bounded = value is not Stance.PAPER or not _proved(info)
-        return require(bounded, value, "a proved query needs stance sound: noise of a public scale")
+        paper = value is Stance.PAPER
+        require(
+            not (paper and _proved(info)),
+            value,
+            "a proved query needs stance sound: noise of a public scale",
+        )
+        windows = info.data.get("window_bound") is not None or any(
+            block.window_bound is not None for block in info.data.get("blocks") or ()
+        )
+        return require(
+            not (paper and windows), value, "a window_bound needs stance sound: no source has one"
+        )
+
+    @field_validator("noise")
+    @classmethod
+    def _noise_of_distributed(cls, value: Noise | None, info: ValidationInfo) -> Noise | None:
+        data = info.data
+        if value is not Noise.GAUSSIAN or not {"mechanism", "stance"} <= data.keys():
+            return value
+        distributed = data["mechanism"] is Mechanism.DISTRIBUTED
+        require(distributed, value, "gaussian noise needs mechanism distributed")
+        sound = data["stance"] is Stance.SOUND
+        return require(sound, value, "gaussian noise needs stance sound: no source has it")
 
     @field_validator("epsilon_u", "epsilon_s", "pr_u", "pr_s", "epsilon", "epsilon_i")
     @classmethod
@@ -207,16 +273,50 @@ class QueryFields(KeptModel):
         needed = _EPSILONS[mechanism]
         if field not in needed:
             return require(value is None, value, f"has no meaning for mechanism {mechanism}")
-        if value is None:
+        if field == "epsilon" and info.data.get("noise") is Noise.GAUSSIAN:
+            if "rho" not in info.data:  # that error is reported already
+                return value
+            one = (value is None) != (info.data["rho"] is None)
+            require(one, value, "give rho, or epsilon and delta: one of the two")
+        elif value is None:
             return require(False, value, f"needed by mechanism {mechanism}")
+        if value is None:
+            return None
         if field.startswith("pr_"):
             return require(0 <= value <= 1, value, "a probability lies in 0..1")
-        return require(0 < value <= 10_000, value, "must be above 0 (and at most 10000)")
+        return require(0 < value <= MOST_BUDGET, value, "must be above 0 (and at most 10000)")
+
+    @field_validator("rho")
+    @classmethod
+    def _rho_of_gaussian_noise(
+        cls, value: Fraction | None, info: ValidationInfo
+    ) -> Fraction | None:
+        if value is None or "noise" not in info.data:
+            return value
+        gaussian = info.data["noise"] is Noise.GAUSSIAN
+        require(gaussian, value, "only gaussian noise is measured by rho")
+        require(0 < value <= MOST_BUDGET, value, "must be above 0 (and at most 10000)")
+        whole = (value * RHO_STEPS).denominator == 1
+        nearest = format_exact(Fraction(max(1, math.floor(value * RHO_STEPS)), RHO_STEPS))
+        return require(whole, value, f"must be a multiple of 10^-12: {nearest} is")
+
+    @field_validator("delta", mode="before")
+    @classmethod
+    def _delta_beside_rho(cls, value: Any, info: ValidationInfo) -> Any:
+        # Only the default is a Fraction here: what a client sends is text.
+        usual = isinstance(value, Fraction) and info.data.get("rho") is not None
+        return _USUAL_DELTA if usual else value
 
     @field_validator("delta")
     @classmethod
-    def _proper_delta(cls, value: Fraction) -> Fraction:
-        return require(0 <= value < 1, value, "must lie in [0, 1)")
+    def _proper_delta(cls, value: Fraction, info: ValidationInfo) -> Fraction:
+        require(0 <= value < 1, value, "must lie in [0, 1)")
+        gaussian = info.data.get("noise") is Noise.GAUSSIAN
+        return require(
+            value >= _LEAST_DELTA or not gaussian,
+            value,
+            "gaussian noise needs a delta of 10^-30 or more: 0.000001 is usual",
+        )
 
     @field_validator("split")
     @classmethod
@@ -237,7 +337,13 @@ class QueryFields(KeptModel):
     @classmethod
     def _layer_of_distributed(cls, value: Layer | None, info: ValidationInfo) -> Layer | None:
         if info.data.get("mechanism") is Mechanism.DISTRIBUTED:
-            return value or Layer.AGGREGATOR
+            layer = value or Layer.AGGREGATOR
+            gaussian = info.data.get("noise") is Noise.GAUSSIAN
+            return require(
+                layer is Layer.AGGREGATOR or not (gaussian and _proved(info)),
+                layer,
+                "a proved query has gaussian noise of aggregators only: layer aggregator",
+            )
         return require(value is None, value, "only mechanism distributed has layers")
 
     @field_validator("noise_tail")
@@ -366,6 +472,8 @@ class QueryFields(KeptModel):
     @field_validator("job")
     @classmethod
     def _records_are_no_readings(cls, value: str | None, info: ValidationInfo) -> str | None:
+        gaussian = info.data.get("noise") is Noise.GAUSSIAN
+        require(value is None or not gaussian, value, "a job's steps have no gaussian noise")
         counted = info.data.get("completeness") is not None
         return require(value is None or not counted, value, "a job's step counts no completeness")
 

@@ -27,17 +27,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.query.encoding import (
+    MILLION,
     Bounds,
+    Entries,
     Linear,
+    Norm,
+    WindowBound,
     clamp,
-    l1_sensitivity,
     per_reading,
     quantise,
+    root_above,
     round_half_even,
     truncate_to_l1,
 )
 from tacit.query.fields import QueryFields, part_count
-from tacit.query.terms import Coordinates, Function
+from tacit.query.percentiles import percentile_name, percentile_of
+from tacit.query.terms import Coordinates, Function, Noise
 from tacit.units import NANO, UNITS
 from tacit.wire import format_exact
 
@@ -45,6 +50,8 @@ Ints = NDArray[np.int64]
 
 _BLOCK: Final = 1 << 15
 PRESENCE: Final = "curators_with_readings"
+TOO_FEW: Final = "the noisy count is below 1"
+"""Why a result has no mean, variance or percentile."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,11 @@ class Part:
     """A group of coordinates that share a ring unit, a sensitivity and a part of epsilon.
 
     `value`: what one ring unit is worth, in the query's unit (squared for squares, 1 for counts).
-    `sensitivity`: L1, in ring units, for the query's privacy unit.
+    `sensitivity`: in ring units, for the query's privacy unit: L1; with Gaussian noise L2, rounded
+    up, and `squared_sensitivity` is its exact square.
     `largest`: the largest |f| of one curator in one coordinate, in ring units.
-    `epsilon_share`: this part's share of epsilon; the shares of a query add up to 1.
+    `epsilon_share`: this part's share of epsilon, or of rho; the shares of a query add up to 1.
+    `window`: the bound on the norm of one curator's f, where the query has one.
     """
 
     name: str
@@ -64,6 +73,8 @@ class Part:
     sensitivity: int
     largest: int
     epsilon_share: Fraction
+    squared_sensitivity: int | None = None
+    window: WindowBound | None = None
 
 
 @dataclass(frozen=True)
@@ -96,11 +107,19 @@ class Readings:
 
 @dataclass(frozen=True)
 class Encoded:
-    """f(x) of each curator, (count, d) ring units, and for its owner's eyes what was clamped."""
+    """f(x) of each curator, (count, d) ring units, and for its owner's eyes how many readings
+    count, how many of these were clamped, and what was kept of a contribution that was longer than
+    its bound, in millionths."""
 
     values: Ints
     used: NDArray[np.int64]
     clamped: NDArray[np.int64]
+    kept: NDArray[np.int64]
+
+
+def whole(count: int) -> NDArray[np.int64]:
+    """What `Encoded.kept` is of this many contributions of which nothing is cut."""
+    return np.full(count, MILLION, np.int64)
 
 
 def reading_rule(query: QueryFields) -> Rule:
@@ -139,8 +158,11 @@ def parts(query: QueryFields) -> tuple[Part, ...]:
     found = _function_parts(query, shares)
     if query.completeness is None:
         return found
-    one = Fraction(1)
-    return (*found, Part(PRESENCE, Linear.PRESENCE, 1, one, 1, 1, shares[-1]))
+    squared = 1 if query.noise is Noise.GAUSSIAN else None
+    presence = Part(
+        PRESENCE, Linear.PRESENCE, 1, Fraction(1), 1, 1, shares[-1], squared_sensitivity=squared
+    )
+    return (*found, presence)
 
 
 def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Part, ...]:
@@ -152,24 +174,31 @@ def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Par
         share: Fraction,
         value: Fraction,
         dimension: int = 1,
-        l1_bound: int = 0,
+        block: VectorBlock | None = None,
     ) -> Part:
-        reading = per_reading(linear, rule.bounds, l1_bound)
+        entries = Entries(
+            linear,
+            rule.bounds if block is None else block.bounds,
+            query.max_readings,
+            dimension,
+            0 if block is None else block.l1_bound,
+            several=reads_vectors(query),
+            swap=not query.every_record,
+        )
+        window = _window_bound(query, value, block) if linear in _BOUNDED else None
+        sensitivity, squared = _sensitivity(query, entries, window)
+        reading = per_reading(linear, entries.bounds, entries.l1_bound)
+        largest = query.max_readings * reading
         return Part(
             name,
             linear,
             dimension,
             value,
-            l1_sensitivity(
-                linear,
-                query.privacy_unit,
-                rule.bounds,
-                query.max_readings,
-                l1_bound=l1_bound,
-                swap=not query.every_record,
-            ),
-            query.max_readings * reading,
+            sensitivity,
+            largest if window is None else min(largest, window.most),
             share,
+            squared,
+            window,
         )
 
     unit, one = query.resolution, Fraction(1)
@@ -196,9 +225,34 @@ def _function_parts(query: QueryFields, shares: Sequence[Fraction]) -> tuple[Par
         case Function.VECTOR_SUM:
             names = [block.name for block in query.blocks] if query.blocks else ["vector"]
             return tuple(
-                part(name, Linear.VECTOR, share, block.resolution, block.dimension, block.l1_bound)
+                part(name, Linear.VECTOR, share, block.resolution, block.dimension, block)
                 for name, share, block in zip(names, shares, vector_blocks(query), strict=False)
             )
+
+
+_BOUNDED: Final = (Linear.SUM, Linear.VECTOR)
+
+
+def _window_bound(
+    query: QueryFields, value: Fraction, block: VectorBlock | None
+) -> WindowBound | None:
+    """W of a part of which a ring unit is worth `value`."""
+    bound = query.window_bound if block is None or block.window is None else block.window
+    if bound is None:
+        return None
+    norm = Norm.L2 if query.noise is Noise.GAUSSIAN else Norm.L1
+    return WindowBound(norm, math.floor(bound / value))
+
+
+def _sensitivity(
+    query: QueryFields, entries: Entries, window: WindowBound | None
+) -> tuple[int, int | None]:
+    """In the norm of the query's noise, and in L2 its exact square."""
+    unit = query.privacy_unit
+    if query.noise is not Noise.GAUSSIAN:
+        return (entries.l1(unit) if window is None else window.sensitivity(entries, unit)), None
+    squared = entries.squared_l2(unit) if window is None else window.sensitivity(entries, unit)
+    return root_above(squared), squared
 
 
 def vector_bound(query: QueryFields, rule: Rule) -> int:
@@ -216,12 +270,14 @@ def vector_bound(query: QueryFields, rule: Rule) -> int:
 @dataclass(frozen=True)
 class VectorBlock:
     """One block of a vector sum: its `resolution` in the query's unit, and in whole steps of it the
-    `bounds` of one entry of a reading, and B, the L1 bound of its entries."""
+    `bounds` of one entry of a reading, and B, the L1 bound of its entries. `window`: the bound on a
+    curator's whole contribution, in the query's unit."""
 
     dimension: int
     resolution: Fraction
     bounds: Bounds
     l1_bound: int
+    window: Fraction | None = None
 
 
 def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
@@ -230,12 +286,15 @@ def vector_blocks(query: QueryFields) -> tuple[VectorBlock, ...]:
         assert query.dimension is not None
         rule = reading_rule(query)
         bound = vector_bound(query, rule)
-        return (VectorBlock(query.dimension, query.resolution, rule.bounds, bound),)
+        window = query.window_bound
+        return (VectorBlock(query.dimension, query.resolution, rule.bounds, bound, window),)
     result = []
     for block in query.blocks:
         bounds = _rule(query, block.resolution).bounds
         bound = min(bounds.largest * block.dimension, math.ceil(block.l1_bound / block.resolution))
-        result.append(VectorBlock(block.dimension, block.resolution, bounds, bound))
+        result.append(
+            VectorBlock(block.dimension, block.resolution, bounds, bound, block.window_bound)
+        )
     return tuple(result)
 
 
@@ -262,19 +321,33 @@ def encode(query: QueryFields, readings: Readings) -> Encoded:
     gets zeros. Raises ValueError for readings of no listed curator, of another dimension than the
     query's, or outside the window.
     """
-    kept, used = counted(readings, query.max_readings)
+    counting, used = counted(readings, query.max_readings)
     groups = tuple(part for part in parts(query) if part.linear is not Linear.PRESENCE)
     width = dimension(query)
     values = np.zeros((readings.count, width), np.int64)
     clamped = np.zeros(readings.count, np.int64)
     step = max(
-        1, _BLOCK // (math.prod(kept.quantity.shape[1:]) or 1)
+        1, _BLOCK // (math.prod(counting.quantity.shape[1:]) or 1)
     )  # blocks that stay in the cache
-    for start in range(0, kept.curator.size, step):
-        _add_to(values, clamped, groups, query, kept.rows(slice(start, start + step)))
+    for start in range(0, counting.curator.size, step):
+        _add_to(values, clamped, groups, query, counting.rows(slice(start, start + step)))
     if query.completeness is not None:
         values[:, -1] = used > 0
-    return Encoded(values, used, clamped)
+    return Encoded(values, used, clamped, _shorten(values, groups))
+
+
+def _shorten(values: Ints, groups: tuple[Part, ...]) -> NDArray[np.int64]:
+    """Shorten, in place, contributions (count, d) to the bounds of their parts; (count,) the least
+    share that is kept of a part, in millionths."""
+    kept = whole(values.shape[0])
+    start = 0
+    for part in groups:
+        columns = slice(start, start + part.dimension)
+        if part.window is not None:
+            values[:, columns], of_part = part.window.scale(values[:, columns])
+            np.minimum(kept, of_part, out=kept)
+        start += part.dimension
+    return kept
 
 
 def _add_to(
@@ -417,7 +490,8 @@ def decode(query: QueryFields, total: Ints) -> dict[str, Any]:
     """The result of an opened (noisy) total, (d,) signed ring units; post-processing only.
 
     Amounts are exact decimal strings in the query's unit. A noisy count below 1 gives null with
-    the reason, a negative variance 0. A count of curators with readings has the name `PRESENCE`.
+    the reason, a negative variance 0. Percentiles of a histogram have names such as `p50`, a count
+    of curators with readings the name `PRESENCE`.
     """
     if query.completeness is None:
         return _decoded(query, total)
@@ -428,7 +502,7 @@ def decode(query: QueryFields, total: Ints) -> dict[str, Any]:
 
 def _decoded(query: QueryFields, total: Ints) -> dict[str, Any]:
     if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
-        return _vectors(query, total)
+        return {**_vectors(query, total), **_percentiles(query, total)}
     groups = {
         part.name: int(word) * part.value for part, word in zip(parts(query), total, strict=True)
     }
@@ -441,9 +515,8 @@ def _decoded(query: QueryFields, total: Ints) -> dict[str, Any]:
         case Function.MEAN | Function.VARIANCE:
             count = groups["count"]
             if count < 1:
-                reason = "the noisy count is below 1"
                 empty = ("mean",) if query.function is Function.MEAN else ("mean", "variance")
-                return {"count": format_exact(count), **dict.fromkeys(empty), "reason": reason}
+                return {"count": format_exact(count), **dict.fromkeys(empty), "reason": TOO_FEW}
             mean = groups["sum"] / count
             answer: dict[str, Any] = {
                 "count": format_exact(count),
@@ -462,6 +535,20 @@ def _vectors(query: QueryFields, total: Ints) -> dict[str, Any]:
         words = total[start : start + part.dimension].tolist()
         answer[part.name] = _amounts(words, part.value)
         start += part.dimension
+    return answer
+
+
+def _percentiles(query: QueryFields, total: Ints) -> dict[str, str | None]:
+    """The percentiles that a query asks of its histogram, each by its name."""
+    if query.percentiles is None or query.edges is None:
+        return {}
+    counts: list[int] = total.tolist()
+    answer: dict[str, str | None] = {}
+    for percentile in query.percentiles:
+        value = percentile_of(percentile, counts, query.edges)
+        answer[percentile_name(percentile)] = None if value is None else _rounded(value)
+    if sum(counts) < 1:
+        answer["reason"] = TOO_FEW
     return answer
 
 

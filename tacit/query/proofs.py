@@ -8,6 +8,7 @@ Needs the extra `proofs`. Spec: validity, sections 2 to 6 and 9.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,9 +17,10 @@ from importlib.util import find_spec
 from typing import Final
 
 from tacit.crypto.sealing import spans
+from tacit.query.encoding import Norm
 from tacit.query.fields import QueryFields
 from tacit.query.functions import Part, parts, reading_rule, vector_blocks
-from tacit.query.mechanisms import clamped_tail, curator_plan
+from tacit.query.mechanisms import LaplacePlan, clamped_tail, curator_plan
 from tacit.query.terms import Function, Mechanism, Validity
 from tacit.validity import limits
 from tacit.validity.arithmetic import NUMPY, Arithmetic
@@ -162,10 +164,24 @@ def proof_problem(query: QueryFields) -> tuple[str, str] | None:
         field = grain if query.blocks else wide[query.function]
         if part_length(query) > PART_LENGTH:
             return "part_length", "a proof for this many curators passes 16 MiB"
-        return field, "a proof of this many coordinates passes 16 MiB"
+        passes = "a proof of this many coordinates passes 16 MiB"
+        if field != "dimension":
+            return field, passes
+        return field, f"{passes}: at most {_most_provable(query)} at this resolution"
     if (name := wrapping_part(query)) is not None:
         return "n_max", f"a sum of this many proved contributions could wrap (part {name})"
     return None
+
+
+def _most_provable(query: QueryFields) -> int:
+    """The dimension of a vector below the query's own of which a proof is short enough."""
+    assert query.dimension is not None
+
+    def longest(dimension: int) -> int:
+        plan = ProofPlan(query.model_copy(update={"dimension": dimension}))
+        return plan.of(plan.largest_part).share_bytes(0)
+
+    return bisect_right(range(1, query.dimension), PLAINTEXT_LIMIT, key=longest)
 
 
 def wrapping_part(query: QueryFields, tails: Iterable[int] | None = None) -> str | None:
@@ -187,11 +203,16 @@ def wrapping_part(query: QueryFields, tails: Iterable[int] | None = None) -> str
 
 
 def _spreads(function: ProvedFunction) -> tuple[int, ...]:
-    """U - L of a sum, else the largest |output|, of each coordinate without noise."""
+    """U - L of a sum, 2 top of a signed entry in L2, else the largest |output|: of each coordinate
+    without noise."""
     noise = function.noise_bounds or (0,) * len(function.influence)
     reach = function.influence_from_zero
     if isinstance(function, ProvedSum):
         reach = function.influence
+    elif isinstance(function, ProvedVector):
+        offsets = zip(function.offset, noise, strict=True)
+        entries = [-offset - bound for offset, bound in offsets]
+        reach = tuple(value + moved for value, moved in zip(reach, entries, strict=True))
     elif isinstance(function, ProvedPresence) and isinstance(function.function, ProvedSum):
         reach = (*function.function.influence, reach[-1])
     return tuple(value - bound for value, bound in zip(reach, noise, strict=True))
@@ -211,7 +232,7 @@ def _contribution(query: QueryFields, arithmetic: Arithmetic, curators: int) -> 
 def _part_noise_bounds(query: QueryFields, curators: int) -> tuple[int, ...]:
     """T of each part of the query, () where curators draw no noise."""
     plan, tail = curator_plan(query), clamped_tail(query)
-    if plan is None or tail is None:
+    if not isinstance(plan, LaplacePlan) or tail is None:
         return ()
     found: dict[Fraction, int] = {}
     for scale in plan.scales:
@@ -227,7 +248,8 @@ def _function(
     groups = parts(query)
     if query.function in (Function.HISTOGRAM, Function.VECTOR_SUM):
         per_coordinate = _per_coordinate(groups, bounds)
-        return ProvedVector(_blocks(query, curators), per_coordinate, arithmetic)
+        largest = _blocks(query, part_length(query))
+        return ProvedVector(_blocks(query, curators), per_coordinate, arithmetic, largest)
     own = bounds[: len(bounds) - 1] if query.completeness is not None else bounds
     function = _scalar(query, curators, own, arithmetic)
     if query.completeness is None:
@@ -245,7 +267,7 @@ def _scalar(
     own = ReadingBounds(one.low, one.high, readings)
     match query.function:
         case Function.SUM:
-            return ProvedSum(own, bounds, arithmetic)
+            return ProvedSum(_within_window(query, curators, own), bounds, arithmetic)
         case Function.MEAN:
             return ProvedMean(own, bounds, arithmetic)
         case _:
@@ -253,21 +275,40 @@ def _scalar(
             return ProvedVariance(own, largest, bounds, arithmetic)
 
 
+def _within_window(query: QueryFields, curators: int, readings: ReadingBounds) -> ReadingBounds:
+    """The bounds of a sum: with a bound on windows each curator counts as one reading within it."""
+    window = parts(query)[0].window
+    if window is None:
+        return readings
+    one = ReadingBounds(readings.lowest, readings.highest, query.max_readings)
+    lowest, highest = max(one.least, -window.most), min(one.most, window.most)
+    return ReadingBounds(lowest, highest, curators)
+
+
+@lru_cache(maxsize=256)
 def _blocks(query: QueryFields, curators: int) -> tuple[Block, ...]:
+    """With a bound on windows a part of n' curators is within n' times of it (by the triangle
+    inequality), and so is each of its entries."""
     readings = query.max_readings * curators
     if query.function is Function.HISTOGRAM:
         assert query.edges is not None
         found = [Block(len(query.edges) - 1, readings, readings)]
     else:
-        found = [
-            Block(
-                block.dimension,
-                readings * min(block.l1_bound, block.bounds.largest),
-                readings * block.l1_bound,
-                signed=block.bounds.low < 0,
+        found = []
+        for block, part in zip(vector_blocks(query), parts(query), strict=False):
+            # The norm in L2 is at most that in L1.
+            bound, window = readings * block.l1_bound, part.window
+            if window is not None:
+                bound = min(bound, curators * window.most)
+            found.append(
+                Block(
+                    block.dimension,
+                    min(bound, readings * block.bounds.largest),
+                    bound,
+                    signed=block.bounds.low < 0,
+                    l2=window is not None and window.norm is Norm.L2,
+                )
             )
-            for block in vector_blocks(query)
-        ]
     if query.completeness is not None:
         found.append(Block(1, curators, curators))
     return tuple(found)

@@ -8,7 +8,8 @@ from typing import Any, Self
 from pydantic import ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from tacit.errors import MissingExtra
+from tacit.errors import FieldsRefused, MissingExtra
+from tacit.field_errors import errors_of
 from tacit.query.fields import QueryFields
 from tacit.query.mechanisms import arithmetic_problem
 from tacit.query.terms import Validity
@@ -33,11 +34,14 @@ class Query(QueryFields):
     """
 
     @classmethod
-    def of(cls, **fields: Any) -> Self:
+    def of(cls, /, **fields: Any) -> Self:
         """A query of these fields, as the API takes them: amounts as decimal strings, integers or
-        Decimals, names of enumerations as text. Raises pydantic's ValidationError (a ValueError)
-        that names the field."""
-        return cls.model_validate_json(json.dumps(fields, default=str))
+        Decimals, names of enumerations as text. Raises FieldsRefused (a ValueError), which names
+        every field that breaks a rule."""
+        try:
+            return cls.model_validate_json(json.dumps(fields, default=str))
+        except ValidationError as error:
+            raise FieldsRefused(errors_of(error, cls)) from None
 
     @model_validator(mode="after")
     def _arithmetic_fits(self) -> Query:

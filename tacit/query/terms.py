@@ -18,6 +18,10 @@ Identifier = Annotated[str, Field(pattern=IDENTIFIER)]
 RegisterName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]
 
 MAX_DIMENSION = 65_536
+"""Coordinates of a query, at most, unless it is a vector_sum with a bound in L2."""
+
+LONGEST_VECTOR: Final = 1_000_000
+"""Coordinates of a vector_sum with Gaussian noise and a bound on windows, at most."""
 
 MAX_AGGREGATORS = 16
 
@@ -47,6 +51,13 @@ class Layer(StrEnum):
     AGGREGATOR = "aggregator"
     CURATOR = "curator"
     BOTH = "both"
+
+
+class Noise(StrEnum):
+    """The law of the noise of a distributed query; what a query without it has is `LAPLACE`."""
+
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
 
 
 class Sharing(StrEnum):

@@ -6,7 +6,7 @@ with the figures of the noise. Spec: aggregation, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
 from typing import Any, Final
@@ -15,6 +15,7 @@ from tacit.accounting.expected_error import (
     COARSE,
     LEVEL,
     AverageError,
+    Layers,
     PartError,
     Rounding,
     absolute_quantiles,
@@ -23,8 +24,14 @@ from tacit.accounting.expected_error import (
     forecast,
     smallest_useful_group,
 )
-from tacit.accounting.loss.rounding import Draws
+from tacit.query.encoding import Norm
 from tacit.query.functions import parts, reads_vectors
+from tacit.query.percentiles import (
+    CountNoise,
+    percentile_interval,
+    percentile_name,
+    rank_half_width,
+)
 from tacit.query.query import Query
 from tacit.query.terms import Function, Stance
 from tacit.report.figures import amount, part_unit, short
@@ -70,7 +77,60 @@ def error_statement(query: Query, participants: int) -> dict[str, Any]:
     }
     if found != ():
         answer["averages"] = [_average(query, each) for each in found or ()]
+    if query.percentiles is not None:
+        counts = answer["parts"][0]
+        answer["percentiles"] = [
+            {"part": percentile_name(item), "unit": query.unit, "rank": amount(rank)}
+            for item, rank in _ranks(query, participants, counts)
+        ]
+        answer["sentences"] += _rank_sentences(query, participants, answer["percentiles"])
     return answer
+
+
+def _ranks(
+    query: Query, participants: int, counts: Mapping[str, Any]
+) -> Iterator[tuple[Fraction, Fraction]]:
+    """Each percentile, and how far its rank errs as a share of the readings."""
+    noise, readings = _noise(counts), participants * query.max_readings
+    for percentile in query.percentiles or ():
+        share = rank_half_width(percentile, counts["dimension"], readings, noise)
+        yield percentile, Fraction(min(share, 1.0))
+
+
+def _noise(part: Mapping[str, Any]) -> CountNoise:
+    return CountNoise(float(part["interval"]["half_width"]), float(part["standard_deviation"]))
+
+
+def _rank_sentences(
+    query: Query, participants: int, percentiles: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Each percentile's error in rank, and in value where readings are spread evenly."""
+    assert query.edges is not None
+    readings = f"{participants * query.max_readings:,} readings"
+    span = query.edges[-1] - query.edges[0]
+    lines = []
+    for item in percentiles:
+        rank = Fraction(item["rank"])
+        lines.append(
+            f"The rank of {item['part']} is within {short(100 * rank)} percentage points in 95 of "
+            f"100 cases, with {readings}; were they spread evenly over the edges, the value is "
+            f"within {_quantity(rank * span, query.unit)}."
+        )
+    return [*lines, "The interval of a released percentile ends at edges of the histogram."]
+
+
+def with_intervals(error: Mapping[str, Any], query: Query, counts: Sequence[int]) -> dict[str, Any]:
+    """The error statement of a released histogram: each percentile with the edges `low` and `high`
+    between which it lies in 95 of 100 cases, null where there is no figure."""
+    if query.percentiles is None or query.edges is None:
+        return dict(error)
+    noise = _noise(error["parts"][0])
+    rows = []
+    for percentile, row in zip(query.percentiles, error["percentiles"], strict=True):
+        interval = percentile_interval(percentile, counts, query.edges, noise)
+        low, high = (None, None) if interval is None else map(_signed, interval)
+        rows.append({**row, "low": low, "high": high})
+    return {**error, "percentiles": rows}
 
 
 def _average(query: Query, error: AverageError) -> dict[str, Any]:
@@ -95,12 +155,13 @@ def _rounding(rounding: Rounding) -> dict[str, Any]:
     bounds = rounding.bounds
     return {
         "worst": amount(rounding.worst),
+        "average": amount(rounding.average),
         "typical": amount(Fraction(rounding.typical)),
         "bounds": None if bounds is None else [_signed(each) for each in bounds],
     }
 
 
-def _spread(draws: tuple[Draws, ...], worth: Fraction) -> dict[str, Any]:
+def _spread(draws: Layers, worth: Fraction) -> dict[str, Any]:
     """How far the noise moves one coordinate, in its unit: in 95 of 100 cases at most `half_width`;
     and the upper half of DOTS equally likely errors, each quantile by its level (the lower half
     mirrors it)."""
@@ -142,10 +203,14 @@ def _sentences(
         else:
             name = f"each value of {each.part}" if each.dimension > 1 else f"the {each.part}"
             unit = units[each.part]
+        rounding = each.rounding
+        most = f"{_quantity(rounding.worst, unit)} "
+        if rounding.slots > 1:
+            average = _quantity(rounding.average, unit)
+            most += f"if all readings fall into it, {average} on average over the {rounding.slots} "
         yield (
-            f"Rounding of readings moves {name} of {participants:,} curators by at most "
-            f"{_quantity(each.rounding.worst, unit)} (typically "
-            f"{_quantity(Fraction(each.rounding.typical), unit)}), in addition to the noise."
+            f"Rounding of readings moves {name} of {participants:,} curators by at most {most}"
+            f"(typically {_quantity(Fraction(rounding.typical), unit)}), in addition to the noise."
         )
         if each.rounding.exceeds(each.mean_absolute):
             yield (
@@ -162,8 +227,8 @@ def _sentences(
 
 
 _UNCOUNTED: Final = (
-    "Not in these figures, as it depends on data: clamped readings, readings beyond max_readings, "
-    "and curators that do not answer."
+    "Not in these figures, as it depends on data: clamped readings and windows, readings beyond "
+    "max_readings, and curators that do not answer."
 )
 
 
@@ -177,6 +242,11 @@ def _clamped(query: Query, errors: tuple[PartError, ...]) -> str:
         text += ": the declared bounds, rounded outward to the resolution"
     if reads_vectors(query):
         text += ", and each vector to its L1 bound"
+    if windows := [part.window for part in parts(query) if part.window is not None]:
+        norm = "L2" if windows[0].norm is Norm.L2 else "L1"
+        most = [part.window.most * part.value for part in parts(query) if part.window is not None]
+        told = " and ".join(f"{amount(each)}{unit}" for each in most)
+        text += f", and what a curator adds in a whole window to an {norm} norm of {told}"
     return f"{text}. "
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, computed_field
 
+from tacit.noise.gaussian_privacy import gaussian_right, zcdp_right
 from tacit.wire import WireModel
 
 _PLACES: Final = 4
@@ -33,9 +34,16 @@ def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
     return min([_most_right(epsilon, delta) for epsilon, delta in points], default=1.0)
 
 
-def guess(points: Iterable[tuple[str | None, str | None]]) -> str:
-    """The same as an amount, rounded up to four places."""
-    rounded = math.ceil(most_right(points) * 10**_PLACES - _FLOAT_ERROR) / 10**_PLACES
+def guess(
+    points: Iterable[tuple[str | None, str | None]], zcdp: tuple[str, str] | None = None
+) -> str:
+    """The same as an amount, rounded up to four places; `zcdp`: what holds besides, any releases
+    that are together (rho, delta) of approximate zCDP."""
+    return _rounded_up(min(most_right(points), 1.0 if zcdp is None else _zcdp_right(*zcdp)))
+
+
+def _rounded_up(right: float) -> str:
+    rounded = math.ceil(right * 10**_PLACES - _FLOAT_ERROR) / 10**_PLACES
     return f"{rounded:.{_PLACES}f}".rstrip("0").rstrip(".")
 
 
@@ -50,6 +58,11 @@ def _most_right(epsilon: str | None, delta: str | None) -> float:
         return 1.0
     right = 1 / (1 + math.exp(-float(Fraction(epsilon))))
     return min(1.0, right + (1 - right) * float(Fraction(delta or "0")))
+
+
+@lru_cache(maxsize=4096)
+def _zcdp_right(rho: str, delta: str) -> float:
+    return 1.0 if rho == "inf" else zcdp_right(float(Fraction(rho)), float(Fraction(delta)))
 
 
 # The privacy report (spec: jobs, section "Privacy report"; aggregation, section 7). Numbers are
@@ -137,7 +150,8 @@ class VerifiedStatement(WireModel):
     """What really holds against one adversary. Model none: nothing (epsilon "inf", delta "1").
 
     `guess` is computed from the figures; a received one is ignored. `clamp_delta`: what
-    clamping the noise of curators adds to delta; above 2^-50 delta has it.
+    clamping the noise of curators adds to delta; above 2^-50 delta has it. `rho`: of Gaussian noise
+    alone, of a deviation of ten ring units or more.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -165,7 +179,10 @@ class VerifiedStatement(WireModel):
         if self.epsilon is None:
             return None
         curve = [(point.epsilon, point.delta) for point in self.curve]
-        return guess([(self.epsilon, self.delta), *curve])
+        right = most_right([(self.epsilon, self.delta), *curve])
+        if self.rho not in (None, "inf"):
+            right = min(right, gaussian_right(float(Fraction(self.rho or "0"))))
+        return _rounded_up(right)
 
 
 class Charge(WireModel):
@@ -201,12 +218,14 @@ class Reach(WireModel):
     """How far a lie reaches: the largest change of one coordinate's total, each way.
 
     `coordinate`: against the liar's true value; `from_zero`: against contributing zeros;
-    `all_coordinates`: of a part with several, in L1; `share_of_total`: of what was released.
+    `all_coordinates`: of a part with several, in L1; `all_coordinates_l2`: in its place where a
+    window is bounded in L2, the root of the sum of squares; `share_of_total`: of what was released.
     """
 
     coordinate: Amount
     from_zero: Amount
     all_coordinates: Amount | None = None
+    all_coordinates_l2: Amount | None = None
     share_of_total: Amount | None = None
 
 

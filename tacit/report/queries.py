@@ -12,16 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from math import floor, isqrt
+from typing import Any, Final, Literal
 
 from tacit.accounting.amounts import Cost
 from tacit.accounting.charges import debit
 from tacit.accounting.guarantees import VerifiedLine, priced_text, verified_lines
 from tacit.accounting.scenarios import Scenario
 from tacit.noise import DRAW_DISTANCE, SelfTest, sampler_delta
+from tacit.noise.discrete_gaussian import gaussian_sampler_delta
 from tacit.protocol.round.descriptor import AggregatorEntry
-from tacit.query.functions import dimension, parts
-from tacit.query.mechanisms import aggregator_plan, curator_plan
+from tacit.query.encoding import MILLION, root_above
+from tacit.query.functions import Part, dimension, parts
+from tacit.query.mechanisms import (
+    GaussianPlan,
+    LaplacePlan,
+    NoisePlan,
+    aggregator_plan,
+    curator_plan,
+    is_gaussian,
+)
 from tacit.query.query import Query
 from tacit.query.terms import Mechanism
 from tacit.report import statements
@@ -108,9 +118,7 @@ def _kept_report(
         sampler_delta=sampler,
         sampler_epsilon="0",
         accounting=AccountingStatement(
-            method="privacy profiles of the honest noise, rounded up: closed forms, positive sums, "
-            "convex quadrature; coins by the convolved mixture or by revealing who drew; parts by "
-            "basic composition",
+            method=_GAUSSIAN_METHOD if is_gaussian(query) else _METHOD,
             library="tacit tacit.accounting",
             version=ACCOUNTING_VERSION,
         ),
@@ -128,6 +136,17 @@ def _kept_report(
     )
 
 
+_METHOD: Final = (
+    "privacy profiles of the honest noise, rounded up: closed forms, positive sums, convex "
+    "quadrature; coins by the convolved mixture or by revealing who drew; parts by basic "
+    "composition"
+)
+_GAUSSIAN_METHOD: Final = (
+    "zero-concentrated differential privacy of discrete Gaussian noise and of its sums; parts and "
+    "rounds add their rho; (epsilon, delta) by the best Renyi order, rounded up"
+)
+
+
 def verified_statements(
     query: Query, *, operators: Sequence[str] | None = None
 ) -> tuple[VerifiedStatement, ...]:
@@ -141,12 +160,20 @@ def _sensitivity(query: Query) -> tuple[SensitivityStatement, ...]:
     several = len(parts(query)) > 1
     return tuple(
         SensitivityStatement(
-            value=amount(part.sensitivity),
+            value=amount(_root(part)),
+            norm="l1" if part.squared_sensitivity is None else "l2",
             source="declared",
             part=part.name if several else None,
         )
         for part in parts(query)
     )
+
+
+def _root(part: Part) -> Fraction:
+    """The sensitivity of a part; in L2 to six places, rounded up."""
+    if part.squared_sensitivity is None:
+        return Fraction(part.sensitivity)
+    return Fraction(root_above(part.squared_sensitivity * MILLION**2), MILLION)
 
 
 def _claim(query: Query) -> Claim | None:
@@ -186,6 +213,7 @@ def _statement(query: Query, line: VerifiedLine) -> VerifiedStatement:
             aggregators=line.corrupt_aggregators,
             of=query.aggregators,
         ),
+        rho=None if line.rho is None else amount(line.rho),
         clamp_delta=None if line.clamp_delta is None else delta_amount(line.clamp_delta),
         curve=tuple(
             CurvePoint(epsilon=amount(epsilon), delta=delta_amount(delta))
@@ -232,11 +260,11 @@ def _noise(query: Query, participants: int | None) -> tuple[NoiseStatement, ...]
     ):
         if plan is None:
             continue
-        for part, scale in zip(parts(query), plan.scales, strict=True):
+        for part, scale in zip(parts(query), _scales(plan), strict=True):
             statements.append(
                 NoiseStatement(
                     layer=layer,
-                    distribution="discrete-laplace" if plan.weight == 1 else "polya-share",
+                    distribution=_distribution(plan),
                     part=part.name,
                     scale=None if is_paper(query) else amount(scale, FLOOR),
                     weight=amount(plan.weight, FLOOR),
@@ -245,6 +273,21 @@ def _noise(query: Query, participants: int | None) -> tuple[NoiseStatement, ...]
                 )
             )
     return tuple(statements)
+
+
+def _scales(plan: NoisePlan) -> tuple[Fraction, ...]:
+    """The scale of each part's noise; of Gaussian noise the deviation, rounded down."""
+    if isinstance(plan, LaplacePlan):
+        return plan.scales
+    return tuple(
+        Fraction(isqrt(floor(variance * MILLION**2)), MILLION) for variance in plan.variances
+    )
+
+
+def _distribution(plan: NoisePlan) -> str:
+    if isinstance(plan, GaussianPlan):
+        return "discrete-gaussian"
+    return "discrete-laplace" if plan.weight == 1 else "polya-share"
 
 
 def _sampler_delta(
@@ -259,7 +302,13 @@ def _sampler_delta(
         parties += participants or query.n_max
     if aggregator_plan(query) is not None:
         parties += query.aggregators
-    return amount(min(sampler_delta(parties * dimension(query), max(finite)), Fraction(1)))
+    draws = parties * dimension(query)
+    if is_gaussian(query):
+        return amount(max(gaussian_sampler_delta(draws, max(finite)), _LEAST_STATED))
+    return amount(min(sampler_delta(draws, max(finite)), Fraction(1)))
+
+
+_LEAST_STATED: Final = Fraction(1, 10**99)
 
 
 def _details(query: Query, participants: int | None) -> dict[str, Any]:

@@ -7,22 +7,24 @@ operator.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from tacit.accounting.amounts import Cost, debited_delta
 from tacit.accounting.guarantees import VerifiedLine
-from tacit.accounting.scenarios import openers
+from tacit.accounting.scenarios import Scenario, openers
 from tacit.noise import SelfTest
+from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.protocol.round.descriptor import AggregatorEntry
 from tacit.query.functions import reads_vectors
 from tacit.query.mechanisms import aggregator_plan, clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Function, Layer, Mechanism, PrivacyUnit, Sharing, Stance
 from tacit.report import validity
-from tacit.report.figures import delta_amount, short
+from tacit.report.figures import amount, delta_amount, epsilon_amount, short
 from tacit.wire import format_instant
 
 
@@ -261,6 +263,37 @@ def forward_secrecy(query: Query, aggregators: Sequence[AggregatorEntry]) -> str
     )
 
 
+_YEAR_S: Final = 365 * 86_400
+_YEARS_DELTA: Final = 1e-6
+
+
+def year_of_schedule(query: Query, lines: tuple[VerifiedLine, ...]) -> Iterator[str]:
+    """What a year of a query's schedule costs under its own assumption, in both currencies."""
+    if query.schedule is None:
+        return
+    line = next(line for line in lines if line.scenario is Scenario.ASSUMED)
+    rounds = -(-_YEAR_S // query.schedule.period_s)
+    cost = Cost(line.epsilon, debited_delta(line.delta), line.rho)
+    if cost.zcdp is None or cost.epsilon is None or cost.delta is None:
+        yield f"A year of this schedule, {rounds:,} rounds, has no verified figure."
+        return
+    rho, delta = (rounds * each for each in cost.zcdp)
+    told = f"A year of this schedule, {rounds:,} rounds, costs each {query.privacy_unit}"
+    if query.privacy_unit is PrivacyUnit.RECORD:
+        told += " that every round covers"
+    added = f"epsilon {short(epsilon_amount(rounds * cost.epsilon))} if epsilons are added"
+    if cost.delta:
+        added += f" (delta {short(delta_amount(min(rounds * cost.delta, Fraction(1))))})"
+    if delta >= Fraction(_YEARS_DELTA):
+        yield f"{told} {added}."
+        return
+    epsilon = zcdp_epsilon(float(rho), float(Fraction(_YEARS_DELTA) - delta))
+    yield (
+        f"{told} rho {short(amount(rho))}, which is epsilon {short(amount(Fraction(epsilon)))} at "
+        f"delta 0.000001; {added}."
+    )
+
+
 def caveats(
     query: Query, lines: tuple[VerifiedLine, ...], sampler_delta: str | None
 ) -> tuple[str, ...]:
@@ -294,6 +327,7 @@ def caveats(
         "A host that holds the data of many curators is one party that may collude with all of "
         "them; its own curators are not protected from it."
     )
+    held.extend(year_of_schedule(query, lines))
     weaker = [line for line in lines if line.model == "none"]
     if weaker and len(weaker) < len(lines):
         named = ", ".join(line.scenario.value for line in weaker)

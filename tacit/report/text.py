@@ -211,6 +211,8 @@ def plain_words(report: PrivacyReport) -> str:
         page += ["", "What a lie can do", *(f"  - {line}" for line in report.validity.sentences)]
     if report.charged is not None and report.charged.ledger != "none":
         page += ["", "What it costs", _cost_words(report.charged)]
+        in_rho = price_in_rho(report.model_dump(mode="json"))
+        page += [f"  {in_rho}"] if in_rho else []
     page += ["", "How far off the result will be", *_error_words(report.error)]
     for title, lines in (
         ("Assumptions", report.assumptions),
@@ -220,6 +222,18 @@ def plain_words(report: PrivacyReport) -> str:
         if lines:
             page += ["", title, *(f"  - {line}" for line in lines)]
     return "\n".join(page) + "\n"
+
+
+def price_in_rho(report: Json) -> str | None:
+    """What a round costs under the query's own assumption, in rho and in epsilon at its delta; None
+    where its noise is not Gaussian."""
+    line = next((each for each in report["verified"] if each.get("key") == "e"), None)
+    if line is None or not line.get("rho"):
+        return None
+    return (
+        f"A round costs each {report['privacy_unit']} rho {_short(line['rho'])}, which is epsilon "
+        f"{_short(line['epsilon'])} at delta {line['delta']}."
+    )
 
 
 def _cost_words(charged: Charge) -> str:

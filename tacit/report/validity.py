@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.protocol.round.messages import REFUSED_BY_PROOF
-from tacit.query.encoding import Linear
+from tacit.query.encoding import Linear, Norm
 from tacit.query.functions import Part, parts
 from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Validity
+from tacit.report.accuracy import with_intervals
 from tacit.report.figures import amount, part_unit
 from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
 
@@ -132,11 +133,14 @@ def with_shares(
 
 
 def with_total(report: PrivacyReport, query: Query, total: NDArray[np.int64]) -> PrivacyReport:
-    """The report of a round whose sum is opened; see `with_shares`."""
-    if report.validity is None:
-        return report
-    shared = with_shares(report.validity, query, total)
-    return report.model_copy(update={"validity": shared})
+    """The report of a round whose sum is opened; see `with_shares` and `with_intervals`."""
+    changes: dict[str, Any] = {}
+    if report.validity is not None:
+        changes["validity"] = with_shares(report.validity, query, total)
+    if report.error is not None and query.percentiles is not None:
+        counts = total[: parts(query)[0].dimension].tolist()
+        changes["error"] = with_intervals(report.error, query, counts)
+    return report.model_copy(update=changes) if changes else report
 
 
 def caveats(query: Query) -> tuple[str, ...]:
@@ -165,15 +169,18 @@ def _reaches(query: Query, sizes: Iterable[int]) -> tuple[Reach, ...]:
 
     found, place = [], 0
     for number, part in enumerate(parts(query)):
-        together = None
+        together: dict[str, str] = {}
         if part.dimension > 1:
             vectors = [one for one in functions if isinstance(one, ProvedVector)]
-            together = amount(sum(one.l1_influence[number] for one in vectors) * part.value)
+            l2 = part.window is not None and part.window.norm is Norm.L2
+            name = "all_coordinates_l2" if l2 else "all_coordinates"
+            reach = sum(one.norm_influence[number] for one in vectors) * part.value
+            together = {name: amount(reach)}
         found.append(
             Reach(
                 coordinate=largest(lambda one: one.influence, place, part),
                 from_zero=largest(lambda one: one.influence_from_zero, place, part),
-                all_coordinates=together,
+                **together,
             )
         )
         place += part.dimension
@@ -192,6 +199,11 @@ def _sentences(statement: ValidityStatement, query: Query) -> tuple[str, ...]:
             f"; a host by at most {_reach_words(item, item.each_part)} for each segment of "
             f"{statement.segment:,} roster numbers in which it has curators"
         )
+        if part.window is not None and part.dimension > 1:
+            text += (
+                ", which it may put into one coordinate: the bound of a window is proved for all "
+                "its curators of a segment together"
+            )
         if item.host is not None:
             count, curators = len(item.host_parts), sum(item.host_parts)
             text += (
@@ -241,6 +253,9 @@ def _reach_words(item: InfluenceStatement, reach: Reach) -> str:
         text += f" ({share} % of the released total)"
     if reach.all_coordinates is not None:
         text += f" (all coordinates together: {_quantity(reach.all_coordinates, item.unit)})"
+    if reach.all_coordinates_l2 is not None:
+        together = _quantity(reach.all_coordinates_l2, item.unit)
+        text += f" (all coordinates together: {together} as the root of the sum of squares)"
     return text
 
 

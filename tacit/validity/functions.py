@@ -12,9 +12,10 @@ Spec: validity, sections 3 to 6.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -34,8 +35,9 @@ MEAN: Final = 0xFFFF5401
 VARIANCE: Final = 0xFFFF5402
 VECTOR: Final = 0xFFFF5403
 PRESENCE: Final = 0xFFFF5404
+L2_VECTOR: Final = 0xFFFF5405
 VECTOR_PROOFS: Final = 3
-"""Over Field64 joint randomness needs three proofs."""
+"""Over Field64 joint randomness needs three proofs, over Field128 one."""
 
 Integers = NDArray[np.int64] | NDArray[np.object_]
 
@@ -319,53 +321,99 @@ class ProvedVariance(ProvedFunction):
 
 @dataclass(frozen=True)
 class ProvedVector(ProvedFunction):
-    """Entries in blocks, each with a bound on its L1 norm. Coordinates: the entries.
+    """Entries in blocks, each with a bound on its L1 or L2 norm. Coordinates: the entries.
 
     A histogram of M readings is one unsigned block with top and bound M. `bound` of a block is
-    M B_1, B_1 the L1 bound of one reading; `top` is min(bound, M A).
+    M B_1, B_1 the L1 bound of one reading, or n' W, W the bound of a curator's window, if that is
+    less; `top` is min(bound, M A). ValueError: there is no block, or `largest` are no such blocks.
     """
 
     blocks: tuple[Block, ...]
     noise_bounds: tuple[int, ...] = ()
     arithmetic: Arithmetic = NUMPY
-    algorithm = VECTOR
-    proofs = VECTOR_PROOFS
+    largest: tuple[Block, ...] = ()
+    """The blocks of the largest part that may come in a round, if these are others: all shares of a
+    query are in one field."""
 
     def __post_init__(self) -> None:
         if not self.blocks:
             raise ValueError("a vector has at least one block")
         self._check_noise_bounds(sum(block.length for block in self.blocks))
+        if self.largest and (
+            len(self.largest) != len(self.blocks)
+            or any(
+                replace(block, top=whole.top, bound=whole.bound) != whole
+                or block.top > whole.top
+                or block.bound > whole.bound
+                for block, whole in zip(self.blocks, self.largest, strict=True)
+            )
+        ):
+            raise ValueError("the blocks of the largest part are no smaller than its own")
+
+    @property
+    def algorithm(self) -> int:  # type: ignore[override]
+        return L2_VECTOR if any(block.l2 for block in self.blocks) else VECTOR
+
+    @property
+    def proofs(self) -> int:  # type: ignore[override]
+        return 1 if self._wide else VECTOR_PROOFS
+
+    @property
+    def _wide(self) -> bool:
+        return any(block.wide for block in self.largest or self.blocks)
 
     @cached_property
     def circuit(self) -> BoundedVector:
         noise = tuple(BoundedInteger(2 * bound) for bound in self.noise_bounds)
         bits = sum(block.bits + block.weight.bits for block in self.blocks)
-        chunk = least_proof_chunk(bits + sum(item.bits for item in noise))
-        return BoundedVector(self.arithmetic.field64, self.blocks, chunk, noise)
+        squares = [block.length for block in self.blocks if block.l2]
+        chunk = least_proof_chunk(bits + sum(item.bits for item in noise), squares)
+        field = self.arithmetic.field128 if self._wide else self.arithmetic.field64
+        return BoundedVector(field, self.blocks, chunk, noise)
 
     @property
     def influence(self) -> tuple[int, ...]:
-        entries = [
-            block.top * (2 if block.signed else 1)
-            for block in self.blocks
-            for _ in range(block.length)
-        ]
+        entries = self._per_entry([block.top * (2 if block.signed else 1) for block in self.blocks])
         return tuple(value + self._bound(place) for place, value in enumerate(entries))
 
     @property
     def influence_from_zero(self) -> tuple[int, ...]:
-        entries = [block.top for block in self.blocks for _ in range(block.length)]
+        entries = self._per_entry([block.top for block in self.blocks])
         return tuple(value + self._bound(place) for place, value in enumerate(entries))
 
     @property
-    def l1_influence(self) -> tuple[int, ...]:
-        """By how much it can move each block's total, in L1."""
+    def norm_influence(self) -> tuple[int, ...]:
+        """By how much it can move each block's total, in the norm of the block's bound, rounded up.
+
+        In L2 two vectors without negative entries are at most sqrt(2) times their bound apart.
+        """
         found, start = [], 0
         for block in self.blocks:
-            noise = sum(self.noise_bounds[start : start + block.length])
-            found.append(2 * block.bound + noise)
+            noise = self.noise_bounds[start : start + block.length]
+            if block.l2:
+                # Squared, so that only whole numbers are compared.
+                apart = min(
+                    (4 if block.signed else 2) * block.bound**2,
+                    block.length * ((2 if block.signed else 1) * block.top) ** 2,
+                )
+                found.append(_root_up(apart) + _root_up(sum(bound**2 for bound in noise)))
+            else:
+                found.append(2 * block.bound + sum(noise))
             start += block.length
         return tuple(found)
+
+    @property
+    def offset(self) -> tuple[int, ...]:
+        entries = self._per_entry([block.offset for block in self.blocks])
+        return tuple(-value - self._bound(place) for place, value in enumerate(entries))
+
+    def _per_entry(self, values: Sequence[int]) -> list[int]:
+        """What each block has, for each of its entries."""
+        return [
+            value
+            for value, block in zip(values, self.blocks, strict=True)
+            for _ in range(block.length)
+        ]
 
     def encode(self, coordinates: Integers, noise: Integers | None = None) -> Elements:
         moved = self._moved(noise)
@@ -480,6 +528,12 @@ def _check_width(bounds: ReadingBounds) -> None:
 def _check_range(values: Integers, top: int) -> None:
     if ((values < 0) | (values > top)).any():
         raise ValueError("a value lies outside of the range that its circuit proves")
+
+
+def _root_up(value: int) -> int:
+    """The square root of a whole number, rounded up."""
+    root = math.isqrt(value)
+    return root + (root * root < value)
 
 
 def _ranges(*tops: int) -> tuple[BoundedInteger, ...]:

@@ -50,10 +50,13 @@ def check_variance(largest: ReadingBounds, noise_bounds: Sequence[int] = ()) -> 
 
 
 def check_vector(largest: Sequence[Block], noise_bounds: Sequence[int] = ()) -> None:
-    """2 d top < p per block, with the blocks of the largest part."""
+    """2 d top < p per block, in L2 d top^2 < p of Field128, with the blocks of the largest part."""
     for block in largest:
-        _check_integer(max(block.top, block.bound))
-        _check_wrap(2 * block.length * block.top, field.PRIME_64)
+        _check_integer(max(block.entry.top, block.bound))
+        if block.l2:
+            _check_wrap(block.length * block.top**2, field.PRIME_128)
+        else:
+            _check_wrap(2 * block.length * block.top, field.PRIME_64)
     for bound in noise_bounds:
         _check_integer(2 * bound)
 

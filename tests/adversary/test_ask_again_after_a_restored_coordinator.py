@@ -7,7 +7,6 @@ not restored, remember.
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -70,18 +69,18 @@ async def debits(it: Site, name: str) -> list[dict[str, Any]]:
     return found
 
 
-async def decided(it: Site, name: str, opened: Round) -> dict[str, Any]:
-    """A curator's part in a round, once it has answered or refused."""
-    async with asyncio.timeout(30):
-        while True:
-            answer = await it.own("GET", f"/v1/curators/{name}/contributions")
-            for found in answer.json()["contributions"]:
-                if found["round"] == opened.id and (
-                    found["refused_because"] or found["contributed"]
-                ):
-                    decision: dict[str, Any] = found
-                    return decision
-            await asyncio.sleep(0.05)
+async def refused(it: Site, name: str, opened: Round) -> dict[str, Any]:
+    """Why a curator refuses a round, once it does."""
+    awake = part_of(it.app, Participation)._awake
+    while True:
+        ticket = awake.ticket()
+        answer = await it.own("GET", f"/v1/curators/{name}/contributions")
+        for found in answer.json()["contributions"]:
+            if found["round"] == opened.id and found["refused_because"]:
+                (ground,) = found["refused_because"]
+                reason: dict[str, Any] = ground
+                return reason
+        await ticket.wait()  # until the service has taken up rounds again
 
 
 async def test_the_same_is_not_answered_twice(it: Site, tmp_path: Path) -> None:
@@ -96,7 +95,7 @@ async def test_the_same_is_not_answered_twice(it: Site, tmp_path: Path) -> None:
     assert second.descriptor.window == first.descriptor.window
     assert second.descriptor.query.digest() == first.descriptor.query.digest()
     for name in NAMES:
-        (ground,) = (await decided(it, name, second))["refused_because"]
+        ground = await refused(it, name, second)
         assert (ground["name"], ground["figures"]) == ("window_contributed", {"round": first.id})
         assert [item["round"] for item in await debits(it, name)] == [first.id]
     # Control: curators that allow repeats pay for a second noise over the same readings.
@@ -130,5 +129,4 @@ async def test_what_was_released_is_not_credited_when_it_is_aborted(
         assert not debit["credited"]
     # Nor is it asked again.
     second = await it.house.open({**NOISY}, window=window)
-    (ground,) = (await decided(it, "a", second))["refused_because"]
-    assert ground["name"] == "window_contributed"
+    assert (await refused(it, "a", second))["name"] == "window_contributed"

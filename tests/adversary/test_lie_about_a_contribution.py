@@ -20,6 +20,7 @@ from tacit.protocol.round.pieces import proof_context
 from tacit.protocol.verification import contradictions
 from tacit.query.proofs import proof_plan
 from tacit.validity.field import Elements
+from tacit.validity.functions import ProvedVector
 from tests.aggregator.conftest import Alliance
 from tests.aggregator.double import Sender
 from tests.aggregator.joint_lie import only_the_seed_differs
@@ -192,6 +193,77 @@ async def test_a_host_lies_for_a_whole_part_and_loses_it(alliance: Alliance) -> 
             assert (await current.send_batch(host, index, body)).status_code == 201
         total, manifest = await current.proved_release()
         assert (total.tolist(), manifest.count, manifest.parts) == ([23], 2, ())
+
+
+DAY: dict[str, Any] = {
+    "function": "vector_sum",
+    "dimension": 4,
+    "coordinates": "slots",
+    "bounds": ["-10", "10"],
+    "resolution": "0.1",
+    "max_readings": 4,
+    "window_bound": "20",
+    "collusion": {"curators": 0, "aggregators": 2},
+    "mechanism": "distributed",
+}
+"""Readings reach 400 ring units in one slot, windows 200."""
+NORMS: dict[str, dict[str, Any]] = {
+    "L1": {"noise": "laplace", "epsilon": "1000"},
+    "L2": {"noise": "gaussian", "rho": "100"},
+    "L2, Field128": {"noise": "gaussian", "rho": "100", "resolution": "0.00001"},
+}
+
+
+def beyond(function: ProvedVector, values: list[int]) -> Elements:
+    """The bits of entries whose norm may pass the bound, with the largest norm that one can
+    claim."""
+    (block,) = function.blocks
+    of_block = np.array([values])
+    numbers = (
+        [of_block + block.top] if block.l2 else [np.maximum(of_block, 0), np.maximum(-of_block, 0)]
+    )
+    bits = [block.entry.encode(number)[:, 0, place] for number in numbers for place in range(4)]
+    claimed = min(block.weight.top, sum(abs(value) ** (1 + block.l2) for value in values))
+    bits.append(block.weight.encode(np.array([claimed], dtype=object))[:, 0])
+    return function.circuit.field.small(np.concatenate(bits)[:, np.newaxis])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+async def test_a_window_beyond_its_bound_is_not_counted(alliance: Alliance, norm: str) -> None:
+    """Each entry within its range, the window too long, by one unit or by all entries: of a lone
+    curator and of a host's part, which is held to n'W. What is at the bound is counted."""
+    async with alliance(3) as federation:
+        senders, host = await federation.lone(4), await federation.host("gateway", 3)
+        liars = await federation.host("liars", 3)
+        asked = proved(**{**DAY, **NORMS[norm]})
+        current = await keyed(federation, asked)
+        plan = proof_plan(current.descriptor.query)
+        lone, part = plan.of(1).function, plan.of(3).function
+        assert isinstance(lone, ProvedVector)
+        assert isinstance(part, ProvedVector)
+        assert plan.word_bytes == (16 if norm == "L2, Field128" else 8)
+        w = lone.blocks[0].bound
+        assert (lone.blocks[0].top, part.blocks[0].bound) == (w, 3 * w)
+        full = [w, 0, 0, 0]
+        mixed = [w // 2, -(w // 4), 0, w // 4]
+        for sender, values in zip(senders, (full, mixed), strict=False):
+            assert (beyond(lone, values) == lone.encode(np.array([values]))).all()
+            await current.deliver(sender, current.shared(beyond(lone, values)))
+        for sender, values in zip(senders[2:], ([w, 1, 0, 0], [w, -w, w, w]), strict=True):
+            await current.deliver(sender, current.shared(beyond(lone, values)))
+        for sender, values in ((host, [3 * w, 0, 0, 0]), (liars, [3 * w, 0, 0, -1])):
+            made = current.shared(beyond(part, values), 3)
+            for index, plain in enumerate(made):
+                body = current.part(sender, index, bytes(plain))
+                assert (await current.send_batch(sender, index, body)).status_code == 201
+        accepted, verdicts = await current.verdicts()
+        assert len({str(item.statement.reasons) for item in verdicts}) == 1
+        assert set(verdicts[0].statement.reasons) == {ProofReason.PROOF}
+        total, manifest = await current.opened(accepted, verdicts)
+        assert manifest.count == 2 + 3
+        expected = np.array(full) + np.array(mixed) + np.array([3 * w, 0, 0, 0])
+        # Three draws stay near: Laplace of scale W / 1000 each, Gaussian of deviation W / 14.
+        assert np.abs(total - expected).max() < w
 
 
 async def test_what_is_no_field_element_or_too_long_is_not_taken(alliance: Alliance) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from common.store.transactions import Database
 from common.web.dependencies import part_of
+from curator.mqtt.connection import Connection
 from tests.conftest import postgres_database, postgres_server
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.mqtt.broker import Broker, letters
@@ -87,18 +88,29 @@ async def test_a_request_is_answered_503_and_stored_later(
 
 @pytest.mark.parametrize("state", [*PASSING, "42501", "P0001", "XX001"])
 async def test_a_message_is_not_acknowledged_and_stored_later(
-    site: OpenSite, database_url: str, broker: Broker, state: str
+    site: OpenSite,
+    database_url: str,
+    broker: Broker,
+    state: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     values: dict[str, Any] = {"mqtt_host": "127.0.0.1", "mqtt_port": broker.port}
-    async with site(**values) as s, broker.client("reader") as reader:
+    lost, whole = asyncio.Event(), Connection._set
+
+    def watched(connection: Connection, up: bool) -> None:
+        whole(connection, up)
+        if not up:
+            lost.set()
+
+    monkeypatch.setattr(Connection, "_set", watched)
+    async with site(**values) as s:
         await connected(s)
         await s.enrol("house")
-        await reader.subscribe("tacit/v1/site/+/dead", qos=1)
+        lost.clear()
         async with failing(database_url, state):
             await broker.publish(TOPIC, GOOD)
-            async with asyncio.timeout(20):
-                while not await metric(s, 'mqtt_connections_total{outcome="lost"}'):
-                    await asyncio.sleep(0.02)
+            await lost.wait()
+            assert await metric(s, 'mqtt_connections_total{outcome="lost"}') == 1
             assert "a write failed" in await not_ready(s)
         counts = await stored(s, "house", 1)
         assert (counts["accepted"], counts["duplicates"]) == (1, 0)

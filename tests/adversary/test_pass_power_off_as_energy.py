@@ -29,7 +29,7 @@ SENT = [
     {"curator": name, "time": AT, "value": "1", "unit": unit, "register": "energy_import"}
     for name, unit in zip(HOUSES, UNITS, strict=True)
 ]
-ENERGY = "energy_import is a register of energy (Wh, kWh, MWh, GWh, MJ, GJ, therm, MMBtu, Wmin)"
+ENERGY = "energy_import is a register of energy (Wh, kWh, MWh, GWh, J, MJ, GJ, therm, MMBtu, Wmin)"
 
 
 async def told(s: Site, item: dict[str, Any]) -> tuple[str, str, str]:

@@ -58,7 +58,6 @@ async def running(
             transport=httpx.ASGITransport(app=app),
             base_url="http://it.test",
             headers={"Authorization": f"Bearer {TOKEN}"},
-            timeout=60,
         ) as client,
     ):
         yield app, client

@@ -184,10 +184,17 @@ def test_every_kind_is_known() -> None:
     assert set(KINDS) >= WITHOUT_NUMBERS
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("drawn")
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("values", [TAKEN, [1e100, -1e100], [1e-100, -1e-100, 0.0]], ids=str)
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(TAKEN, marks=pytest.mark.slow),
+        pytest.param([1e100, -1e100], marks=pytest.mark.release),
+        pytest.param([1e-100, -1e-100, 0.0], marks=pytest.mark.release),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize(("name", "stance", "params"), CASES)
 def test_what_readers_take_is_answered(
     name: str, stance: Stance, params: dict[str, Any], values: list[float]

@@ -53,7 +53,6 @@ def test_a_file_becomes_a_result(window: Any, tmp_path: Path) -> None:
         expect(page.get_by_text(f"epsilon {epsilon}", exact=True)).to_be_visible()
         assert violations(page) == []
         page.get_by_role("button", name="Start it").press("Enter")
-        expect(page.get_by_text("The job is queued.")).to_be_visible()
         expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=120_000)
         picture = page.locator("figure img").first
         expect(picture).to_be_visible()

@@ -52,8 +52,14 @@ QUERIES: dict[str, dict[str, Any]] = {
     },
     "count": {"function": "count"},
     "mean": {"function": "mean", "bounds": ["-1", "4"]},
+    "centre": {"function": "mean", "bounds": ["0", "2.001"]},  # whose middle is no multiple
     "variance": {"function": "variance"},
     "histogram": {"function": "histogram", "edges": ["0", "1", "2.5"]},
+    "percentiles": {
+        "function": "histogram",
+        "edges": ["-1", "0.5", "1", "2.5", "7"],
+        "percentiles": ["0.5", "33.333", "50", "97.5"],
+    },
     "vector": {"function": "vector_sum", "dimension": 3},
     "third": {"resolution": "0.125", "window": WINDOW},
 }

@@ -35,7 +35,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         try:
             url = f"http://127.0.0.1:{port}"
             with Client(url, OPERATOR) as client:
-                client.wait_until_ready(30)
+                client.wait_until_ready(120)
             yield url
         finally:
             process.terminate()
@@ -54,5 +54,19 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         with plan.curator.client() as client:
             client.enrol(token, ["house-1", "house-2"])
         yield plan
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def two_aggregators(tmp_path: Path) -> Iterator[Running]:
+    """Paired services with two aggregators, for tests that end one of them."""
+    plan = Deployment.plan(tmp_path, 2)
+    plan.save()
+    running = Running(plan, service_settings())
+    try:
+        running.start()
+        pair(plan)
+        yield running
     finally:
         running.stop()

@@ -29,6 +29,7 @@ from cli.services.sealed_files import (
     Recipient,
     Sealer,
 )
+from common.runtime.settings import LAST_BACKUP
 from common.store.database import migrate, open_database
 from tacit.crypto.sealing import SealKey
 from tests.property_examples import examples
@@ -203,6 +204,7 @@ def test_a_state_comes_back_elsewhere(desk: Desk, service: str) -> None:
     assert (said["service"], said["set_aside"]) == (service, [])
     found = files_of(Path(elsewhere["TACIT_DATA_DIR"]))
     expected = files_of(home)
+    assert expected.pop(LAST_BACKUP) == b""
     for name in ("service.log", "jobs/draft-3/x", f"{service}.db"):
         expected.pop(name, None)
     assert found.pop(f"{service}.db").startswith(b"SQLite format 3")

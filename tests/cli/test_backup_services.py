@@ -160,7 +160,6 @@ async def site(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield Site(World(real, running, {}), tmp_path, *places)
 
 
-@pytest.mark.timeout(290)
 async def test_a_deployment_comes_back_from_its_backups(site: Site) -> None:
     it = site.it
     names = [service.id for service in it.real.services]

@@ -34,26 +34,26 @@ QUERY: dict[str, Any] = {
 
 
 WRONG = (
-    ("whatif", "{}"),
-    ("whatif", json.dumps({**QUERY, "epsilon": 1})),
-    ("health", "--home", "nowhere"),
-    ("round", "open", "x", "--from", "2026-01-01T00:00:00Z", "--home", "nowhere"),
-    ("round", "result", "x", "--url", "http://127.0.0.1:1"),
-    ("readings", "import", "no-such.csv", "--url", "http://127.0.0.1:1"),
-    ("serve", "curators"),
+    (2, "whatif", "{}"),
+    (2, "whatif", json.dumps({**QUERY, "epsilon": 1})),
+    (3, "health", "--home", "nowhere"),
+    (2, "round", "open", "x", "--from", "2026-01-01T00:00:00Z", "--home", "nowhere"),
+    (3, "round", "result", "x", "--url", "http://127.0.0.1:1"),
+    (2, "readings", "import", "no-such.csv", "--url", "http://127.0.0.1:1"),
+    (2, "serve", "curators"),
 )
 
 
-def test_an_error_is_one_line_and_exit_code_2(
+def test_an_error_is_one_line_and_an_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("TACIT_HOME", "TACIT_URL", "TACIT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TACIT_DATA_DIR", str(tmp_path))
-    for arguments in WRONG:
-        done = CliRunner().invoke(app, arguments)
-        assert (done.exit_code, done.stdout) == (2, ""), arguments
+    for code, *arguments in WRONG:
+        done = CliRunner().invoke(app, [str(word) for word in arguments])
+        assert (done.exit_code, done.stdout) == (code, ""), arguments
         assert len(done.stderr.strip().splitlines()) == 1
         assert done.stderr.startswith("tacit: ")
 
@@ -67,7 +67,7 @@ def test_a_process_ends_with_its_line_and_code(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "TACIT_DATA_DIR": str(tmp_path)},
     )
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("tacit: ")
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -82,6 +82,7 @@ def test_what_if_tells_when_the_guarantee_falls() -> None:
         "model": "pure-dp",
         "epsilon": "1",
         "delta": "0",
+        "rho": None,
         "reason": None,
     }
     # One more corrupt aggregator than assumed: half a discrete Laplace is left.
@@ -90,6 +91,32 @@ def test_what_if_tells_when_the_guarantee_falls() -> None:
     assert by_colluders[0, 3]["model"] == "none"
     # Three shares of a half, scale 20 kWh: 2 b Gamma(2) / (sqrt(pi) Gamma(3/2)).
     assert float(found["error"]["parts"][0]["mean_absolute"]) == pytest.approx(25.465, rel=1e-3)
+
+
+PROFILE = {
+    **{"name": "profile", "function": "vector_sum", "dimension": 96, "coordinates": "slots"},
+    **{"unit": "kWh", "bounds": ["0", "5"], "max_readings": 96, "window_bound": "18.5"},
+    **{"resolution": "0.001", "mechanism": "distributed", "noise": "gaussian", "aggregators": 3},
+    **{"rho": "0.002883172", "sharing": "additive", "collusion": {"aggregators": 2}},
+    **{"min_participants": 1000, "n_max": 5000, "deadline_s": 600},
+    "schedule": {"first_start": "2026-01-01T00:00:00Z", "period_s": 86_400},
+}
+
+
+def test_what_a_year_of_profiles_costs_is_told_in_rho() -> None:
+    """Spec: profiles, section 4: 365 such days keep (8, 10^-6). With one of the three draws fewer
+    that collude half of the rho is left."""
+    done = CliRunner().invoke(app, ("whatif", json.dumps(PROFILE), "--json"))
+    found = json.loads(done.stdout)
+    rho = {item["aggregators"]: item["rho"] for item in found["guarantees"]}
+    assert rho == {0: "0.000961057334", 1: "0.001441586", 2: "0.002883172", 3: None}
+    [year] = found["year"]
+    assert year.startswith(
+        "A year of this schedule, 365 rounds, costs each curator rho 1.06, which is epsilon 8 at"
+    )
+    shown = CliRunner().invoke(app, ("whatif", json.dumps(PROFILE), "--curators", "0"))
+    assert "0.00289" in shown.stdout
+    assert "WARNING" not in shown.stdout
 
 
 def test_the_table_is_for_people() -> None:

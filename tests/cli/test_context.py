@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
-from cli.context import Answer, Target, at_target, printed, say, tabled
-from cli.formatting import MAX_LENGTH, refused_lines, summary_lines
+from cli.context import (
+    EARLY,
+    REFUSALS,
+    Answer,
+    ExitCode,
+    Target,
+    TextTable,
+    at_target,
+    exit_code,
+    printed,
+    say,
+    tabled,
+)
+from cli.formatting import MAX_LENGTH, refused_lines, result_lines, summary_lines
 from tacit import Problem
 
 app = typer.Typer()
@@ -50,9 +63,53 @@ def test_an_answer_is_printed_for_people_or_as_json() -> None:
     assert json.loads(_run("count", "one", "two", "--json")[1]) == {"words": 2}
 
 
-def test_an_error_is_one_line_and_exit_code_2() -> None:
+def test_an_error_is_one_line_and_its_exit_code_says_what_kind() -> None:
     assert _run("count", "bad") == (2, "", "tacit: one of them is bad\n")
-    assert _run("refused") == (2, "", "tacit: late: the round is closed\n")
+    assert _run("refused") == (1, "", "tacit: late: the round is closed\n")
+
+
+def test_an_error_is_a_problem_document_in_one_line_under_json() -> None:
+    code, out, line = _run("refused", "--json")
+    assert (code, out, line.count("\n")) == (1, "", 1)
+    assert json.loads(line) == {"detail": "the round is closed", "exit_code": 1}
+    assert json.loads(_run("count", "bad", "--json")[2]) == {
+        "detail": "one of them is bad",
+        "exit_code": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "name", "figures", "code"),
+    [
+        (400, "malformed_request", {}, ExitCode.USAGE),
+        (404, "unknown_round", {}, ExitCode.USAGE),
+        (422, "query_refused", {}, ExitCode.USAGE),
+        (422, "exact_refused", {}, ExitCode.REFUSED),
+        (409, "budget_exceeded", {}, ExitCode.REFUSED),
+        (403, "scope_missing", {}, ExitCode.REFUSED),
+        (401, "token_expired", {}, ExitCode.REFUSED),
+        (409, "not_released", {"state": "aborted"}, ExitCode.FAILED),
+        (409, "not_released", {"state": "open"}, ExitCode.NOT_READY),
+        (409, "job_not_finished", {}, ExitCode.NOT_READY),
+        (409, "anything", {"retryable": True}, ExitCode.NOT_READY),
+        (429, "too_many_requests", {}, ExitCode.NOT_READY),
+        (503, "not_ready", {}, ExitCode.NOT_READY),
+        (410, "round_closed", {}, ExitCode.FAILED),
+        (500, "http_500", {}, ExitCode.FAILED),
+    ],
+)
+def test_the_exit_code_of_a_refusal(
+    status: int, name: str, figures: dict[str, object], code: ExitCode
+) -> None:
+    assert exit_code(Problem(status, name, figures)) is code
+
+
+def test_the_problems_that_exit_codes_name_exist() -> None:
+    """A problem that is renamed would fall back to the code of its status."""
+    root = Path(__file__).parents[2]
+    rooms = ("aggregator", "algorithms", "common", "coordinator", "curator", "tacit")
+    text = "\n".join(path.read_text() for room in rooms for path in root.glob(f"{room}/**/*.py"))
+    assert {name for name in REFUSALS | EARLY if f'name = "{name}"' not in text} == set()
 
 
 def test_the_target_comes_from_options_or_the_environment() -> None:
@@ -78,7 +135,7 @@ def test_the_help_has_the_command_s_own_parameters_first_and_not_the_target() ->
 def test_no_deployment_is_said_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(typer.Exit) as ended:
         Target(tmp_path / "none").coordinator()
-    assert ended.value.exit_code == 2
+    assert ended.value.exit_code == 3
 
 
 def test_a_line_keeps_its_brackets_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +149,16 @@ def test_a_table_is_printed_with_its_columns(capsys: pytest.CaptureFixture[str])
     title, *rest = capsys.readouterr().out.splitlines()
     assert title.strip() == "Groups"
     assert "name" in "".join(rest) and "g" in "".join(rest)
+
+
+@pytest.mark.parametrize(("width", "stacked"), [(60, False), (40, True), (8, True)])
+def test_a_table_breaks_no_word(width: int, stacked: bool) -> None:
+    screen = Console(width=width, soft_wrap=True)
+    name = "a-name-of-thirty-characters-ok"
+    with screen.capture() as shown:
+        screen.print(TextTable("Parties", ["id", "state"], [[name, "joined yesterday"]]))
+    assert name in shown.get()
+    assert (f"id: {name}\n" in shown.get()) is stacked
 
 
 def test_who_was_refused_by_a_proof_is_listed_with_its_reasons() -> None:
@@ -137,3 +204,24 @@ def test_a_value_is_said_in_words(value: object, said: str) -> None:
 def test_a_long_one_is_cut_and_says_so() -> None:
     [line] = summary_lines({"patterns": [{"items": ["a"] * 9, "count": 3}] * 12})
     assert len(line) <= MAX_LENGTH and line.endswith(" ...")
+
+
+def test_a_percentile_is_printed_with_its_interval() -> None:
+    response: dict[str, Any] = {
+        "round": "r",
+        "window": {"start": "a", "end": "b"},
+        "participants": 9,
+        "unit": "kWh",
+        "result": {"histogram": ["3", "6"], "p50": "1.25", "p95": None, "reason": "few"},
+        "report": {
+            "error": {
+                "percentiles": [
+                    {"part": "p50", "low": "1", "high": "2"},
+                    {"part": "p95", "low": None, "high": None},
+                ]
+            }
+        },
+    }
+    lines = result_lines(cast(Any, response))
+    assert "  p50: 1.25 kWh, between 1 and 2 in 95 of 100 cases" in lines
+    assert "  p95: - kWh" in lines

@@ -6,13 +6,11 @@ Spec: keys, section 5.2. Real services; the aggregator is killed and never comes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from cli.services.deployment import Deployment, Running, join_token, pair
-from cli.services.up import service_settings
+from cli.services.deployment import Running, join_token
 from tacit import Problem
 from tacit.protocol.enrolment import PartyKind
 from tests.cli.test_pairing import tacit
@@ -21,19 +19,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    plan = Deployment.plan(tmp_path, 2)
-    plan.save()
-    found = Running(plan, service_settings())
-    try:
-        found.start()
-        pair(plan)
-        token = join_token(plan, "house", PartyKind.CURATOR, 1, 3600)
-        with plan.curator.client() as curator:
-            curator.post("/v1/enrolments", {"token": token.to_text(), "curators": ["house"]})
-        yield found
-    finally:
-        found.stop()
+def running(two_aggregators: Running) -> Running:
+    plan = two_aggregators.deployment
+    token = join_token(plan, "house", PartyKind.CURATOR, 1, 3600)
+    with plan.curator.client() as curator:
+        curator.post("/v1/enrolments", {"token": token.to_text(), "curators": ["house"]})
+    return two_aggregators
 
 
 def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_path: Path) -> None:
@@ -69,7 +60,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
 
     revoke = ("revoke", gone.id, "--chain-from", coordinator.url, "--out", file, *words)
     assert "succession_refused" in refused(*revoke, "--next", other)
-    assert "name the aggregator" in refused(
+    assert "name the lost aggregator" in refused(
         "revoke", "--chain-from", coordinator.url, "--out", file, *words, "--next", first
     )
     assert "unknown_aggregator" in refused(
@@ -84,7 +75,7 @@ def test_what_was_kept_ends_an_aggregator_that_is_gone(running: Running, tmp_pat
     forged.write_text(json.dumps(chain))
     assert "succession_refused" in refused("show", forged, *home)
     (tmp_path / "nonsense.json").write_text("[]")
-    assert "no chain" in refused("show", tmp_path / "nonsense.json", *home)
+    assert "is not a chain of identities" in refused("show", tmp_path / "nonsense.json", *home)
     with coordinator.client() as client:
         assert not client.followed_identity(gone.id).get("links")
 

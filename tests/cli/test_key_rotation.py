@@ -47,9 +47,16 @@ def keys(*arguments: str) -> Result:
 def test_an_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
     """Made, committed to, replaced; each command again changes nothing."""
     [service] = deployment.aggregators
+    home = ("--home", str(deployment.directory))
+
+    def shown_and_paired() -> bool:
+        listed = CliRunner().invoke(app, ["pair", "list", "--json", *home])
+        [aggregator] = json.loads(listed.stdout)
+        return bool(aggregator["fingerprint_seen"] == aggregator["fingerprint"])
+
+    assert shown_and_paired()
     (tmp_path / "words").write_text("a passphrase of several words\n")
     words = ("--passphrase-file", str(tmp_path / "words"))
-    home = ("--home", str(deployment.directory))
     first, second, third = (tmp_path / f"{number}.key" for number in range(3))
     making = ("next", service.id, "--out", str(first), *words, *home)
     done = keys(*making)
@@ -59,7 +66,7 @@ def test_an_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
     assert keys(*making).stdout == done.stdout
     assert first.read_bytes() == made
     other = keys("next", service.id, "--out", str(third), *words, *home)
-    assert (other.exit_code, len(other.stderr.splitlines())) == (2, 1)
+    assert (other.exit_code, len(other.stderr.splitlines())) == (1, 1)
     assert "next_key_committed" in other.stderr
     files = ("--next", str(first), "--following", str(second))
     rotating = ("rotate", "identity", service.id, *files, *words, *home)
@@ -79,8 +86,9 @@ def test_an_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:
     confirmed = keys("confirm", service.id, fingerprint, *home)
     assert confirmed.exit_code == 0, confirmed.output
     assert confirmed.stdout.startswith(f"{service.id}: {shown} ")
+    assert shown_and_paired()  # though the coordinator looked just before
     unknown = keys("confirm", service.id, "00" * 32, *home)
-    assert (unknown.exit_code, "key_not_anchored" in unknown.stderr) == (2, True)
+    assert (unknown.exit_code, "key_not_anchored" in unknown.stderr) == (4, True)
 
 
 def test_a_partys_identity_by_command(deployment: Deployment, tmp_path: Path) -> None:

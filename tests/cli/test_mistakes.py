@@ -90,14 +90,14 @@ def test_a_command_with_a_mistake(coordinator: str) -> None:
 
 def test_nobody_there(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["query", "list", "--home", str(tmp_path)])
-    assert done.exit_code == 2 and "start one with `tacit up`" in done.stderr
+    assert done.exit_code == 3 and "start one with `tacit up`" in done.stderr
     done = CliRunner().invoke(app, ["query", "list", "--url", "http://127.0.0.1:9"])
-    assert done.exit_code == 2 and "no answer from http://127.0.0.1:9 (" in done.stderr
+    assert done.exit_code == 3 and "no answer from http://127.0.0.1:9 (" in done.stderr
 
 
 def test_a_query_for_more_aggregators_than_there_are(deployment: Deployment) -> None:
     """At the preview already, and said once."""
     asked = json.dumps({**QUERY, "aggregators": 7})
     done = CliRunner().invoke(app, ["query", "preview", asked, "--home", str(deployment.directory)])
-    assert done.exit_code == 2
+    assert done.exit_code == 1
     assert done.stderr.count("the query asks for 7 aggregators, and 1") == 1

@@ -52,6 +52,16 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         running.stop()
 
 
+def test_a_demo_before_the_pairing_says_so(strangers: Deployment, tmp_path: Path) -> None:
+    (aggregator,) = strangers.aggregators
+    replace(
+        strangers, directory=tmp_path, curator=replace(aggregator, kind="curator")
+    ).save()  # any that is ready
+    early = tacit("demo", "--at", tmp_path)
+    assert early.returncode == 2
+    assert "not paired with aggregator-1: pair first" in early.stderr
+
+
 def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> None:
     coordinator, (aggregator,) = strangers.coordinator, strangers.aggregators
     at_coordinator = {"TACIT_URL": coordinator.url, "TACIT_TOKEN": token(coordinator)}
@@ -68,7 +78,7 @@ def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> N
 
     # Each side compares what it was told with what it finds.
     wrong = tacit("pair", "coordinator", coordinator.url, "--fingerprint", second, **at_aggregator)
-    assert wrong.returncode == 2
+    assert wrong.returncode == 1
     assert "another fingerprint" in wrong.stderr
     colons = ":".join(first[index : index + 2] for index in range(0, 64, 2)).upper()
     made = tacit("pair", "coordinator", coordinator.url, "--fingerprint", colons, **at_aggregator)
@@ -77,7 +87,7 @@ def test_two_operators_pair_and_part(strangers: Deployment, tmp_path: Path) -> N
     handed.write_text(made.stdout)
     approve = ("pair", "aggregator", aggregator.url, "--aggregator-token", handed, "--fingerprint")
     wrong = tacit(*approve, "0" * 64, **at_coordinator)
-    assert (wrong.returncode, "another fingerprint" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "another fingerprint" in wrong.stderr) == (1, True)
     assert "paired with aggregator-1" in tacit(*approve, second, **at_coordinator).stdout
 
     # A new token, while the old one is still good for a minute.

@@ -13,11 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.policy import BadChange, Change, _merged, changed, differences, flat, policy_of
-from curator.policy import Limit, Limits, Policy
+from curator.policy import AtDelta, Limit, Limits, Policy
 from tacit.query.terms import Mechanism, Stance
 
 AMOUNTS = st.none() | st.fractions(0, 10**8, max_denominator=10**6)
-LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS)
+AT_DELTA = st.builds(
+    AtDelta,
+    epsilon=st.fractions(0, 10**4, max_denominator=10**6),
+    delta=st.fractions(Fraction(1, 10**6), Fraction(1, 2), max_denominator=10**6),
+)
+LIMIT = st.builds(Limit, epsilon=AMOUNTS, delta=AMOUNTS, zcdp=st.none() | AT_DELTA)
 LIMITS = st.builds(Limits, period=LIMIT, lifetime=LIMIT, all_aggregators=LIMIT)
 POLICIES = st.builds(
     Policy,
@@ -93,7 +98,9 @@ BAD = (
     ("min_participants", "min_participants: neither name=value nor a file"),
     ("recrd.period.epsilon=3", "recrd.period.epsilon: no such field: did you mean record?"),
     ('{"record":{"perod":{}}}', "record.perod: no such field: did you mean period?"),
-    ("record.period=3", "record.period: not one value but epsilon, delta"),
+    ("record.period=3", "record.period: not one value but epsilon, delta, zcdp"),
+    ("record.period.zcdp=3", "record.period.zcdp: not one value but epsilon, delta"),
+    ("record.period.zcdp.epsilon=3", "record.period.zcdp.delta: "),
     ("record.period.epsilon.x=3", "record.period.epsilon.x: no such field"),
     ("=3", ": no such field"),
     ("min_participants=0", "min_participants: must be at least"),

@@ -133,7 +133,7 @@ def test_what_is_refused_here_is_one_line(capsys: pytest.CaptureFixture[str]) ->
     """A round that rests on another identity than the file pins: no traceback."""
     with pytest.raises(typer.Exit) as ended, plain_errors():
         raise TranscriptNotAnchored("the coordinator shows an identity that is not pinned")
-    assert ended.value.exit_code == 2
+    assert ended.value.exit_code == 1
     said = "tacit: transcript_not_anchored: the coordinator shows an identity that is not pinned\n"
     assert capsys.readouterr().err == said
 

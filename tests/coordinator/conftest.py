@@ -67,7 +67,7 @@ def houses(folder: Path) -> Houses:
                 "operator_token": SecretStr(OPERATOR_TOKEN),
                 "insecure_allow_exact": True,
                 "poll_s": 0.01,
-                "patience_s": 2.0,
+                "patience_s": 60.0,  # a busy machine announces no round in two seconds
                 "lease_s": 1.2,
             }
             settings = CoordinatorSettings(**{**values, **changes})

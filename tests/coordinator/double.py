@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -15,6 +13,7 @@ from fastapi import FastAPI
 from numpy.typing import NDArray
 
 from common.runtime.clock import Clock
+from common.runtime.tasks import Notice
 from coordinator.app import create_app
 from coordinator.registry.peer_requests import path_of
 from coordinator.settings import CoordinatorSettings
@@ -70,18 +69,21 @@ class Wire(httpx.ASGITransport):
         self.fault: Callable[[str, str], str | None] = lambda _method, _path: None
         self.lie: Callable[[str, Any], Any] | None = None
         self.seen: list[tuple[str, str]] = []
-        self.spans: list[tuple[str, float, float]] = []
+        self.ended: list[tuple[str, list[str]]] = []
+        """Method and paths of each request that was answered or cut off."""
+        self._changes = Notice()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        began = time.perf_counter()
+        paths = _paths(request)
+        self.seen += [(request.method, path) for path in paths]
         try:
-            return await self._handle(request)
+            return await self._handle(request, paths)
         finally:
-            self.spans.append((request.url.path, began, time.perf_counter()))
+            self.ended.append((request.method, paths))
+            self._changes.notify()
 
-    async def _handle(self, request: httpx.Request) -> httpx.Response:
-        method, paths = request.method, _paths(request)
-        self.seen += [(method, path) for path in paths]
+    async def _handle(self, request: httpx.Request, paths: list[str]) -> httpx.Response:
+        method = request.method
         faults = {self.fault(method, path) for path in paths}
         if self.down or "request" in faults:
             raise httpx.ConnectError("down")
@@ -102,6 +104,19 @@ class Wire(httpx.ASGITransport):
     def count(self, ending: str) -> int:
         """How many POSTs to paths with this ending were seen."""
         return sum(method == "POST" and path.endswith(ending) for method, path in self.seen)
+
+    async def heard(self, ending: str, since: int | None = None) -> None:
+        """Wait until a further POST to a path with this ending was answered or cut off; one after
+        the first `since` requests."""
+        since = len(self.ended) if since is None else since
+        while True:
+            ticket = self._changes.ticket()
+            if any(
+                method == "POST" and any(path.endswith(ending) for path in paths)
+                for method, paths in self.ended[since:]
+            ):
+                return
+            await ticket.wait()
 
 
 class House:
@@ -206,15 +221,6 @@ class House:
             "curators": sender.curators,
         }
         return sender.identity.sign(ENROLMENT_LABEL, Enrolment(**{**values, **changes}))
-
-    async def wires_heard(self, index: int, ending: str) -> None:
-        """Wait until a further request of this kind reached an aggregator, and was answered."""
-        wire = self.wires[index]
-        before = wire.count(ending)
-        async with asyncio.timeout(60):
-            while wire.count(ending) == before:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.1)
 
     async def grant(self, sender: Sender, **changes: Any) -> str:
         """A one-time secret of the coordinator."""

@@ -12,8 +12,6 @@ import pytest
 from coordinator.restoring import MARKER, SKIPPED
 from tests.coordinator.jobs.office import KMEANS, LONG, Office, scattered
 
-pytestmark = pytest.mark.timeout(200)
-
 
 def stored(path: Path, statement: str) -> list[Any]:
     with closing(sqlite3.connect(path / "coordinator.db")) as connection:

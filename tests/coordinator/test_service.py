@@ -7,6 +7,7 @@ import ssl
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from common.runtime.clock import ManualClock
@@ -16,7 +17,6 @@ from common.store.transactions import Database
 from common.web.dependencies import part_of
 from common.web.idempotency import RequestKey, StoredAnswer, recall, remember
 from coordinator import examples
-from coordinator.rounds import scheduling
 from coordinator.rounds.scheduling import Scheduler
 from coordinator.services import MIGRATIONS
 from coordinator.store.tables import idempotency_keys, metadata
@@ -47,7 +47,8 @@ async def test_the_identity_survives_a_restart(house: Houses) -> None:
             assert (await other.get(path)).json() == before
         assert before["deployment"] == "tacit"
         ready = await it.client.get("/readyz")
-        assert ready.json()["checks"] == {"database": "ok", "ledger": "ok", "erasure": "ok"}
+        names = ("database", "ledger", "erasure", "aggregators")
+        assert ready.json()["checks"] == dict.fromkeys(names, "ok")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,38 @@ async def test_the_document_is_valid_and_every_example_is_accepted(house: Houses
         assert shown == {*sent, *apart}
 
 
+async def test_the_last_profile_is_in_the_metrics_where_a_setting_says_so(house: Houses) -> None:
+    """Each slot with its band; a later round that is no profile leaves it, a shorter profile
+    replaces all of it."""
+    slots = {"function": "vector_sum", "coordinates": "slots", "max_readings": 4}
+    noisy = {"mechanism": "distributed", "epsilon": "1", "collusion": {"aggregators": 2}}
+
+    def series(text: str) -> dict[tuple[str, str], float]:
+        found = re.findall(
+            r'last_profile_value\{bound="(\w+)",slot="(\d+)",unit="kWh"\} (\S+)', text
+        )
+        return {(slot, bound): float(value) for bound, slot, value in found}
+
+    async with house(3, profile_metrics=True) as it:
+        host = await it.host("gateway", 4)
+        for dimension in (3, 2):
+            name = f"profile-{dimension}"
+            opened = await it.open(query(**slots, **noisy, name=name, dimension=dimension))
+            await opened.contribute(host, np.full((4, dimension), 1000))
+            assert (await it.finish(opened))["state"] == "released"
+            total = await it.open(query(**noisy, name=f"total-{dimension}"))
+            await total.contribute(host, integers(4))
+            assert (await it.finish(total))["state"] == "released"
+            answer = await it.result(opened)
+            width = float(answer["report"]["error"]["parts"][0]["interval"]["half_width"])
+            shown = series((await it.client.get("/metrics")).text)
+            assert len(shown) == 3 * dimension
+            for slot, value in enumerate(map(float, answer["result"]["vector"])):
+                assert shown[f"{slot:02}", "value"] == value
+                assert shown[f"{slot:02}", "low"] == pytest.approx(value - width)
+                assert shown[f"{slot:02}", "high"] == pytest.approx(value + width)
+
+
 async def test_logs_and_metrics_hold_no_secret(
     house: Houses, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,10 +182,7 @@ async def test_logs_and_metrics_hold_no_secret(
         assert private not in text
 
 
-async def test_old_keys_and_grants_are_forgotten(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scheduling, "TIDY_S", 0.0)
+async def test_old_keys_and_grants_are_forgotten(house: Houses) -> None:
     clock = ManualClock()
     async with house(0, clock=clock) as it:
         database = part_of(it.app, Database)

@@ -158,7 +158,10 @@ def test_parts_of_several_hosts_and_sizes_keep_their_order_and_their_totals() ->
     none = np.zeros(0, np.int64)
     parts = [
         HostPart(
-            Span(place, 4096 * place, 8), np.arange(8) < size, [Total(value, none, none)], place
+            Span(place, 4096 * place, 8),
+            np.arange(8) < size,
+            [Total(value, none, none, none)],
+            place,
         )
         for place, (size, value) in enumerate(zip(sizes, values, strict=True))
     ]

@@ -402,13 +402,12 @@ class Engine:
             path = self._directory / "volumes" / source
             lines += [f"mkdir -p {path} {root}{target}", f"chown {user} {path}"]
             lines += [f"chmod 700 {path}", f"mount --bind {path} {root}{target}"]
-        for kind, where in (("secrets", "/run/secrets"), ("configs", "")):
-            for item in service.get(kind, []):
-                source = item if isinstance(item, str) else item["source"]
-                target = source if isinstance(item, str) else item.get("target", source)
-                path = self.project / self.compose[kind][source]["file"]
-                absolute = target if target.startswith("/") else f"{where}/{target}"
-                lines += self._file(root, path, absolute)
+        for item in service.get("secrets", []):
+            source = item if isinstance(item, str) else item["source"]
+            target = source if isinstance(item, str) else item.get("target", source)
+            path = self.project / self.compose["secrets"][source]["file"]
+            absolute = target if target.startswith("/") else f"/run/secrets/{target}"
+            lines += self._file(root, path, absolute)
         return lines
 
     def _file(self, root: Path, source: Path, target: str) -> list[str]:
@@ -426,26 +425,11 @@ class Engine:
         service = self.services[name]
         command: list[str] = service.get("command", [])
         if service["image"].startswith("postgres:"):
-            return ["sh", "-eu", "-c", _POSTGRES, "postgres", *map(str, command[1:])]
+            return ["sh", "-eu", "-c", _POSTGRES, "sh", *map(str, command)]
         return command
 
 
-_POSTGRES = r"""
-if [ ! -e "$PGDATA/PG_VERSION" ]; then
-  initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile="$POSTGRES_PASSWORD_FILE" --auth=scram-sha-256 \
-    --encoding=UTF8 --locale=C > /tmp/initdb.log
-  echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
-  pg_ctl -D "$PGDATA" -w -o "-c listen_addresses= -c unix_socket_directories=/tmp" start \
-    > /tmp/first.log
-  export PGPASSWORD="$(cat "$POSTGRES_PASSWORD_FILE")" PGHOST=/tmp
-  createdb -U "$POSTGRES_USER" "$POSTGRES_DB"
-  for file in /docker-entrypoint-initdb.d/*.sql; do
-    psql -q -v ON_ERROR_STOP=1 -U "$POSTGRES_USER" -d "$POSTGRES_DB" -f "$file"
-  done
-  pg_ctl -D "$PGDATA" -w stop > /tmp/last.log
-fi
-exec postgres -D "$PGDATA" -c listen_addresses='*' -c unix_socket_directories=/run/postgresql "$@"
-"""
+_POSTGRES = (Path(__file__).parent / "postgres.sh").read_text()
 
 
 def _root_of_machine(image: Image | None, made: Path, root: Path) -> list[str]:

@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +20,10 @@ from tests.deploy.engine import ROOT, Image, available
 
 BASE: Final = "localhost/python:3.11-slim-trixie"
 PACKAGES: Final = "python3,python3-venv,ca-certificates"
-KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
-MIRROR: Final = f"[signed-by={KEYRING}] http://deb.debian.org/debian"
 PYTHON_OF_BOOKWORM: Final = (
+    "sed s/trixie/bookworm/ $1/etc/apt/sources.list > $1/etc/apt/sources.list.d/bookworm.list; "
     "mkdir -p $1/etc/apt/preferences.d && printf 'Package: python3* libpython3*\\n"
-    "Pin: release n=bookworm\\nPin-Priority: 1001\\n' > $1/etc/apt/preferences.d/python"
+    "Pin: release n=bookworm*\\nPin-Priority: 1001\\n' > $1/etc/apt/preferences.d/python"
 )
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
@@ -43,28 +43,21 @@ class Store:
         self._directory = directory
         self._buildah = ["buildah", f"--root={directory}/store", f"--runroot={directory}/run"]
         archive = directory / "base.tar"
-        self._run(
-            *("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}"),
-            *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"),
-            *("--quiet", f"--setup-hook={PYTHON_OF_BOOKWORM}", "trixie", str(archive)),
-            *(f"deb {MIRROR} {release} main" for release in ("trixie", "bookworm")),
-        )
+        make_base(archive)
         made = self._of("from", "scratch").strip()
         self._of("add", "--quiet", made, str(archive), "/")
-        self._of("run", "--isolation=chroot", made, "ln", "-s", "/usr/bin/python3", "/bin/python")
         self._of("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", made)
         self._of("commit", "--quiet", made, BASE)
         self.base_size = self.size(BASE)
         archive.unlink()
-        (directory / "pip.conf").write_text(_pip_settings())
+        (directory / "pip.conf").write_text(pip_settings())
 
     def build(self, target: str, context: Path = ROOT, *more: str) -> str:
         """The id of the image of a target, from the sources in `context`."""
         file = self._directory / f"{target}.id"
-        mounts = [CERTIFICATES, *_local_indexes()]
         self._of(
             *("bud", "--isolation=chroot", "--pull-never", "--layers", "--timestamp=0"),
-            *(f"--volume={path}:{path}:ro" for path in mounts),
+            *(f"--volume={path}:{path}:ro" for path in needed_paths()),
             f"--build-arg=BASE={BASE}",
             f"--secret=id=pip,src={self._directory / 'pip.conf'}",
             *("--file", str(context / "deploy" / "Dockerfile"), "--target", target),
@@ -101,15 +94,21 @@ class Store:
         self._of("rmi", "--all", "--force")
 
     def _of(self, *arguments: str) -> str:
-        return self._run(*self._buildah, *arguments)
-
-    def _run(self, *command: str) -> str:
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr}"
-        return done.stdout
+        return _run(*self._buildah, *arguments)
 
 
-def _pip_settings() -> str:
+def make_base(archive: Path) -> None:
+    """The root file system of the base in a tar file; packages are of mmdebstrap's own mirror."""
+    _run(
+        *("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", "--quiet"),
+        *("--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"),
+        f"--setup-hook={PYTHON_OF_BOOKWORM}",
+        "--customize-hook=ln -s python3 $1/usr/bin/python",
+        *("trixie", str(archive)),
+    )
+
+
+def pip_settings() -> str:
     """A pip.conf that says what this machine's files and environment say of where packages are. A
     file of constraints stays outside: the locks say each version."""
     listed = subprocess.run(
@@ -123,13 +122,28 @@ def _pip_settings() -> str:
     return "\n".join(["[global]", *(f"{name} = {value}" for name, value in found.items()), ""])
 
 
-def _local_indexes() -> list[Path]:
-    """Directories of packages that pip's settings name."""
-    named = re.findall(r"(?:file://)?(/[\w./-]+)", _pip_settings())
+def needed_paths() -> list[Path]:
+    """What a build has to see of this machine: its certificates, and directories of packages that
+    pip's settings name."""
+    named = re.findall(r"(?:file://)?(/[\w./-]+)", pip_settings())
     found = {Path(*Path(path).parts[:3]) for path in named if Path(path).is_dir()}
-    return sorted(path for path in found if not str(path).startswith("/etc"))
+    return [CERTIFICATES, *sorted(path for path in found if not str(path).startswith("/etc"))]
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr}"
+    return done.stdout
 
 
 def _bytes(size: str) -> int:
     number, unit = size.split()
     return int(float(number) * {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}[unit])
+
+
+if __name__ == "__main__":  # for play.sh: the base, and the options of a build
+    to = Path(sys.argv[1])
+    make_base(to / "base.tar")
+    (to / "pip.conf").write_text(pip_settings())
+    for path in needed_paths():
+        print(f"--option=--volume={path}:{path}:ro")

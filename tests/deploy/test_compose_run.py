@@ -16,7 +16,7 @@ from tests.deploy.conftest import Compose
 from tests.deploy.engine import ROOT, Engine, as_json
 
 METERS = 400
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 
 def ask(it: Engine, service: str, port: int, path: str, *more: str) -> Any:

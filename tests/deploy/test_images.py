@@ -248,7 +248,6 @@ def _archives(it: Engine, service: str, *words: str) -> None:
         command=["python", "-m", "cli.main", *words],
         environment=given["environment"],
         secrets=given["secrets"],
-        configs=[],
         volumes=[f"{service}:/var/lib/tacit", "./backups:/backups"],
     )
     assert service in done or words[1] in done, done

@@ -40,6 +40,10 @@ def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
     walk(DOCS / "how-to" / f"{name}.md", tmp_path, around)
 
 
+FAST = ("python-client", "load-profiles")
+"""Pages whose curators send at once, not at a moment of their own."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
@@ -47,16 +51,17 @@ def test_a_page_that_starts_its_own_services(tmp_path: Path, name: str) -> None:
         ("enrol-curators", "import-readings", "policies-and-budgets"),
         *(("datasets",), ("federated-jobs",), ("find-polluters",)),
         *(("groups-and-differencing",), ("proved-contributions",)),
-        ("python-client",),
+        *(("python-client",), ("load-profiles",)),
     ],
     ids=" ".join,
 )
 def test_pages_with_a_deployment_of_their_own(tmp_path: Path, names: tuple[str, ...]) -> None:
     home = tmp_path / ".tacit"
     home.mkdir()
+    (tmp_path / "examples").symlink_to(DOCS.parent / "examples")
     deployment = Deployment.plan(home, 3)
     deployment.save()
-    running = Running(deployment, service_settings() if names == ("python-client",) else {})
+    running = Running(deployment, service_settings() if names[0] in FAST else {})
     try:
         running.start()
         pair(deployment)

@@ -25,7 +25,8 @@ from pathlib import Path
 
 _FENCE = re.compile(r"^```(\w*)[ ]*(.*)$")
 _END = "tacit-walkthrough-end"
-TERMINAL_S = 60.0
+PATIENCE_S = 240.0
+"""It only ends a hang: jobs of three rounds take a loaded machine minutes."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,9 @@ class Shell:
                 continue
 
 
-def walk(page: Path, directory: Path, variables: dict[str, str], timeout_s: float = 60.0) -> None:
+def walk(
+    page: Path, directory: Path, variables: dict[str, str], timeout_s: float = PATIENCE_S
+) -> None:
     """Run a page in a directory; AssertionError names the line that is not true any more."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TACIT_")}
     tools = str(Path(sys.executable).parent)
@@ -174,7 +177,7 @@ def walk(page: Path, directory: Path, variables: dict[str, str], timeout_s: floa
                 terminals.append(Shell(directory, environment))
                 terminals[-1].send(f"exec env {step.script}")
                 pattern = pattern_of(step.expected or "...")
-                ready = terminals[-1].wait_for(pattern, TERMINAL_S)
+                ready = terminals[-1].wait_for(pattern, PATIENCE_S)
                 assert ready, _difference(place, step, terminals[-1].shown())
                 continue
             code, printed = main.run(step.script, timeout_s)

@@ -155,7 +155,7 @@ async def site(folder: Path, aggregators: int = 3, **changes: Any) -> AsyncItera
             operator_token=SecretStr(OPERATOR_TOKEN),
             public_url=COORDINATOR,
             poll_s=0.05,
-            patience_s=5.0,
+            patience_s=20.0,
         )
         house = House(own, Federation(*clients), list(wires.values()), wires, None)
         await house.start()

@@ -158,7 +158,7 @@ async def liars(directory: Path, world: World) -> AsyncIterator[Liars]:
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(
-                transport=transport, base_url="http://liars.test", headers=headers, timeout=60
+                transport=transport, base_url="http://liars.test", headers=headers
             ) as client,
         ):
             policy = {"allow_unverified": True, "min_participants": 1, "allow_repeats": True}

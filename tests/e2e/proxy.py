@@ -64,7 +64,7 @@ class Proxy:
             app, host="127.0.0.1", port=self.port, log_level="critical", lifespan="off"
         )
         server = uvicorn.Server(config)
-        self._client = httpx.AsyncClient(base_url=self.target, timeout=60, trust_env=False)
+        self._client = httpx.AsyncClient(base_url=self.target, timeout=None, trust_env=False)
         task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)

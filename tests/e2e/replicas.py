@@ -43,7 +43,7 @@ class Balancer(Proxy):
     async def running(self) -> AsyncIterator[Proxy]:
         """The balancer, listening."""
         self._clients = [
-            httpx.AsyncClient(base_url=target, timeout=60, trust_env=False)
+            httpx.AsyncClient(base_url=target, timeout=None, trust_env=False)
             for target in self._targets
         ]
         try:

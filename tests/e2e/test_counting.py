@@ -369,7 +369,7 @@ async def test_a_round_that_may_have_frozen_is_not_asked_again(it: Site) -> None
     wire.fault = lambda _method, path: "request" if path.endswith("/pieces") else None
     asked = await it.ask(job("sequential-ngram", NGRAMS, "100"))
     name = await waiting(it, 11)
-    await it.house.wires_heard(0, "freeze")
+    await it.house.wires[0].heard("freeze")
     await it.house.ask("POST", f"/v1/rounds/{name}/abort")
     ended = await it.finished(asked["id"])
     wire.fault = lambda _method, _path: None

@@ -169,7 +169,6 @@ def spends(it: World, job: str) -> list[Fraction]:
     return found
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("moment", ["request", "response"])
 @pytest.mark.parametrize("victim", VICTIMS)
@@ -180,7 +179,6 @@ async def test_a_killed_service_spends_nothing_twice(
     await killed_inside(running, undisturbed, "visits", victim, moment, number)
 
 
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("victim", VICTIMS)
 async def test_a_service_killed_with_parts_open_spends_nothing_twice(
     running: World, undisturbed_in_parts: Undisturbed, victim: str

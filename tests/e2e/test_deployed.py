@@ -28,7 +28,6 @@ VALUES = {"home-1": "1.25", "home-2": "2.5", "home-3": "4"}
 
 @pytest.mark.slow
 @pytest.mark.postgres
-@pytest.mark.timeout(200)
 @pytest.mark.skipif(EXECUTABLE is None, reason=WHY)
 async def test_a_round_on_postgresql_with_tls_and_meters_on_mqtt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ import pytest
 from cli.services.deployment import Deployment, Running, ServiceAddress, pair
 from docs.generate import SERVICES, api_document
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = ROOT / "integrations/generators/openapi-python-client.yml"
 ENVIRONMENT = ROOT / ".venv-generators/bin"

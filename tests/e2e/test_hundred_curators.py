@@ -100,7 +100,6 @@ def kept(algorithm: str, params: dict[str, Any], draws: Fraction) -> dict[str, A
     return dict(rounds.release(run).result)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("sharing", SHARINGS, ids=["additive", "shamir"])
 @pytest.mark.parametrize(("algorithm", "params"), JOBS)
 async def test_a_hundred_curators_release_what_one_keeper_does(

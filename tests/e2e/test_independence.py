@@ -284,9 +284,9 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 async def books(client: httpx.AsyncClient) -> Rows:
-    """Every row of every table of an aggregator, and its metrics but for times, memory, how often
-    the store was asked, as loops in the background ask it too, and of signatures that were checked:
-    this process remembers those of the run before."""
+    """Every row of every table of an aggregator, and its metrics but for times, memory, disk, how
+    often the store was asked, as loops in the background ask it too, and of signatures that were
+    checked: this process remembers those of the run before."""
     database = part_of(client.app, Aggregator).database  # type: ignore[attr-defined]
     found: Rows = {}
     async with database.reading() as transaction:
@@ -295,7 +295,7 @@ async def books(client: httpx.AsyncClient) -> Rows:
             found[table.name] = [dict(row._mapping) for row in await transaction.execute(asked)]
     shown = (await client.get("/metrics")).text.splitlines()
     kept = [x for x in shown if "seconds" not in x and "process_" not in x and "created" not in x]
-    others = ("python_", "_store_", "signature_checks")
+    others = ("python_", "_store_", "signature_checks", "_free_ratio")
     kept = [x for x in kept if not any(part in x for part in others)]
     found["metrics"] = [{"line": line} for line in kept]
     return found

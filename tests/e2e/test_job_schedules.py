@@ -67,7 +67,6 @@ def task(first: datetime) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(240)
 async def test_every_hour_is_asked_for_once_also_over_kill_and_restart(it: World) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     first = now + timedelta(seconds=SOON_S) - 5 * HOUR

@@ -36,7 +36,6 @@ async def keys(it: World) -> set[str]:
     return {await it.call(of, number) for number in range(len(it.real.aggregators))}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("moment", ["request", "response"])
 @pytest.mark.parametrize("service", ["coordinator", "aggregator-1", "aggregator-3"])
 async def test_a_killed_curator_service_goes_on(running: World, service: str, moment: str) -> None:

@@ -25,7 +25,6 @@ from tests.e2e.world import World, world
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(560),
 ]
 
 PROVED: dict[str, Any] = {

@@ -13,7 +13,6 @@ from tests.e2e.world import world
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.timeout(120)
 async def test_two_of_five_aggregators_may_die_after_accepting(tmp_path: Path) -> None:
     async with world(tmp_path, 5) as it:
         await it.enrol("gateway", ["a", "b", "c"])

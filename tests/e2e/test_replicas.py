@@ -65,7 +65,6 @@ async def check_round(it: Replicated, round_id: str) -> None:
         assert await it.debits(curator, round_id) == 1
 
 
-@pytest.mark.timeout(280)
 async def test_a_round_goes_on_whoever_is_killed(world: Replicated) -> None:
     """At each step one process of each service is killed; the others finish the round."""
     await check_round(world, await world.open(QUERY))

@@ -184,7 +184,7 @@ def speaker(it: World) -> httpx.Client:
     curator = it.real.curator
     token = (Path(curator.directory) / "operator.token").read_text().strip()
     return httpx.Client(
-        base_url=curator.url, headers={"Authorization": f"Bearer {token}"}, timeout=60
+        base_url=curator.url, headers={"Authorization": f"Bearer {token}"}, timeout=None
     )
 
 

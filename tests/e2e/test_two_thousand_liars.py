@@ -35,7 +35,6 @@ from tests.e2e.liars import LIES, lied
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(540),
 ]
 
 AGGREGATORS: Final = 5

@@ -99,10 +99,10 @@ class World:
             body["curators"] = curators
         await self.call(self._curator, "POST", "/v1/enrolments", body)
 
-    async def allow_everything(self) -> None:
-        """A policy under which every round is contributed to, noise or not."""
+    async def allow_everything(self, **but: Any) -> None:
+        """A policy under which every round is contributed to, noise or not; `but` in these."""
         policy = await self.call(self._curator, "GET", "/v1/policy")
-        policy |= {"allow_unverified": True, "min_participants": 1}
+        policy |= {"allow_unverified": True, "min_participants": 1, **but}
         await self.call(self._curator, "PUT", "/v1/policy", policy)
 
     async def give(self, values_kwh: dict[str, str]) -> None:

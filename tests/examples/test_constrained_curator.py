@@ -67,7 +67,6 @@ class World:
             [sys.executable, "-I", str(SCRIPT), str(self.state), *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
         )
 
     def contribute(self, value: str, at: str = "2025-11-03T18:30:00Z") -> Any:

@@ -14,6 +14,7 @@ import lzma
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+import cbor2
 import pytest
 
 from curator.intake.reading import Times, parse_item
@@ -27,6 +28,10 @@ from tests.coordinator.double import WINDOW, query
 from tests.curator import conftest as curator
 from tests.curator.conftest import START, OpenSite, Site
 from tests.curator.files.green_button_files import FeedFile, Meter
+from tests.curator.files.test_dsmr import telegram
+from tests.curator.files.test_iec62056 import checked, profile, readout
+from tests.curator.files.test_market_files import MSCONS, NEM13
+from tests.curator.files.test_sensor_files import LINES, PACK, hour
 from tests.fuzz.mutations import mutated
 
 house = coordinator.house
@@ -48,6 +53,10 @@ FORM = (
     + LONG
     + b"\r\n--edge--\r\n"
 )
+DSMR = telegram("251231120000W")
+LIST = checked(readout())
+SENML = json.dumps(PACK).encode()
+STATISTICS = json.dumps({"result": {"sensor.a": [hour(0, change=1), hour(1, sum=2)]}}).encode()
 _IMPORT = "/v1/readings/import?"
 _LONG = f"{_IMPORT}unit=kWh&curator_column=curator"
 _LOCAL = (
@@ -79,6 +88,22 @@ ENTRANCES = {
     "xz": Entrance(_WIDE, "text/csv", lzma.compress(WIDE)),
     "feed": Entrance(f"{_IMPORT}curator=house", "application/atom+xml", FEED),
     "form": Entrance(_LONG, "multipart/form-data; boundary=edge", FORM),
+    "dsmr": Entrance(f"{_IMPORT}form=dsmr", "text/plain", DSMR),
+    "list": Entrance(f"{_IMPORT}form=iec62056&timezone=UTC&stamp=end", "text/plain", LIST),
+    "profile": Entrance(
+        f"{_IMPORT}form=iec62056&timezone=Europe/Zurich&stamp=end",
+        "text/plain",
+        profile(["1", "2"]),
+    ),
+    "mscons": Entrance(f"{_IMPORT}form=mscons&timezone=Europe/Zurich", "text/plain", MSCONS),
+    "nem13": Entrance(f"{_IMPORT}form=nem13", "text/csv", NEM13),
+    "influx": Entrance(f"{_IMPORT}form=influx&unit=kWh", "text/plain", LINES.encode()),
+    "statistics": Entrance(f"{_IMPORT}form=home-assistant&unit=kWh", "text/plain", STATISTICS),
+    "senml file": Entrance(f"{_IMPORT}form=senml", "text/plain", SENML),
+    "senml cbor": Entrance(f"{_IMPORT}form=senml", "text/plain", cbor2.dumps(PACK)),
+    "senml": Entrance("/v1/readings", "application/senml+json", SENML),
+    "cbor": Entrance("/v1/readings", "application/senml+cbor", cbor2.dumps(PACK)),
+    "any": Entrance(f"{_IMPORT}unit=kWh&dry_run=true", "text/plain", SENML),
     "records": Entrance(
         "/v1/records",
         "application/json",

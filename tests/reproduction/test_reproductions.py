@@ -18,7 +18,6 @@ def test_every_id_has_a_wrong_variant() -> None:
 
 
 @pytest.mark.release
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", IDS)
 def test_an_id_comes_out(name: str) -> None:
     """The control of the next test: without the mistake nothing fails."""
@@ -30,7 +29,6 @@ def test_an_id_comes_out(name: str) -> None:
 
 
 @pytest.mark.release
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", IDS)
 def test_a_wrong_variant_does_not_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if shared_data() is None:

@@ -189,9 +189,14 @@ def test_every_extra_that_a_file_tells_to_install_exists():
                 assert extra in extras["."], (name, extra)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param("3.11", marks=pytest.mark.slow),
+        pytest.param("3.12", marks=pytest.mark.release),
+        pytest.param("3.13", marks=pytest.mark.release),
+    ],
+)
 def test_a_clone_is_installed_by_pip_alone(version: str, tmp_path: Path):
     """In a fresh environment, from this machine's index: nothing of ours is fetched from it."""
     python = interpreter(version)

@@ -135,6 +135,76 @@ def _bars(values: Sequence[tuple[float, float]], labels: Sequence[str], width: f
     return _Drawn(Markup().join(parts), _BASE + 30)
 
 
+def band(
+    values: Sequence[float],
+    half_width: float,
+    *,
+    start: datetime,
+    end: datetime,
+    unit: str,
+    sentence: str,
+) -> Markup:
+    """A value for each of the equal parts of a window, as a line within the band of its noise."""
+    return _both("band", sentence, lambda width: _band(values, half_width, start, end, unit, width))
+
+
+def _band(
+    values: Sequence[float],
+    half_width: float,
+    start: datetime,
+    end: datetime,
+    unit: str,
+    width: float,
+) -> _Drawn:
+    left, bottom = 52.0, 190.0
+    least = min(0.0, min(values) - half_width)
+    most = max(0.0, max(values) + half_width)
+    span = (most - least) or 1.0
+    room = (width - left - 12) / len(values)
+
+    def y(value: float) -> float:
+        return bottom - (value - least) / span * (bottom - _TOP)
+
+    def x(at: datetime) -> float:
+        return left + (at - start) / (end - start) * (width - left - 12)
+
+    def stairs(by: float) -> Markup:
+        """From the first value, moved by so much, to the end of the last."""
+        corners = [
+            Markup("{}{} {}H{}").format(
+                "M" if place == 0 else "L",
+                _n(left + place * room),
+                _n(y(value + by)),
+                _n(left + (place + 1) * room),
+            )
+            for place, value in enumerate(values)
+        ]
+        return Markup().join(corners)
+
+    shades = [
+        Markup('<rect class="shade" x="{}" y="{}" width="{}" height="{}"/>').format(
+            _n(left + place * room),
+            _n(y(value + half_width)),
+            _n(room),
+            _n(y(value - half_width) - y(value + half_width)),
+        )
+        for place, value in enumerate(values)
+    ]
+    parts = []
+    for tick in _Scale(least, most, width).ticks():
+        parts.append(
+            Markup('<line class="axis" x1="{0}" x2="{1}" y1="{2}" y2="{2}"/>').format(
+                _n(left), _n(width - 12), _n(y(tick))
+            )
+        )
+        parts.append(_text(left - 6, y(tick) + 4, f"{tick:,.6g}", "end"))
+    for at, label in _dates(start, end, 9 if width > _NARROW else 4):
+        parts.append(_text(min(x(at), width - 24), bottom + 18, label))
+    line = Markup('<path class="spent" d="{}"/>').format(stairs(0.0))
+    words = _text(width - 2, 12, f"{unit}, UTC", "end")
+    return _Drawn(Markup().join([*shades, *parts]) + line + words, bottom + 28)
+
+
 @dataclass(frozen=True)
 class _Drawn:
     """A picture of some width, and its height."""

@@ -29,6 +29,7 @@ _NO_PAGES: Final[dict[str, list[str]]] = {
 _NOWHERE: Final = "127.0.0.1:0"
 """Dask always listens for HTTP, by default on 8787 of all interfaces: here it has no pages, on any
 free port of the loopback address."""
+_GONE: Final = ("closed", "failed")
 _NEVER: Final = "1000 days"
 """Dask closes a lost worker's nanny for good if none is there 15 s later, though a slow machine
 still starts it, or it was lost again just then. Nannies start workers as often as they end."""
@@ -73,6 +74,19 @@ class Cluster:
     async def kill(self, address: str) -> None:
         """End a worker's process; its nanny starts a new one."""
         await asyncio.to_thread(self._kill, address)
+
+    def replace_closed(self) -> None:
+        """Start new nannies for those of ours that closed themselves, as after a worker that could
+        not start: Dask replaces none, and an attempt would wait for a worker without end."""
+        own = self._own
+        if own is None:
+            return
+        closed = [name for name, nanny in list(own.workers.items()) if nanny.status.name in _GONE]
+        for name in closed:
+            own.workers.pop(name, None)
+        if closed:
+            log.warning("workers_replaced", count=len(closed))
+            own.scale(self._settings.job_workers)
 
     async def close(self) -> None:
         """Disconnect from the workers; our own end."""

@@ -78,3 +78,12 @@ class Draws:
     def total(self) -> Fraction:
         """R, if all of them draw."""
         return self.parties * self.weight
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianDraws:
+    """Gaussian noise that the adversary cannot subtract: `variance` of the sum of all of it, in
+    ring units squared; `weight`: its share of the variance that covers the query."""
+
+    variance: Fraction
+    weight: Fraction = Fraction(1)

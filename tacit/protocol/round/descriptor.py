@@ -119,7 +119,7 @@ class RoundDescriptor(KeptModel):
     aggregators: tuple[AggregatorEntry, ...]
     roster_version: Annotated[int, Field(ge=0)]
     roster_size: Annotated[int, Field(ge=0, le=2**32)]
-    segment_size: Annotated[int, Field(ge=64, le=262_144)]
+    segment_size: Annotated[int, Field(ge=8, le=262_144)]
     ledger: LedgerHead | None = None
     members: Binary | None = None
 

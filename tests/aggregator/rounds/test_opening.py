@@ -63,6 +63,7 @@ async def test_a_round_meets_the_policy_exactly_at_its_limits(alliance: Alliance
             ("policy_max_roster", 3, 2, "the roster is larger"),
             ("policy_max_dimension", 4, 3, "the vector is longer"),
             ("policy_max_round_s", 300, 299, "the deadline is too far away"),
+            ("round_max_body_bytes", 96, 95, "a host's batch is longer"),
         ):
             assert ground(aggregator, plain, **{setting: fits}) is None
             assert words in (ground(aggregator, plain, **{setting: breaks}) or "")

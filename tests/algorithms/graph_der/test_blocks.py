@@ -282,8 +282,7 @@ def test_the_forecast_of_a_rectangle_by_hand() -> None:
     assert asked.rectangle_deviation(Fraction(1, 4), 4, 100) == pytest.approx(expected)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1_200)
+@pytest.mark.release
 def test_ten_million_vertices() -> None:
     """Acceptance 9: in 4 GiB with the graph itself."""
     graph = power_law(10_000_000, 30_000_000, 1)

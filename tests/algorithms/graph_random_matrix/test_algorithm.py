@@ -30,10 +30,10 @@ from algorithms.graph_random_matrix.parameters import (
 )
 from algorithms.parameters import MethodNeedsSound
 from simulation.stand_in_data import blocks
-from tacit.accounting.gaussian import zcdp_delta
 from tacit.encoders.graph_random_matrix import Projection, entries
 from tacit.errors import Invalid
 from tacit.noise.discrete_gaussian import DiscreteGaussian
+from tacit.noise.gaussian_privacy import zcdp_delta
 from tacit.randomness import SeededRandom
 from tacit.report.model import PrivacyReport
 from tests.algorithms.outcomes import published

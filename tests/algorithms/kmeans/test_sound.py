@@ -221,7 +221,6 @@ def test_noise_has_the_scale_that_hides_a_curator_with_several_records() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_an_audit_proves_no_more_than_the_budget() -> None:
     """Two data sets that differ in one record; a false alarm has probability below 1e-6."""
     grid, runs = Grid((-1.0, -1.0), (1.0, 1.0)), 200_000

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from common.runtime.logs import configure_logging, denied, get_logger, redact
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import LAST_BACKUP, ServiceSettings
 from common.runtime.telemetry import ServiceMetrics
 from common.runtime.tls import post_quantum
 from common.web.app import add_readiness, build_app
@@ -112,6 +113,41 @@ async def test_health_and_readiness(app: FastAPI, running: Running) -> None:
         "keys": "no key is loaded",
         "other": "the check failed (RuntimeError)",
     }
+
+
+async def test_what_is_wrong_elsewhere_is_shown_and_leaves_it_ready(
+    app: FastAPI, running: Running
+) -> None:
+    async def ill() -> str | None:
+        return "another does not answer"
+
+    add_readiness(app, "others", ill, vital=False)
+    async with running(app) as client:
+        answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]) == (200, {"others": await ill()})
+
+
+async def test_metrics_know_disk_clock_and_backup(
+    app: FastAPI, running: Running, tmp_path: Path
+) -> None:
+    async def figures() -> dict[str, float]:
+        text = (await client.get("/metrics")).text
+        lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+        return {name: float(value) for name, value in lines}
+
+    async with running(app) as client:
+        before = await figures()
+        assert 0 <= before["tacit_probe_data_directory_free_ratio"] <= 1
+        assert before["tacit_probe_last_backup_timestamp_seconds"] == 0
+        assert before["tacit_probe_clock_timestamp_seconds"] > tmp_path.stat().st_mtime - 3600
+        marker = tmp_path / LAST_BACKUP
+        marker.touch()
+        os.utime(marker, (1_700_000_000, 1_700_000_000))
+        assert (await figures())["tacit_probe_last_backup_timestamp_seconds"] == 1_700_000_000
+        marker.unlink()
+        tmp_path.rmdir()  # no directory, no answer: never "all is well"
+        gone = await figures()
+    assert math.isnan(gone["tacit_probe_data_directory_free_ratio"])
 
 
 async def test_metrics_and_log_know_templates_only(

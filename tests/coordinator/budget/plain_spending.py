@@ -14,6 +14,7 @@ import numpy as np
 
 from coordinator.budget.limits import Limit, Limits, Planned, Shortage, _shortage
 from coordinator.budget.round_charges import (
+    PARTS,
     SCENARIOS,
     UNITS,
     ByCurator,
@@ -116,12 +117,15 @@ class PlainSpending:
         instants = np.unique(starts)
         unverified = sums_at(starts, ends, costs.unverified, instants)
         epsilons = sums_at(starts, ends, costs.epsilon, instants)
-        most_delta = sums_at(starts, ends, costs.delta, instants).max()
+        most = {
+            name: int(sums_at(starts, ends, getattr(costs, name), instants).max())
+            for name in ("delta", "rho", "rho_delta")
+        }
         figure, seen = ZERO, set()
         for index in np.lexsort((-epsilons, -unverified)):
             known = figure.epsilon
             larger = known is not None and (unverified[index] > 0 or epsilons[index] > known)
-            if not larger and most_delta <= figure.delta:
+            if not larger and all(value <= getattr(figure, name) for name, value in most.items()):
                 break
             instant = int(instants[index])
             inside = [charges[place] for place in covering(starts, ends, instant)]
@@ -143,19 +147,22 @@ def _record_costs(charges: Sequence[RoundCharge], scenario: Scenario) -> Spent:
     """(k,) what each of these rounds costs a record that it touches."""
     place = _place(PrivacyUnit.RECORD, scenario)
     amounts = [charge.amounts for charge in charges]
-    return Spent(
-        np.array([each.epsilon[place] for each in amounts], np.int64),
-        np.array([each.delta[place] for each in amounts], np.int64),
-        np.array([each.unverified[place] for each in amounts], np.int64),
-    )
+    rows = [[part[place] for part in each.parts] for each in amounts]
+    return Spent(*np.array(rows, np.int64).reshape(-1, PARTS).T)
 
 
 def plain_worst_of_one(charges: Sequence[RoundCharge], scenario: Scenario) -> Figure:
     """One curator at its worst instant, unit record, over the rounds that charge it."""
     costs, windows = _record_costs(charges, scenario), windows_of(charges)
-    epsilon, delta = (worst_instant(*windows, column) for column in (costs.epsilon, costs.delta))
-    unbounded = bool(costs.unverified.any())
-    return Figure(None if unbounded else epsilon.amount, delta.amount, instant=epsilon.instant)
+    columns = costs.epsilon, costs.delta, costs.rho, costs.rho_delta
+    epsilon, delta, rho, rho_delta = (worst_instant(*windows, column) for column in columns)
+    return Figure(
+        None if costs.unverified.any() else epsilon.amount,
+        delta.amount,
+        instant=epsilon.instant,
+        rho=rho.amount,
+        rho_delta=rho_delta.amount,
+    )
 
 
 def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
@@ -166,10 +173,13 @@ def _signature(charges: Iterable[RoundCharge]) -> frozenset[Any]:
 
 def _worse(one: Figure, other: Figure) -> Figure:
     """The larger of each figure; place and curator go with epsilon."""
-    delta = max(one.delta, other.delta)
-    if one.epsilon is None or (other.epsilon is not None and other.epsilon <= one.epsilon):
-        return replace(one, delta=delta)
-    return replace(other, delta=delta)
+    keeps = one.epsilon is None or (other.epsilon is not None and other.epsilon <= one.epsilon)
+    return replace(
+        one if keeps else other,
+        delta=max(one.delta, other.delta),
+        rho=max(one.rho, other.rho),
+        rho_delta=max(one.rho_delta, other.rho_delta),
+    )
 
 
 def plain_shortages(limits: Limits, spending: PlainSpending, planned: Planned) -> list[Shortage]:

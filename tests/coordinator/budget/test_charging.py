@@ -171,6 +171,6 @@ def test_a_limit_of_the_ledger_is_compared_with_what_was_spent() -> None:
     state = ledger()
     state.spending.debit("a", "q", 0, (0, 10), price(MICRO, MICRO), who(0, size=5))
     (item,) = refused(state, Limits((limit("1.5"),))).extra["limits"]
-    assert item["spent"] == {"epsilon": "1", "delta": "0"}
+    assert item["spent"] == {"epsilon": "1", "delta": "0", "rho": "0", "rho_delta": "0"}
     state.limits = Limits((limit("2"),))
     charging.debit(state, opened(), planned(price(MICRO, MICRO), bits(0, 1, size=5)))

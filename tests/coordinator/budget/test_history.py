@@ -18,6 +18,7 @@ from coordinator.budget.spending import Spending, worst_of_one
 from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import FEMTO, Amount
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import Currency
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.plain_spending import (
     PlainSpending,
@@ -33,7 +34,9 @@ SIZE = 12
 @st.composite
 def prices(draw: st.DrawFn) -> Price:
     """Some figures; some without one."""
-    amounts = st.none() | st.builds(Amount, st.integers(0, 5), st.integers(0, 3))
+    amounts = st.none() | st.builds(
+        Amount, st.integers(0, 5), st.integers(0, 3), st.integers(0, 5), st.integers(0, 3)
+    )
     return Price.of(
         {(unit, scenario): draw(amounts) for unit in PrivacyUnit for scenario in Scenario}
     )
@@ -169,6 +172,10 @@ def test_every_limit_refuses_what_the_plain_way_refuses(
                 {"period_s": 60},
             )
         )
+        + tuple(
+            limit(f"{most}/10000", delta=Fraction(1, 10**6), currency=Currency.ZCDP, **more)
+            for more in ({}, {"unit": "record"}, {"scenario": "all-aggregators"}, {"period_s": 60})
+        )
     ).changed(1, (limit("0.000002"),))
     plan = Planned(cost, who.bits(), (start, start + length), 1_000_000 * now)
     found, wanted = shortages(limits, book, plan), plain_shortages(limits, plain, plan)
@@ -196,7 +203,9 @@ def test_bounds_on_what_is_kept_unpacked_or_touched_change_no_figure(
         start = int(chance.integers(0, 60))
         cost = Price.of(
             {
-                (unit, scenario): Amount(int(chance.integers(1, 9)), 1)
+                (unit, scenario): Amount(
+                    int(chance.integers(1, 9)), 1, int(chance.integers(1, 9)), 1
+                )
                 for unit in PrivacyUnit
                 for scenario in Scenario
             }

@@ -92,7 +92,7 @@ def test_a_limit_that_nothing_was_spent_against_still_bounds_the_first_round() -
     assert shortages(Limits((limit(f"2/{MICRO}"),)), book, new) == []
     (found,) = shortages(Limits((limit(f"1/{MICRO}"),)), book, new)
     assert found.members.tolist() == [True, True, False, False]
-    assert (found.asked, found.spent, found.rounds) == (Amount(2, 0), Amount(0, 0), ())
+    assert (found.asked, found.spent, found.rounds) == (Amount(2, 0, 0, 0), Amount(0, 0, 0, 0), ())
 
 
 def test_a_round_without_a_figure_blocks_whom_it_charged() -> None:
@@ -101,10 +101,10 @@ def test_a_round_without_a_figure_blocks_whom_it_charged() -> None:
     book.debit("known", "q", 0, (0, 10), price(1, 1, everyone=1), who(0, 1))
     (found,) = shortages(Limits((everyone,)), book, planned(price(1, 1, everyone=1), bits(0, 1, 3)))
     assert found.members.tolist() == [False, True, False, False]
-    assert (found.asked, found.spent) == (Amount(1, 0), None)
+    assert (found.asked, found.spent) == (Amount(1, 0, 0, 0), None)
     assert found.rounds == ("open", "known")
     (bare,) = shortages(Limits((everyone,)), book, planned(price(1, 1), bits(0)))
-    assert (bare.asked, bare.spent, bare.rounds) == (None, Amount(1, 0), ("known",))
+    assert (bare.asked, bare.spent, bare.rounds) == (None, Amount(1, 0, 0, 0), ("known",))
 
 
 def test_the_figures_of_a_refusal() -> None:
@@ -115,9 +115,14 @@ def test_the_figures_of_a_refusal() -> None:
         Limits((limit("12"),)), book, planned(price(1, MICRO, delta=5), bits(0, 1, 2))
     )
     assert found.figures() == {
-        "limit": {"unit": "curator", "scenario": "assumed", "epsilon": "12"},
-        "asked": {"epsilon": "1", "delta": "0.000000000000005"},
-        "spent": {"epsilon": "12", "delta": "0.000000000000084"},
+        "limit": {
+            "unit": "curator",
+            "scenario": "assumed",
+            "currency": "epsilon",
+            "epsilon": "12",
+        },
+        "asked": {"epsilon": "1", "delta": "0.000000000000005", "rho": "0", "rho_delta": "0"},
+        "spent": {"epsilon": "12", "delta": "0.000000000000084", "rho": "0", "rho_delta": "0"},
         "curators": 2,
         "rounds": [f"{turn}" for turn in range(10)],
         "rounds_in_all": 12,
@@ -180,7 +185,7 @@ def test_a_refusal_names_the_rounds_of_the_period_only() -> None:
     (found,) = shortages(limits, book, planned(cost, bits(0), now=90_000_000))
     assert (found.rounds, found.spent, found.instant) == (
         ("first", "last"),
-        Amount(2 * MICRO, 0),
+        Amount(2 * MICRO, 0, 0, 0),
         None,
     )
     assert np.flatnonzero(found.members).tolist() == [0]

@@ -172,6 +172,16 @@ async def opening(it: House, query_id: str, window: dict[str, str] = WINDOW) -> 
 LATER = {"start": "2026-11-03T18:00:00Z", "end": "2026-11-03T19:00:00Z"}
 
 
+async def answered(client: httpx.AsyncClient, body: bytes) -> httpx.Response:
+    """The answer to a request for a round. Who waited too long for others' locks asks again."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {OPERATOR_TOKEN}"}
+    while True:
+        answer = await client.post("/v1/rounds", content=body, headers=headers)
+        if answer.status_code != 503:
+            return answer
+        assert answer.json()["retryable"] is True
+
+
 async def test_two_rounds_at_one_instant_against_a_budget_for_one(
     house: Houses, database_url: str
 ) -> None:
@@ -181,12 +191,8 @@ async def test_two_rounds_at_one_instant_against_a_budget_for_one(
         await limited(it, {"epsilon": "0.75"})
         created = (await it.ask("POST", "/v1/queries", query(**NOISY))).json()
         body = json.dumps({"query_id": created["id"], "window": WINDOW}).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {OPERATOR_TOKEN}"}
         answers = await asyncio.gather(
-            *(
-                client.post("/v1/rounds", content=body, headers=headers)
-                for client in (it.client, other, it.client, other)
-            )
+            *(answered(client, body) for client in (it.client, other, it.client, other))
         )
         assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409], [
             answer.text for answer in answers
@@ -204,6 +210,49 @@ async def test_two_rounds_at_one_instant_against_a_budget_for_one(
             assert "gateway" not in lost.text
             assert refusal["rounds"] == [won.json()["id"]]
             assert refusal["windows"][0]["start"] == WINDOW["start"]
+
+
+GAUSSIAN: dict[str, Any] = {
+    "function": "vector_sum",
+    "dimension": 4,
+    "coordinates": "slots",
+    "window_bound": "8",
+    "noise": "gaussian",
+    "rho": "0.0025",
+    "epsilon": None,
+    "resolution": "0.001",
+}
+
+
+async def test_gaussian_rounds_at_one_instant_against_a_limit_in_zcdp(
+    house: Houses, database_url: str
+) -> None:
+    """(1, 10^-6) is rho 0.024355: of twelve rounds of 0.0025, by two processes, nine are opened."""
+    async with house(3, database_url) as it, it.replica() as (_, other):
+        await it.host("gateway", 3)
+        await limited(it, {"currency": "zcdp", "epsilon": "1", "delta": "0.000001"})
+        body = query(**{**NOISY, **GAUSSIAN})
+        asked = {name: value for name, value in body.items() if value is not None}
+        answer = await it.ask("POST", "/v1/queries", asked)
+        assert answer.status_code == 201, answer.text
+        created = answer.json()
+
+        def window(hour: int) -> bytes:
+            span = {"start": f"2026-11-0{1 + hour // 12}T{hour % 12:02}:00:00Z"}
+            span["end"] = f"2026-11-0{1 + hour // 12}T{hour % 12 + 1:02}:00:00Z"
+            return json.dumps({"query_id": created["id"], "window": span}).encode()
+
+        answers = await asyncio.gather(
+            *(answered((it.client, other)[hour % 2], window(hour)) for hour in range(12))
+        )
+        statuses = sorted(answer.status_code for answer in answers)
+        assert statuses == [201] * 9 + [409] * 3, [answer.text for answer in answers]
+        refused = next(answer for answer in answers if answer.status_code == 409)
+        (refusal,) = refused.json()["limits"]
+        assert refusal["limit"]["currency"] == "zcdp"
+        assert (refusal["asked"]["rho"], refusal["spent"]["rho"]) == ("0.0025", "0.0225")
+        # The same debits, by their (epsilon, delta): also what a limit in epsilon sees.
+        assert float(refusal["spent"]["epsilon"]) > 2
 
 
 async def test_a_release_charges_who_came_and_an_abort_who_might_have(house: Houses) -> None:
@@ -313,11 +362,22 @@ async def test_the_past_and_how_long_the_limits_last(house: Houses) -> None:
         assert (whole["spent"]["epsilon"], whole["left"]) == ("0.5", "2.5")
         assert whole["exhausted"] is not None
         assert whole["points"][-1]["rounds"] == 5
-        assert whole["advice"] == {"every": 73, "share": "0.013", "epsilon": "0.0065"}
+        advice = {"every": 73, "share": "0.013", "epsilon": "0.0065", "rho": None}
+        assert whole["advice"] == advice
         assert (record["exhausted"], record["advice"]) == (None, None)
         tried = {**body, "limits": [{"epsilon": "1000"}]}
         [wide] = (await it.ask("POST", "/v1/budget/outlook", tried)).json()["limits"]
         assert wide["exhausted"] is None
+        in_rho = {"currency": "zcdp", "epsilon": "8", "delta": "0.000001"}
+        [zcdp] = (await it.ask("POST", "/v1/budget/outlook", {**body, "limits": [in_rho]})).json()[
+            "limits"
+        ]
+        # 0.5 tanh(0.25) is rho 0.122459332 a round: one was spent, seven more fit in 1.052358.
+        assert (schedule["rho"], schedule["rho_delta"]) == ("0.122459332", "0")
+        assert (zcdp["most"], zcdp["left"]) == ("1.052358004", "0.929898672")
+        assert zcdp["points"][-1]["rounds"] == 7
+        assert zcdp["advice"]["every"] == 49
+        assert (zcdp["advice"]["epsilon"], zcdp["advice"]["rho"]) == (None, "0.002449186")
         assert (await it.ask("POST", "/v1/budget/outlook", {})).json()["schedules"] == []
 
 
@@ -558,9 +618,14 @@ async def test_which_limits_hold_for_a_curator(house: Houses) -> None:
 
 
 def test_the_limits_that_hold_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    _print_limits([{"unit": "curator", "scenario": "assumed", "epsilon": "12"}], [])
+    plain = {"scenario": "assumed", "currency": "epsilon"}
+    _print_limits([{**plain, "unit": "curator", "epsilon": "12"}], [])
     assert "limit of the deployment: unit curator, assumed: epsilon 12" in capsys.readouterr().out
-    _print_limits([], [{"unit": "record", "scenario": "assumed", "epsilon": "2"}])
+    _print_limits([], [{**plain, "unit": "record", "epsilon": "2"}])
     assert "limit of this curator: unit record, assumed: epsilon 2" in capsys.readouterr().out
+    zcdp = {"unit": "curator", "scenario": "assumed", "currency": "zcdp"}
+    _print_limits([{**zcdp, "epsilon": "8", "delta": "0.000001"}], [])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "assumed: epsilon 8, delta 0.000001 in zcdp" in printed
     _print_limits([], [])
     assert "limits: none" in capsys.readouterr().out

@@ -23,13 +23,16 @@ from tacit.sets import Bits
 ASSUMED, EVERYONE = Scenario.ASSUMED, Scenario.EVERYONE
 
 
-def price(record: int, curator: int, delta: int = 0, everyone: int | None = None) -> Price:
-    """Micro-epsilons of a record and of a curator, in all scenarios but the last alike."""
+def price(
+    record: int, curator: int, delta: int = 0, everyone: int | None = None, rho: int = 0
+) -> Price:
+    """Micro-epsilons of a record and of a curator, in all scenarios but the last alike; `rho`: of
+    both, in 10^-9."""
     return Price.of(
         {
             (unit, scenario): None
             if scenario is EVERYONE and everyone is None
-            else Amount(record if unit is PrivacyUnit.RECORD else curator, delta)
+            else Amount(record if unit is PrivacyUnit.RECORD else curator, delta, rho, 0)
             for unit in PrivacyUnit
             for scenario in Scenario
         }
@@ -126,14 +129,24 @@ def limit(epsilon: str, unit: str = "curator", **more: object) -> Limit:
 def test_a_limit_for_ever_lets_in_what_fits_and_names_who_and_what_blocks() -> None:
     book = spending()
     book.debit("first", "q", 0, (0, 10), price(MICRO, MICRO), who(0, 1))
-    book.debit("second", "q", 0, (0, 10), price(MICRO, MICRO), who(1, 2))
+    book.debit("second", "q", 0, (0, 10), price(MICRO, MICRO, rho=8), who(1, 2))
     cost, limits = price(MICRO, MICRO), Limits((limit("2"),))
     assert shortages(limits, book, planned(cost, bits(0, 2, 3))) == []
     (found,) = shortages(limits, book, planned(cost, bits(0, 1, 2, 3)))
     assert list(np.flatnonzero(found.members)) == [1]
     assert found.rounds == ("first", "second")
-    assert found.figures()["asked"] == {"epsilon": "1", "delta": "0"}
-    assert found.figures()["spent"] == {"epsilon": "2", "delta": "0"}
+    assert found.figures()["asked"] == {
+        "epsilon": "1",
+        "delta": "0",
+        "rho": "0",
+        "rho_delta": "0",
+    }
+    assert found.figures()["spent"] == {
+        "epsilon": "2",
+        "delta": "0",
+        "rho": "0.000000008",
+        "rho_delta": "0",
+    }
 
 
 def test_a_limit_of_a_period_counts_the_rounds_of_the_period() -> None:
@@ -294,7 +307,8 @@ def test_rounds_without_a_figure_are_counted_apart_from_finite_epsilons() -> Non
     many = (1 << 19) + 1
     first = book.rounds.kinds(np.zeros(many, np.intp))
     assert first[1].tolist() == [many]
-    assert book._cost(*first)[:, list(Scenario).index(EVERYONE)].tolist() == [many, 0, many, 0, 0]
+    cost = book._cost(*first)[:, list(Scenario).index(EVERYONE)]
+    assert cost.tolist() == [many, 0, 0, 0, many, 0, 0]
 
 
 def test_the_first_curator_is_named_even_where_the_figure_was_read_before_it_joined() -> None:

@@ -73,7 +73,9 @@ LEADS = {
 }
 PRICE = Price.of(
     {
-        (unit, scenario): None if scenario is Scenario.EVERYONE else Amount(1000 + place, place)
+        (unit, scenario): None
+        if scenario is Scenario.EVERYONE
+        else Amount(1000 + place, place, 500 + place, place)
         for unit in PrivacyUnit
         for place, scenario in enumerate(Scenario)
     }

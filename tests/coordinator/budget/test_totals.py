@@ -13,9 +13,9 @@ from coordinator.budget.round_charges import BLOCK, ByCurator, Spent, Totals
 
 
 def everyone(by_curator: ByCurator) -> list[list[int]]:
-    """(3, n) as plain lists."""
+    """(5, n) as plain lists."""
     spent = by_curator.table.at(by_curator.places.astype(np.intp))
-    return [column.tolist() for column in (spent.epsilon, spent.delta, spent.unverified)]
+    return [column.tolist() for column in spent.parts]
 
 
 @pytest.mark.parametrize("word", [round_charges._ODD, np.uint64(0)], ids=["words", "equal words"])
@@ -26,14 +26,14 @@ def test_totals_are_those_of_plain_arrays(
     """Also where different sums are sorted by one and the same word."""
     monkeypatch.setattr(round_charges, "_ODD", word)
     chance = np.random.default_rng(seed)
-    sums, plain = Totals(2), np.zeros((3, 2, 0), np.int64)
+    sums, plain = Totals(2), np.zeros((5, 2, 0), np.int64)
     for _ in range(60):
         if chance.random() < 0.2:
             more = int(chance.integers(1, 60))
-            plain = np.concatenate([plain, np.zeros((3, 2, more), np.int64)], axis=2)
+            plain = np.concatenate([plain, np.zeros((5, 2, more), np.int64)], axis=2)
             sums.grow(plain.shape[2])
         members = chance.random(int(chance.integers(0, plain.shape[2] + 1))) < chance.random()
-        amounts = chance.integers(0, 4, (3, 2)) * (chance.random((3, 2)) < 0.7)
+        amounts = chance.integers(0, 4, (5, 2)) * (chance.random((5, 2)) < 0.7)
         sums.add(members, Spent(*amounts))
         plain[:, :, : members.size] += amounts[:, :, None] * members
     for column in range(2):
@@ -52,7 +52,7 @@ def test_more_sums_than_fit_one_byte() -> None:
     size = BLOCK + 700
     sums = Totals(1, size)
     for bit in range(9):
-        amount = Spent(*(np.full(1, value, np.int64) for value in (1 << bit, 0, 0)))
+        amount = Spent(*(np.full(1, value, np.int64) for value in (1 << bit, 0, 0, 0, 0)))
         sums.add((np.arange(size) >> bit & 1).astype(np.bool_), amount)
     by_curator = sums.column(0)
     assert by_curator.places.dtype == np.uint16
@@ -61,7 +61,7 @@ def test_more_sums_than_fit_one_byte() -> None:
 
 def test_equal_sums_are_one_entry_again_after_a_credit() -> None:
     sums, some = Totals(1, 4), np.array([True, False, True, False])
-    one = Spent(*(np.ones(1, np.int64) for _ in range(3)))
+    one = Spent(*(np.ones(1, np.int64) for _ in range(5)))
     sums.add(some, one)
     before = sums.column(0)
     sums.add(some, one.times(np.int64(-1)))
@@ -71,7 +71,7 @@ def test_equal_sums_are_one_entry_again_after_a_credit() -> None:
 
 def one(epsilon: int) -> Spent:
     """An amount in one column."""
-    return Spent(*(np.array([value], np.int64) for value in (epsilon, 0, 0)))
+    return Spent(*(np.array([value], np.int64) for value in (epsilon, 0, 0, 0, 0)))
 
 
 @pytest.mark.parametrize(("different", "kind"), [(256, np.uint8), (257, np.uint16)])
@@ -100,7 +100,7 @@ def test_nothing_is_the_first_sum_also_where_another_is_below_it(
 
 
 def test_amounts_are_multiplied_in_each_part() -> None:
-    amount = Spent(*(np.array([value], np.int64) for value in (2, 3, 5))).times(np.int64(3))
+    amount = Spent(*(np.array([value], np.int64) for value in (2, 3, 5, 7, 11))).times(np.int64(3))
     assert [int(part[0]) for part in (amount.epsilon, amount.delta, amount.unverified)] == [
         6,
         9,

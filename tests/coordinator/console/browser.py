@@ -22,7 +22,7 @@ class Browser:
     def __init__(self, app: FastAPI | str) -> None:
         """`app`: in this process, or its address."""
         if isinstance(app, str):
-            self.client = httpx.AsyncClient(base_url=app, timeout=60)
+            self.client = httpx.AsyncClient(base_url=app, timeout=None)
         else:
             transport = httpx.ASGITransport(app=app)
             self.client = httpx.AsyncClient(transport=transport, base_url=ORIGIN)

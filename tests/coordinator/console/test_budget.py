@@ -10,7 +10,7 @@ from typing import Any
 from common.runtime.clock import ManualClock
 from common.web.console import formatting
 from coordinator.budget.curator_events import Update
-from coordinator.console.budget import EPSILONS, together
+from coordinator.console.budget import EPSILONS, RHOS, together
 from coordinator.console.ledger import KINDS
 from tacit.wire import format_exact, format_instant
 from tests.coordinator.conftest import Houses
@@ -103,6 +103,24 @@ async def by_an_analyst(it: House) -> None:
     assert len((await it.ask("GET", "/v1/budget/limits")).json()["limits"]) == 1
 
 
+async def test_under_a_limit_in_rho_gaussian_rounds_are_tried_at_rhos(house: Houses) -> None:
+    asked = query(
+        **{"noise": "gaussian", "mechanism": "distributed", "epsilon": None, "rho": "0.003"},
+        **{"collusion": {"aggregators": 2}, "schedule": SCHEDULE, "window": None},
+    )
+    async with house(3, console=True, clock=ManualClock()) as it:
+        await it.host("gateway", 20)
+        asked = {name: value for name, value in asked.items() if value is not None}
+        created = (await it.ask("POST", "/v1/queries", asked)).json()
+        await limited(it, {**YEAR, "epsilon": "8", "delta": "0.000001", "currency": "zcdp"})
+        browser = await signed_in(it, "analyst")
+        await browser.get(f"/console/budget?query_id={created['id']}")
+        stops = re.findall(r'data-stop="([^"]*)"', browser.page.text)
+        assert stops == [format_exact(each) for each in RHOS]
+        assert "0.003 (alone: epsilon 0.328)" in browser.words()
+        assert 'type="range" min="0" max="11" value="4"' in browser.page.text
+
+
 async def test_each_stop_is_the_answer_of_the_api(house: Houses) -> None:
     async with house(3, console=True, clock=ManualClock()) as it:
         await it.host("gateway", 20)
@@ -171,7 +189,8 @@ async def test_limits_are_tried_on_the_schedules_and_then_hold(house: Houses) ->
         done = await browser.post("/console/budget/limits", kept)
         assert done.headers["location"] == "/console/budget?said=limits"
         limits = (await it.ask("GET", "/v1/budget/limits")).json()["limits"]
-        assert limits == [{"unit": "curator", "scenario": "assumed", "epsilon": "3"}]
+        plain = {"unit": "curator", "scenario": "assumed", "currency": "epsilon"}
+        assert limits == [{**plain, "epsilon": "3"}]
         await browser.get("/console/budget/limits")
         assert browser.field("step") == "look"
         assert 'value="3"' in browser.page.text
@@ -223,3 +242,32 @@ async def test_nothing_finite_holds_after_an_exact_round(house: Houses) -> None:
         assert page.status_code == 200
         assert "No bound since" in browser.words()
         assert "burn-down" not in page.text
+
+
+async def test_a_limit_in_rho_is_set_shown_and_drawn_in_rho(house: Houses) -> None:
+    async with house(3, console=True, clock=ManualClock()) as it:
+        await released(it)
+        browser = await signed_in(it)
+        await browser.get("/console/budget/limits")
+        fields = {"currency-0": "zcdp", "epsilon-0": "8", "delta-0": ""}
+        answer = await browser.submit("/console/budget/limits", step="look", **fields)
+        assert answer.status_code == 422
+        assert "an epsilon at a delta above 0: give both" in browser.words()
+        fields["delta-0"] = "0.000001"
+        await browser.get("/console/budget/limits")
+        await browser.submit("/console/budget/limits", step="look", **fields)
+        assert "Epsilon 8 at delta 0.000001 in rho for the lifetime" in browser.words()
+        names = re.findall(r'type="hidden" name="([^"]+)"', browser.page.text)
+        await browser.post("/console/budget/limits", {n: browser.field(n) for n in names})
+        [limit] = (await it.ask("GET", "/v1/budget/limits")).json()["limits"]
+        assert (limit["currency"], limit["epsilon"], limit["delta"]) == ("zcdp", "8", "0.000001")
+        await browser.get("/console/budget")
+        text = browser.words()
+        # One round of epsilon 1 is rho 0.462117158.
+        assert "0.59 of 1.05 rho left" in text
+        assert "guarantees epsilon 8 at delta 0.000001" in text
+        assert "0.59 of rho 1.052358004 is left" in text
+        assert "Rho of each round" in text
+        await browser.get("/console/budget/limits")
+        assert 'name="epsilon-0" inputmode="decimal" value="8"' in browser.page.text
+        assert 'value="zcdp" selected' in browser.page.text

@@ -125,7 +125,10 @@ async def test_a_job_is_started_once_after_its_price_and_followed(it: Office) ->
     for _ in range(2):  # the form is sent twice
         assert (await browser.post("/console/jobs/new", form)).status_code == 303
     [job] = it.ask("GET", f"/v1/jobs?dataset={dataset}").json()["jobs"]
-    assert browser.page.headers["location"].startswith(f"/console/jobs/{job['id']}")
+    place = browser.page.headers["location"]
+    assert place.startswith(f"/console/jobs/{job['id']}")
+    await browser.get(place)
+    assert "The job is queued." in browser.words()
     assert job["params"] == asked["params"]
     live = f"/console/jobs/{job['id']}/live"
     async with asyncio.timeout(120):

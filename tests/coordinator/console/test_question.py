@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.console import query_wizard
 from tacit.errors import Invalid
+from tacit.noise.gaussian_privacy import zcdp_rho
 from tacit.query.fields import QueryFields
 from tacit.query.query import Query
 from tacit.query.terms import Function, Mechanism
@@ -21,7 +22,7 @@ from tests.coordinator.double import query
         {},
         {"function": "mean", "split": ["0.25", "0.75"], "delta": "0.000001"},
         {"function": "variance", "completeness": "curators", "privacy_unit": "record"},
-        {"function": "histogram", "edges": ["0.5", "1", "2"]},
+        {"function": "histogram", "edges": ["0.5", "1", "2"], "percentiles": ["5", "50"]},
         {"function": "vector_sum", "dimension": 4, "l1_bound": "3"},
         {"mechanism": "local", "sharing": "none", "aggregators": 1, "collusion": {"curators": 1}},
         {"mechanism": "two-layer", "epsilon_u": "7.5", "pr_u": "1/2", "pr_s": "1"},
@@ -29,6 +30,9 @@ from tests.coordinator.double import query
         {"layer": "both", "validity": "proved", "noise_tail": "0.0000001"},
         {"window": {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:00:01.5Z"}},
         {"schedule": {"first_start": "2026-01-01T00:00:00Z", "period_s": 86_400}},
+        {"window_bound": "20"},
+        {"noise": "gaussian", "epsilon": None, "rho": "0.05", "delta": "0.000001"},
+        {"noise": "gaussian", "delta": "0.000001", "window_bound": "20"},
         {"group": "north", "family": "feeders", "family_minimum": 40, "stance": "paper"},
         {"bounds": ["-5", "5"], "register": "1-0:1.8.1", "unit": "MWh", "deadline_s": 5},
     ],
@@ -62,6 +66,18 @@ FAULTS: tuple[tuple[dict[str, str], str, int], ...] = (
     ({"collusion_aggregators": "3"}, "collusion_aggregators", 4),
     ({"sharing": "shamir"}, "threshold", 4),
 )
+
+
+def test_a_days_profile_is_a_query_once_its_bounds_are_given() -> None:
+    """365 days of it keep (8, 10^-6)."""
+    typed = {"name": "load", "upper": "5", "window_bound": "18.5"}
+    given = {**query_wizard.PROFILE, "first_start": "2027-01-01T00:00"}
+    asked = query_wizard.query(query_wizard.read(typed, given))
+    assert (asked.function, asked.dimension, asked.noise) == ("vector_sum", 96, "gaussian")
+    assert asked.schedule is not None
+    assert asked.schedule.period_s == 86_400
+    assert asked.epsilon is None
+    assert 365 * asked.rho < zcdp_rho(8, 1e-6) < 365 * asked.rho + 1e-6
 
 
 def test_a_fault_stands_at_its_field() -> None:

@@ -152,6 +152,7 @@ async def test_a_page_of_every_form_of_result(house: Houses) -> None:
                 {"mechanism": "exact", "epsilon": None, "collusion": {}},
                 {"function": "mean", "epsilon": "50"},
                 {"function": "histogram", "edges": ["1", "2"], "epsilon": "9"},
+                {"function": "histogram", "edges": ["0", "1", "9"], "percentiles": ["50"]},
                 {"function": "vector_sum", "dimension": 2},
             )
         ):
@@ -167,6 +168,12 @@ async def test_a_page_of_every_form_of_result(house: Houses) -> None:
             for value in found["result"].values():
                 for each in value if isinstance(value, list) else [value]:
                     assert each is None or each in browser.words()
+            between = [
+                f"{item['part']}, between {item['low']} and {item['high']} in 95 of 100 cases"
+                for item in found["report"]["error"].get("percentiles", ())
+            ]
+            assert all(text in browser.words() for text in between)
+            assert len(between) == len(changes.get("percentiles", ()))
 
 
 async def test_an_aborted_round_says_why_and_what_stays(house: Houses) -> None:

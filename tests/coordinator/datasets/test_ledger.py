@@ -28,7 +28,7 @@ from coordinator.models.dataset_events import (
     genesis,
 )
 from coordinator.store import tables
-from tacit.accounting.amounts import Amount
+from tacit.accounting.amounts import EpsilonDelta
 from tests.coordinator.conftest import Houses
 from tests.coordinator.datasets.forms import hand_in
 from tests.coordinator.double import House, problem
@@ -242,7 +242,7 @@ async def test_a_changed_row_stops_everything(house: Houses) -> None:
 
 def test_a_budget_is_rounded_down() -> None:
     budget = DatasetBudget(epsilon=Fraction(1, 3), delta=Fraction(2, 3 * 10**15))
-    assert ledger.budget_amount(budget) == Amount(333_333, 0)
+    assert ledger.budget_amount(budget) == EpsilonDelta(333_333, 0)
 
 
 def test_rows_of_one_ledger_do_not_verify_in_another() -> None:
@@ -302,8 +302,8 @@ def test_what_is_held_is_the_sum_of_what_jobs_may_still_spend(
         events.append(event)
         head = event.hash
     accounts = fold(events)
-    assert accounts.held == Amount(sum(held.values()), 0)
-    assert accounts.charged == Amount(sum(held[job] for job in charged), 0)
+    assert accounts.held == EpsilonDelta(sum(held.values()), 0)
+    assert accounts.charged == EpsilonDelta(sum(held[job] for job in charged), 0)
     assert first_break("l", events) is None
 
 

@@ -24,7 +24,12 @@ from coordinator.jobs.attempts import Attempts, digest
 from coordinator.jobs.federated.preparation import FederatedAsking
 from coordinator.jobs.submission import Submission
 from coordinator.models.job import Beat, Failure, JobRequest, JobState
-from coordinator.registry.aggregators import Identities, SealKeyMirror
+from coordinator.registry.aggregators import (
+    Attendance,
+    HealthLooks,
+    Identities,
+    SealKeyMirror,
+)
 from coordinator.registry.peers import Peers
 from coordinator.rounds.context import Conduct
 from coordinator.services import MIGRATIONS
@@ -69,6 +74,7 @@ class Desk:
             False,
             SealKeyMirror(database, peers),
             Identities(database, peers, clock, "test", own, None),
+            Attendance(database, HealthLooks(peers, clock), clock),
         )
         self.submission = Submission(self.datasets, key, FederatedAsking(conduct, settings))
         self.attempts = Attempts(database, self.datasets, key, settings, clock, lambda: None)

@@ -7,17 +7,16 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from cli.services.deployment import free_ports
 from coordinator.storage_keys import KeySource, StorageKeys, seed_purpose
+from tacit.client.client import Client
 from tests.coordinator.jobs.office import LONG, TOKEN, Office, expected, scattered
 
 
@@ -45,18 +44,8 @@ class Process(Office):
             stdout=self._log,
             stderr=self._log,
         )
-        self.wait()
-
-    def wait(self) -> None:
-        """Until it answers."""
-        for _ in range(600):
-            try:
-                if self.http.get("/readyz", timeout=0.5).status_code == 200:
-                    return
-            except httpx.TransportError:
-                assert self._process.poll() is None
-            time.sleep(0.05)
-        raise AssertionError("the coordinator does not answer")
+        with Client(str(self.http.base_url)) as client:
+            client.wait_until_ready(120)
 
     def kill(self) -> None:
         """kill -9."""

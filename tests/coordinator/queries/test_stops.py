@@ -39,6 +39,32 @@ async def test_a_stop_is_what_a_preview_of_its_own_says(house: Houses) -> None:
         assert alone == {name: value for name, value in found.items() if name != "stops"}
 
 
+GAUSSIAN = {
+    **{"mechanism": "distributed", "noise": "gaussian", "epsilon": None, "rho": "0.1"},
+    "collusion": {"aggregators": 2},
+}
+
+
+async def test_gaussian_noise_is_tried_at_rhos(house: Houses) -> None:
+    async with house(3) as it:
+        asked = {**query(**GAUSSIAN), "rhos": ["0.002", "0.3"], "epsilons": ["1"]}
+        found = (await it.ask("POST", "/v1/queries/preview", asked)).json()
+        first, *stops = found["stops"]
+        assert first["epsilon"] == "1"
+        assert [stop["rho"] for stop in stops] == ["0.002", "0.3"]
+        for stop in stops:
+            alone = query(**{**GAUSSIAN, "rho": stop["rho"]})
+            report = (await it.ask("POST", "/v1/queries/preview", alone)).json()
+            [promised] = [line for line in report["verified"] if line["key"] == "e"]
+            assert stop["error"] == report["error"]
+            assert (stop["epsilon"], stop["guess"]) == (promised["epsilon"], promised["guess"])
+        for changes, rho in ((NOISY, "0.1"), (GAUSSIAN, "0"), (GAUSSIAN, "1e-13")):
+            asked = {**query(**changes), "rhos": [rho]}
+            answer = await it.ask("POST", "/v1/queries/preview", asked)
+            assert answer.status_code == 422
+            assert [each["pointer"] for each in answer.json()["errors"]] == ["/rhos/0"]
+
+
 BAD: list[tuple[dict[str, Any], list[Any], str]] = [
     (NOISY, ["1", "0"], "/epsilons/1"),
     (NOISY, ["20000"], "/epsilons/0"),

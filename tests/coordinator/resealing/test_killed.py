@@ -214,9 +214,11 @@ def test_a_rotation_survives_a_kill(tmp_path: Path) -> None:
     killed(tmp_path / "data", 1, [10, 40_000, 0, 90_000], 0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(0, marks=pytest.mark.slow)]
+    + [pytest.param(number, marks=pytest.mark.release) for number in range(1, 5)],
+)
 def test_rotations_survive_fifty_kills(tmp_path: Path, seed: int) -> None:
     """Acceptance: 50 random instants, ten a run, over 24 files of 0 to 6 MiB."""
     sizes = [int(rows) for rows in np.linspace(0, 550_000, 24)]

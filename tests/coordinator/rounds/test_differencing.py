@@ -142,7 +142,7 @@ async def test_a_round_that_released_nothing_is_not_compared(house: Houses) -> N
         wire.fault = lambda method, path: "request" if path.endswith("commitment") else None
         await deliver(rounds[0], host, integers(6), present(6, 1))
         await it.ask("POST", f"/v1/rounds/{rounds[0].id}/close")
-        await it.wires_heard(1, "commitment")
+        await it.wires[1].heard("commitment")
         # It is frozen, and may yet be opened: so long it counts.
         found = await finish(it, rounds[1], host)
         assert found["state"] == "aborted"

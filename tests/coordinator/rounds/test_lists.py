@@ -16,7 +16,7 @@ from tests.coordinator.double import House, integers, query
 async def get(it: House, path: str, tag: str | None = None, token: str | None = None) -> Any:
     headers = {} if tag is None else {"If-None-Match": tag}
     more = {} if token is None else {"token": token}
-    return await it.ask("GET", path, headers=headers, timeout=30, **more)
+    return await it.ask("GET", path, headers=headers, **more)
 
 
 async def copies(it: House, count: int) -> list[str]:
@@ -68,11 +68,11 @@ async def test_a_curator_waits_for_a_round(house: Houses) -> None:
 
 
 async def test_nobody_sees_a_round_that_too_few_aggregators_know(house: Houses) -> None:
-    async with house(patience_s=30.0) as it:
+    async with house() as it:
         await it.host("gateway", 3)
         it.wires[2].fault = lambda method, path: "request" if method == "POST" else None
         opened = (await it.ask_for(query()))["id"]
-        await it.wires_heard(2, "/v1/rounds")
+        await it.wires[2].heard("/v1/rounds")
         assert (await get(it, "/v1/rounds?state=open")).json() == {"rounds": []}
         assert (await get(it, "/v1/rounds")).json()["rounds"][0]["id"] == opened
         it.wires[2].fault = lambda method, path: None

@@ -38,11 +38,11 @@ async def test_many_rounds_share_requests_and_transactions(house: Houses) -> Non
     async with house(3) as it:
         rounds = await opened(it)
         counts = part_of(it.app, Database).counts
-        before, asked = counts.writing, [len(wire.spans) for wire in it.wires]
+        before, asked = counts.writing, [len(wire.ended) for wire in it.wires]
         assert set((await states(it, rounds)).values()) == {"released"}
         assert counts.writing - before < 3 * MANY  # frozen, committed, released: some together
         for wire, earlier in zip(it.wires, asked, strict=True):
-            assert len(wire.spans) - earlier < 3 * MANY
+            assert len(wire.ended) - earlier < 3 * MANY
 
 
 async def test_a_bad_round_leaves_the_others(

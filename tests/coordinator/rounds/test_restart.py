@@ -35,13 +35,6 @@ async def stored(it: House, round_id: str) -> store.RoundRow:
     return row
 
 
-async def until(it: House, ending: str, index: int = 0) -> None:
-    """Wait until a request of this kind was tried at an aggregator."""
-    async with asyncio.timeout(60):
-        while not it.wires[index].count(ending):
-            await asyncio.sleep(0.005)
-
-
 async def released(it: House, opened: Round, total: int, count: int) -> None:
     finished = await it.finish(opened)
     assert finished["state"] == "released", finished
@@ -52,7 +45,7 @@ async def released(it: House, opened: Round, total: int, count: int) -> None:
 
 async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(house: Houses) -> None:
     """As after a restore from a backup of before the freeze."""
-    async with house(3, patience_s=20.0) as it:
+    async with house(3) as it:
         host = await it.host("gateway", 6)
         values = integers(6)
         it.wires[1].fault = lambda method, path: (
@@ -60,7 +53,7 @@ async def test_a_freeze_made_again_gives_the_manifest_that_was_committed_to(hous
         )
         opened = await it.open(query())
         await opened.contribute(host, values)
-        await until(it, "/commitment", 1)
+        await it.wires[1].heard("/commitment", 0)
         before = await stored(it, opened.id)
         async with part_of(it.app, Database).begin() as transaction:
             await transaction.execute(
@@ -87,7 +80,7 @@ STEPS = ["/v1/rounds", "/freeze", "/commitment", "/reveal"]
 async def test_a_restart_at_any_step_completes_the_round(
     house: Houses, step: str, fault: str
 ) -> None:
-    async with house(3, patience_s=20.0) as it:
+    async with house(3) as it:
         host = await it.host("gateway", 6)
         values = integers(6)
         it.wires[1].fault = lambda method, path: (
@@ -95,12 +88,12 @@ async def test_a_restart_at_any_step_completes_the_round(
         )
         if step == "/v1/rounds":
             opened = await it.round_of((await it.ask_for(query()))["id"])
-            await until(it, step, 1)
+            await it.wires[1].heard(step, 0)
             assert (await it.ask("GET", "/v1/rounds?state=open")).json() == {"rounds": []}
         else:
             opened = await it.open(query())
             await opened.contribute(host, values)
-            await until(it, step, 1)
+            await it.wires[1].heard(step, 0)
         before = await stored(it, opened.id)
         await it.restart()
         it.wires[1].fault = lambda method, path: None
@@ -113,15 +106,15 @@ async def test_a_restart_at_any_step_completes_the_round(
 
 
 async def test_a_restart_forgets_no_wish(house: Houses) -> None:
-    async with house(3, patience_s=20.0) as it:
+    async with house(3) as it:
         await it.host("gateway", 3)
         opened = await it.open(query())
         for wire in it.wires:
             wire.fault = lambda method, path: "request" if method == "POST" else None
         assert (await it.ask("POST", f"/v1/rounds/{opened.id}/close")).status_code == 202
-        await until(it, "/freeze")
+        await it.wires[0].heard("/freeze", 0)
         asking = asyncio.create_task(it.ask("POST", f"/v1/rounds/{opened.id}/abort"))
-        await until(it, "/abort")
+        await it.wires[0].heard("/abort", 0)
         await it.stop()
         await asyncio.gather(asking, return_exceptions=True)
         for wire in it.wires:
@@ -157,12 +150,12 @@ async def test_a_released_round_keeps_its_documents(house: Houses) -> None:
 
 async def test_an_abort_during_the_commitment_is_final(house: Houses) -> None:
     """One writer: the wish of an operator never races with the conductor."""
-    async with house(3, patience_s=20.0) as it:
+    async with house(3) as it:
         host = await it.host("gateway", 4)
         opened = await it.open(query())
         it.wires[2].fault = lambda method, path: "request" if path.endswith("/commitment") else None
         await opened.contribute(host, integers(4))
-        await until(it, "/commitment", 2)
+        await it.wires[2].heard("/commitment", 0)
         answer = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
         assert (answer.status_code, answer.json()["state"]) == (200, "aborted")
         assert answer.json()["reason"] == "an operator aborted the round"
@@ -238,7 +231,7 @@ async def test_a_quorum_goes_on_without_two(house: Houses) -> None:
 
     Spec: aggregation, section 10, check 6.
     """
-    async with house(5, patience_s=1.0) as it:
+    async with house(5, patience_s=8.0) as it:
         host = await it.host("gateway", 8)
         await it.host("absent", 1)
         opened = await it.open(query(**NOISY))
@@ -270,7 +263,7 @@ async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
             for body in opened.batches(host, index, words[index]):
                 assert (await opened.send_batch(host, index, body)).status_code == 201
         it.wires[4].fault = lambda method, path: None
-        await it.wires_heard(4, "/v1/rounds")
+        await it.wires[4].heard("/v1/rounds")
         await it.ask("POST", f"/v1/rounds/{opened.id}/close")
         finished = await it.finish(opened)
         assert (finished["state"], finished["participants"]) == ("released", 8)
@@ -279,7 +272,7 @@ async def test_who_missed_the_opening_joins_later_and_shuts_nobody_out(
 
 
 async def test_one_that_aborted_by_itself_does_not_stop_a_quorum(house: Houses) -> None:
-    async with house(5, patience_s=60.0) as it:
+    async with house(5) as it:
         host = await it.host("gateway", 5)
         await it.host("absent", 1)
         opened = await it.open(query(**SHAMIR))
@@ -315,12 +308,12 @@ async def test_two_replicas_conduct_each_round_once(house: Houses, database_url:
 async def test_another_replica_takes_over_and_tells_who_waits(
     house: Houses, database_url: str
 ) -> None:
-    async with house(3, database_url, patience_s=20.0) as it, it.replica() as (_, other):
+    async with house(3, database_url) as it, it.replica() as (_, other):
         host = await it.host("gateway", 4)
         it.wires[0].fault = lambda method, path: "request" if path.endswith("/commitment") else None
         opened = await it.open(query())
         await opened.contribute(host, integers(4))
-        await until(it, "/commitment")
+        await it.wires[0].heard("/commitment", 0)
         token = await it.token("analyst")
         headers = {"Authorization": f"Bearer {token}"}
         shown = await other.get(f"/v1/rounds/{opened.id}", headers=headers)

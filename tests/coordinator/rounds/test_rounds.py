@@ -151,8 +151,11 @@ async def test_an_operator_aborts_an_open_round(house: Houses) -> None:
             answer = await it.ask("GET", f"/v1/rounds/{opened.id}/{step}")
             assert problem(answer) == (409, "not_released")
             assert answer.json()["state"] == "open"
+            assert answer.json()["detail"] == "The round is open"
         answer = await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
         assert answer.status_code == 200
+        result = await it.ask("GET", f"/v1/rounds/{opened.id}/result")
+        assert result.json()["detail"] == f"The round is aborted: {answer.json()['reason']}"
         statements = [item["statement"] for item in answer.json()["aborts"]]
         assert {item["aggregator"] for item in statements} == {f"aggregator-{i}" for i in range(3)}
         assert {item["frozen"] for item in statements} == {"never"}

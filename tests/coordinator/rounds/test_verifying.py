@@ -160,7 +160,7 @@ async def test_a_restarted_coordinator_goes_on_in_the_middle(
 ) -> None:
     if step == "verification/0":  # these shares are relayed alone
         monkeypatch.setattr(verifier_shares, "SHORT_SHARES", 0)
-    async with house(3, patience_s=60.0) as it:
+    async with house(3) as it:
         senders = await lone(it, 4)
         current = await opened(it, proved())
         hurt = asyncio.Event()

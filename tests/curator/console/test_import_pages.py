@@ -135,3 +135,22 @@ async def test_an_owner_imports_its_own_readings_alone(site: OpenSite, world: Fa
         assert page.status_code == 200
         assert (await s.get("/v1/curators/g-1/readings"))["accepted"] == 0
         assert (await browser.get("/console/readings/imports/x/progress")).status_code == 404
+
+
+async def test_a_dry_run_shows_what_would_be_stored_and_the_format(site: OpenSite) -> None:
+    async with site(console=True) as s:
+        browser = await hosted(s)
+        hidden = {name: browser.field(name) for name in ("csrf", "import_id")}
+        page = await send(browser, CSV, {**hidden, "dry_run": "true", **MAP})
+        assert page.status_code == 200
+        words = browser.words()
+        assert "Nothing is stored: this is a dry run" in words
+        assert "The file is taken for CSV, a reading a row" in words
+        assert "2025-12-31T00:00:00+00:00" in words
+        assert "4.5 kWh" in words
+        assert (await s.get("/v1/curators/g-1/readings"))["accepted"] == 0
+        await browser.get(PATH)
+        hidden = {name: browser.field(name) for name in ("csrf", "import_id")}
+        await send(browser, CSV, {**hidden, **MAP})
+        assert "The file is taken for CSV" in browser.words()
+        assert (await s.get("/v1/curators/g-1/readings"))["accepted"] == 9

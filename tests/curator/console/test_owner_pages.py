@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from datetime import timedelta
 
+from tacit.wire import format_instant
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import NOISY, OPEN, OPERATOR, START, OpenSite, query
 from tests.curator.console.test_pages import given, owner
@@ -27,9 +29,32 @@ async def test_owners_see_their_own_readings_and_what_used_them(site: OpenSite) 
         assert text.index("2500 Wh") < text.index("9000 Wh") < text.index("1000 Wh")
         assert "4750" not in text
         assert "rejected: not stored 0" in text
-        assert (await browser.get("/console/curators/g-2/readings")).status_code == 404
+        assert "the sum of each day; the highest is 12,500 Wh, on 31 Dec." in text
+        assert 'aria-label="2025-12-31: partial, 3 readings, ' in browser.page.text
+        table = await browser.get("/console/curators/g-1/readings.csv?register=energy_import")
+        assert table.headers["content-type"] == "text/csv; charset=utf-8"
+        assert list(csv.reader(table.text.splitlines())) == [
+            ["time", "device", "register", "value", "unit"],
+            *(
+                [
+                    format_instant(START + timedelta(minutes=minute)),
+                    "g-1",
+                    "energy_import",
+                    wh,
+                    "Wh",
+                ]
+                for minute, wh in ((90, "2500"), (5, "9000"), (0, "1000"))
+            ),
+        ]
+        for path in ("readings", "readings.csv?register=energy_import"):
+            assert (await browser.get(f"/console/curators/g-2/{path}")).status_code == 404
+        assert (await browser.get("/console/curators/g-1/readings?timezone=x")).status_code == 422
+        for register in ("gas", ""):
+            path = f"/console/curators/g-1/readings.csv?register={register}"
+            assert (await browser.get(path)).status_code == 404
         await browser.sign_in(OPERATOR)
-        assert (await browser.get("/console/curators/g-1/readings")).status_code == 404
+        for path in ("readings", "readings.csv?register=energy_import"):
+            assert (await browser.get(f"/console/curators/g-1/{path}")).status_code == 404
 
 
 async def test_many_readings_come_in_pages_also_those_in_blocks(site: OpenSite) -> None:

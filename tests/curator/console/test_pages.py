@@ -52,10 +52,11 @@ async def test_what_the_page_tells_is_what_the_api_tells(site: OpenSite) -> None
         assert "no bound" in words
         assert "1 answer has no proven bound and counts in no sum" in words
         for unit in ("record", "curator"):
-            spent = statement["units"][unit]["period"]["epsilon"]
-            assert f"Answers with a proven bound took {spent}." in words
             period = statement["units"][unit]["period"]
-            right = 100 * float(guess([(period["epsilon"], period["delta"])]))
+            took = f"took epsilon {period['epsilon']}, or rho {period['rho']}."
+            assert f"Answers with a proven bound {took}" in words
+            zcdp = period["rho"], period["rho_delta"]
+            right = 100 * float(guess([(period["epsilon"], period["delta"])], zcdp))
             assert f"guesses right at most {right:g} of 100 times" in words
         counts = await s.get("/v1/curators/g-1/readings")
         assert f"used in answers {counts['contributed']} cut to the bounds {counts['clamped']}" in (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+from fractions import Fraction
 from typing import Any
 
+from tacit.accounting.zcdp_limits import ZcdpLimit
 from tacit.report.model import guess
 from tests.coordinator.console.browser import Browser
 from tests.curator.conftest import OPEN, OPERATOR, OpenSite, Site
@@ -73,6 +75,8 @@ async def test_what_is_wrong_is_said_at_its_field_and_kept(site: OpenSite) -> No
             ("min_participants", "0"),
             ("curator/period/epsilon", "1e999"),
             ("record/period/delta", HOSTILE[0]),
+            ("curator/period/zcdp/epsilon", "-1"),
+            ("record/lifetime/zcdp/delta", "1"),
         ):
             answer = await send(browser, "/console/policy", "save", **{field: value})
             assert answer.status_code == 422
@@ -80,6 +84,36 @@ async def test_what_is_wrong_is_said_at_its_field_and_kept(site: OpenSite) -> No
             text = browser.page.text.replace("&#34;", "&quot;")
             assert f'value="{html.escape(value)}"' in text
         assert await s.get("/v1/policy") == before
+
+
+async def test_limits_in_rho_are_set_shown_and_deleted(site: OpenSite) -> None:
+    """(8, 10^-6) in zCDP lets who sees all guess right less often than (8, 10^-6) alone."""
+    async with given(site) as (s, browser):
+        await browser.sign_in(OPERATOR)
+        path = "/console/policy"
+        await browser.get(path)
+        none = {"curator/period/epsilon": "", "curator/period/delta": ""}
+        year = {"curator/period/zcdp/epsilon": "8", "curator/period/zcdp/delta": "0.000001"}
+        answer = await send(browser, path, "save", **none, **year)
+        assert answer.status_code == 303
+        limits = (await s.get("/v1/policy"))["curator"]
+        assert limits["period"] == {"zcdp": {"epsilon": "8", "delta": "0.000001"}}
+        await browser.get(path)
+        assert (
+            'name="curator/period/zcdp/epsilon" inputmode="decimal" value="8"' in browser.page.text
+        )
+        assert "guesses right in at most 83.08 of 100 cases" in browser.words()
+        await browser.get("/console/curators/g-1")
+        most = ZcdpLimit(Fraction(8), Fraction(1, 10**6)).most_rho() / 10**9
+        assert f"of {most} rho, which is epsilon 8 at delta 0.000001, spent" in browser.words()
+        await browser.get(path)
+        half = await send(
+            browser, path, "save", **none, **{**year, "curator/period/zcdp/delta": ""}
+        )
+        assert half.status_code == 422
+        assert 'id="curator/period/zcdp/delta-error"' in browser.page.text
+        assert (await send(browser, path, "save", **none)).status_code == 303
+        assert (await s.get("/v1/policy"))["curator"].get("period", {}) == {}
 
 
 async def test_an_owner_makes_its_own_stricter_and_drops_it(site: OpenSite) -> None:

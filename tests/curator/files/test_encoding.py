@@ -96,6 +96,6 @@ def test_the_command_reads_the_header_of_each(tmp_path: Path) -> None:
     for encoding, given in (("utf-8-sig", {}), ("utf-16", {}), ("latin-1", {"encoding": "latin1"})):
         path.write_bytes(text.encode(encoding))
         file = MeterFile(path, None, 900, "kWh", "energy_import", given)
-        found = file.parameters()
+        found = file.recognised().parameters
         assert (found["curator_column"], found["device_column"]) == ("curator", "device")
         assert [row[1] for row in file.rows()][1:3] == ["Zähler 0", "Zähler 1"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.runtime.clock import epoch_microseconds
+from common.runtime.clock import epoch_microseconds, zone_named
 from curator.errors import BadItem
-from curator.files.units_and_local_time import LocalTimes, Twice, moments, zone_named
+from curator.files.units_and_local_time import LocalTimes, Twice, moments
 from tests.curator.conftest import OpenSite, Site
 from tests.curator.stored import rows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from curator.files.csv_columns import ColumnMap
+from curator.files.metered import MeterMap
 from curator.files.nem12 import NemMap
-from curator.files.routes import ImportOptions
+from curator.files.options import ImportOptions
 from tacit.errors import Invalid
 
 
@@ -20,8 +21,8 @@ def test_every_field_of_a_map_is_a_parameter_with_its_default() -> None:
         if name != "unit"
     }
     assert {name: offered[name] for name in columns} == columns
-    others = {"unit", "usage_points", "form", "import_id"}
-    assert offered.keys() == columns.keys() | others
+    meters = {field.alias or name for name, field in MeterMap.model_fields.items()}
+    assert offered.keys() == columns.keys() | meters | {"form", "dry_run", "import_id"}
     assert NemMap.model_fields.keys() <= offered.keys()
 
 

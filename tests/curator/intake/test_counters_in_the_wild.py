@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from common.store.transactions import Transaction
 from curator.errors import BadItem
-from curator.intake.intake import ACCEPTED, Sent, take_totals
+from curator.intake.counters import ACCEPTED, Sent, take_totals
 from curator.intake.reading import MAX_STORED, Times, parse_item
 
 MINUTE = 60 * 10**6
@@ -106,8 +106,8 @@ async def test_what_is_booked(transaction: Transaction, name: str) -> None:
     orders = [[[each] for each in sent], [[each] for each in sent[::-1]], [sent]]
     for device, arrivals in enumerate(orders, 1):
         for items in arrivals:
-            statuses = await take_totals(transaction, {(device, 1): items}, {device: 10})
-            assert statuses[device, 1] == (ACCEPTED,) * len(items)
+            merged = await take_totals(transaction, {(device, 1): items}, {device: 10})
+            assert merged[device, 1].statuses == (ACCEPTED,) * len(items)
         assert await booked(transaction, device) == expected
 
 

@@ -6,9 +6,12 @@ import io
 import json
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from common.runtime.clock import ManualClock
@@ -48,6 +51,22 @@ def test_values_are_exact(value: str, unit: str, nano: int) -> None:
     register = REGISTER[unit]
     raw = load_json(f'{{"time": 0, "value": {number}, "unit": "{unit}", "register": "{register}"}}')
     assert parse_item(raw, TIMES, 8).quantity == nano
+
+
+@given(
+    st.from_regex(r"[+-]?[0-9]{1,13}(\.[0-9]{0,11})?", fullmatch=True),
+    st.sampled_from(["kWh", "J", "W", "1"]),
+)
+def test_the_text_of_a_number_is_read_like_the_number(text: str, unit: str) -> None:
+    """Short texts take a way of their own."""
+
+    def read(value: str | Decimal) -> int | str:
+        try:
+            return to_nano(value, unit, "value", 10**24)
+        except BadItem as error:
+            return str(error.detail)
+
+    assert read(text) == read(Decimal(text))
 
 
 BAD: list[tuple[str, str]] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, astuple, fields
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -40,7 +40,7 @@ from tests.property_examples import examples
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-UNVERIFIED = Charge(INFINITE, 0, 40, 4)
+UNVERIFIED = Charge(INFINITE, 0, 40, 4, INFINITE, 0, 50, 5)
 
 
 def debit(
@@ -63,13 +63,21 @@ def listed(totals: Totals) -> list[list[int]]:
 
 def test_charges_are_whole_numbers_rounded_up() -> None:
     assumed = Cost(Fraction(1, 3), Fraction(1, 7 * FEMTO))
-    assert Charge.of(assumed, Cost(Fraction(2), Fraction(0))) == Charge(333_334, 1, 2_000_000, 0)
-    assert Charge.of(Cost(None, None), assumed) == Charge(INFINITE, 0, 333_334, 1)
+    assert Charge.of(assumed, Cost(Fraction(2), Fraction(0))) == Charge(
+        333_334, 1, 2_000_000, 0, 55_555_556, 1, 1_523_188_312, 0
+    )
+    assert Charge.of(Cost(None, None), assumed) == Charge(
+        INFINITE, 0, 333_334, 1, INFINITE, 0, 55_555_556, 1
+    )
+    gaussian = Cost(Fraction(3), Fraction(1, 10**6), Fraction(1, 7))
+    assert Charge.of(gaussian, gaussian) == Charge(
+        3_000_000, 10**9, 3_000_000, 10**9, 142_857_143, 0, 142_857_143, 0
+    )
     assert Charge.of(Cost(Fraction(1), None), Cost(None, Fraction(1))) == Charge(
-        INFINITE, 0, INFINITE, 0
+        INFINITE, 0, INFINITE, 0, INFINITE, 0, INFINITE, 0
     )
     huge = Cost(Fraction(10**10), Fraction(2))
-    assert Charge.of(huge, huge) == Charge(INFINITE, INFINITE, INFINITE, INFINITE)
+    assert Charge.of(huge, huge) == Charge(*[INFINITE] * 8)
 
 
 def test_the_constants_are_those_of_the_stored_ledgers() -> None:
@@ -78,10 +86,10 @@ def test_the_constants_are_those_of_the_stored_ledgers() -> None:
 
 
 CHARGES = (
-    Charge(7, 3, 11, 5),
-    Charge(INFINITE // 3, 0, INFINITE, 1),
-    Charge(INFINITE, 0, 40, 4),
-    Charge(0, 0, 0, 0),
+    Charge(7, 3, 11, 5, 9, 2, 4, 1),
+    Charge(INFINITE // 3, 0, INFINITE, 1, INFINITE // 2, 0, INFINITE, 2),
+    UNVERIFIED,
+    Charge(0, 0, 0, 0, 0, 0, 0, 0),
 )
 
 
@@ -107,11 +115,10 @@ def test_what_is_counted_first_adds_up_as_one_by_one(
         debit(charge, members, offset=place, credited=credited)
         for charge, place, members, credited in made
     ]
-    one_by_one = [[0] * length for _ in range(4)]
+    one_by_one = [[0] * length for _ in range(8)]
     for item in debits:
         own = for_account(item.counted, 1 if verified else LIFETIME)
-        amounts = (own.epsilon, own.delta, own.epsilon_all, own.delta_all)
-        for column, amount in zip(one_by_one, amounts, strict=True):
+        for column, amount in zip(one_by_one, astuple(own), strict=True):
             for place, inside in enumerate(item.over(offset, length).tolist()):
                 column[place] = min(column[place] + amount * inside, INFINITE)
     assert listed(sum_debits(debits, offset, length, verified_only=verified)) == one_by_one
@@ -120,7 +127,9 @@ def test_what_is_counted_first_adds_up_as_one_by_one(
 def test_very_many_infinite_charges_do_not_wrap() -> None:
     many = [debit(UNVERIFIED, [True, False])] * (1 << 14)
     found = sum_debits(many, 0, 2, verified_only=False)
-    assert listed(found) == [[INFINITE, 0], [0, 0], [40 << 14, 0], [4 << 14, 0]]
+    everyone = [[40 << 14, 0], [4 << 14, 0], [50 << 14, 0], [5 << 14, 0]]
+    unbounded = [[INFINITE, 0], [0, 0]]
+    assert listed(found) == [*unbounded, *everyone[:2], *unbounded, *everyone[2:]]
 
 
 def test_further_rounds_in_many_rows_add_no_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,32 +156,33 @@ def test_further_rounds_in_many_rows_add_no_arrays(monkeypatch: pytest.MonkeyPat
     ("epsilon", "verified"), [(INFINITE - 1, True), (INFINITE, False), (INFINITE + 1, False)]
 )
 def test_a_charge_is_verified_below_infinity(epsilon: int, verified: bool) -> None:
-    assert Charge(epsilon, 0, 0, 0).verified is verified
+    assert Charge(epsilon, 0, 0, 0, 0, 0, 0, 0).verified is verified
 
 
 def test_a_charge_is_added_for_members_and_taken_back() -> None:
     members = np.array([True, False, True])
-    once = Totals.zero(3).plus(Charge(5, 1, 0, 7), members)
-    assert listed(once) == [[5, 0, 5], [1, 0, 1], [0, 0, 0], [7, 0, 7]]
-    assert listed(once.plus(Charge(5, 1, 0, 7), members, factor=-1)) == [[0, 0, 0]] * 4
-    assert listed(once.plus(Charge(6, 0, 0, 0), members, factor=-1))[0] == [0, 0, 0]
+    charge = Charge(5, 1, 0, 7, 4, 0, 8, 2)
+    once = Totals.zero(3).plus(charge, members)
+    assert listed(once) == [[each, 0, each] for each in astuple(charge)]
+    assert listed(once.plus(charge, members, factor=-1)) == [[0, 0, 0]] * 8
+    assert listed(once.plus(Charge(6, 0, 0, 0, 0, 0, 0, 0), members, factor=-1))[0] == [0, 0, 0]
 
 
 def test_totals_stop_at_infinity_and_stay() -> None:
     one = np.array([True])
-    below = Totals.zero(1).plus(Charge(INFINITE - 1, 0, 0, 0), one)
-    assert listed(below.plus(Charge(1, 0, 0, 0), one, factor=-1))[0] == [INFINITE - 2]
-    full = below.plus(Charge(9, 0, 0, 0), one)
+    below = Totals.zero(1).plus(Charge(INFINITE - 1, 0, 0, 0, 0, 0, 0, 0), one)
+    assert listed(below.plus(Charge(1, 0, 0, 0, 0, 0, 0, 0), one, factor=-1))[0] == [INFINITE - 2]
+    full = below.plus(Charge(9, 0, 0, 0, 0, 0, 0, 0), one)
     assert listed(full)[0] == [INFINITE]
-    assert listed(full.plus(Charge(9, 0, 0, 0), one, factor=-1))[0] == [INFINITE]
+    assert listed(full.plus(Charge(9, 0, 0, 0, 0, 0, 0, 0), one, factor=-1))[0] == [INFINITE]
 
 
 def test_parts_and_the_larger_of_two() -> None:
-    left = Totals.zero(3).plus(Charge(5, 1, 2, 3), np.array([True, False, True]))
-    right = Totals.zero(3).plus(Charge(4, 2, 2, 9), np.array([True, True, False]))
+    left = Totals.zero(3).plus(Charge(5, 1, 2, 3, 5, 1, 2, 3), np.array([True, False, True]))
+    right = Totals.zero(3).plus(Charge(4, 2, 2, 9, 4, 2, 2, 9), np.array([True, True, False]))
     larger = left.maximum(right)
-    assert listed(larger) == [[5, 4, 5], [2, 2, 1], [2, 2, 2], [9, 9, 3]]
-    assert listed(larger.part(1, 3)) == [[4, 5], [2, 1], [2, 2], [9, 3]]
+    assert listed(larger) == 2 * [[5, 4, 5], [2, 2, 1], [2, 2, 2], [9, 9, 3]]
+    assert listed(larger.part(1, 3)) == 2 * [[4, 5], [2, 1], [2, 2], [9, 3]]
 
 
 @pytest.mark.parametrize(
@@ -190,15 +200,17 @@ def test_parts_and_the_larger_of_two() -> None:
 )
 def test_members_seen_from_another_span(offset: int, length: int, seen: list[bool]) -> None:
     assert (
-        debit(Charge(1, 0, 0, 0), [True, False, True], offset=3).over(offset, length).tolist()
+        debit(Charge(1, 0, 0, 0, 0, 0, 0, 0), [True, False, True], offset=3)
+        .over(offset, length)
+        .tolist()
         == seen
     )
 
 
 def test_a_credit_takes_back_the_assumed_column_of_verified_rounds_only() -> None:
-    charge = Charge(5, 1, 7, 2)
+    charge = Charge(5, 1, 7, 2, 3, 4, 6, 8)
     assert debit(charge, [True]).counted == charge
-    assert debit(charge, [True], credited=True).counted == Charge(0, 0, 7, 2)
+    assert debit(charge, [True], credited=True).counted == Charge(0, 0, 7, 2, 0, 0, 6, 8)
     assert debit(UNVERIFIED, [True], credited=True).counted == UNVERIFIED
     assert debit(UNVERIFIED, [True]).counted == UNVERIFIED
 
@@ -215,19 +227,29 @@ def test_periods_are_counted_from_1970() -> None:
 
 
 def test_a_period_leaves_out_what_is_not_verified_and_a_lifetime_does_not() -> None:
-    debits = [debit(Charge(5, 1, 6, 2), [True, False]), debit(UNVERIFIED, [True], offset=1)]
-    assert listed(sum_debits(debits, 0, 2, verified_only=True)) == [[5, 0], [1, 0], [6, 40], [2, 4]]
+    debits = [
+        debit(Charge(5, 1, 6, 2, 8, 0, 9, 0), [True, False]),
+        debit(UNVERIFIED, [True], offset=1),
+    ]
+    assert listed(sum_debits(debits, 0, 2, verified_only=True)) == [
+        *([5, 0], [1, 0], [6, 40], [2, 4]),
+        *([8, 0], [0, 0], [9, 50], [0, 5]),
+    ]
     assert listed(sum_debits(debits, 0, 2, verified_only=False))[0] == [5, INFINITE]
     assert for_account(UNVERIFIED, LIFETIME) == UNVERIFIED
-    assert for_account(UNVERIFIED, 1) == for_account(UNVERIFIED, 86_400) == Charge(0, 0, 40, 4)
-    assert for_account(Charge(5, 1, 6, 2), 1) == Charge(5, 1, 6, 2)
+    assert (
+        for_account(UNVERIFIED, 1)
+        == for_account(UNVERIFIED, 86_400)
+        == Charge(0, 0, 40, 4, 0, 0, 50, 5)
+    )
+    assert for_account(Charge(5, 1, 6, 2, 0, 0, 0, 0), 1) == Charge(5, 1, 6, 2, 0, 0, 0, 0)
 
 
 def test_the_worst_instant_of_a_window() -> None:
     charges = [
-        debit(Charge(1, 0, 0, 0), [True], start=0, end=4),
-        debit(Charge(2, 0, 0, 0), [True], start=3, end=6),
-        debit(Charge(4, 0, 0, 0), [True], start=6, end=9),
+        debit(Charge(1, 0, 0, 0, 0, 0, 0, 0), [True], start=0, end=4),
+        debit(Charge(2, 0, 0, 0, 0, 0, 0, 0), [True], start=3, end=6),
+        debit(Charge(4, 0, 0, 0, 0, 0, 0, 0), [True], start=6, end=9),
     ]
 
     def worst(start: int, end: int) -> int:
@@ -264,11 +286,8 @@ def test_a_limit_may_be_reached_and_not_exceeded(name: str, detail: str) -> None
     delta = name.endswith("delta")
     scale = FEMTO if delta else MICRO
     text = "0.000000000000005" if delta else "0.000005"
-    amounts = dict.fromkeys(("epsilon", "delta", "epsilon_all", "delta_all"), 0)
-    amounts["delta" if delta else "epsilon"] = 2
-    if name.startswith("all"):
-        amounts = {"epsilon": 0, "delta": 0, "epsilon_all": 0, "delta_all": 0}
-        amounts["delta_all" if delta else "epsilon_all"] = 2
+    amounts = {field.name: 0 for field in fields(Charge)}
+    amounts[name.split("_")[-1] + ("_all" if name.startswith("all") else "")] = 2
     charge = Charge(**amounts)
     everyone = np.array([True, True, True, False])
     spent = Totals.zero(4)
@@ -292,11 +311,11 @@ def test_a_limit_may_be_reached_and_not_exceeded(name: str, detail: str) -> None
 
 def test_each_curator_is_refused_once_by_the_first_limit() -> None:
     both = Limits(period=Limit(epsilon=Fraction(0)), lifetime=Limit(epsilon=Fraction(1, MICRO)))
-    charge, everyone = Charge(1, 0, 1, 0), np.array([True, True])
+    charge, everyone = Charge(1, 0, 1, 0, 0, 0, 0, 0), np.array([True, True])
     zero = Totals.zero(2)
     (only,) = shortages(both, charge, zero, zero.plus(charge, everyone), everyone)
     assert only.detail == "the period limit on epsilon would be exceeded"
-    spent = zero.plus(Charge(1, 0, 0, 0), np.array([True, False]))
+    spent = zero.plus(Charge(1, 0, 0, 0, 0, 0, 0, 0), np.array([True, False]))
     one = Limits(period=Limit(epsilon=Fraction(1, MICRO)), lifetime=Limit(epsilon=Fraction(0)))
     first, second = shortages(one, charge, spent, zero, everyone)
     assert first.members.tolist() == [True, False]
@@ -322,12 +341,22 @@ def test_amounts_as_text() -> None:
 def test_a_statement_counts_the_period_the_lifetime_and_the_rounds_of_one_curator() -> None:
     hour = timedelta(hours=1)
     debits = [
-        debit(Charge(1_000_000, 1, 5_000_000, 2), [True, True], made=NOON),
-        debit(Charge(2_000_000, 1, 0, 0), [False, True], made=NOON + hour - timedelta.resolution),
-        debit(Charge(4_000_000, 1, 0, 0), [False, True], made=NOON + hour),
-        debit(Charge(8_000_000, 1, 0, 0), [False, True], made=NOON - timedelta.resolution),
-        debit(Charge(16_000_000, 1, 0, 0), [True, False], made=NOON),
-        debit(Charge(INFINITE, 0, 0, 0), [True, False], made=NOON),
+        debit(
+            Charge(1_000_000, 1, 5_000_000, 2, 125 * 10**7, 0, 75 * 10**7, 1),
+            [True, True],
+            made=NOON,
+        ),
+        debit(
+            Charge(2_000_000, 1, 0, 0, 0, 0, 0, 0),
+            [False, True],
+            made=NOON + hour - timedelta.resolution,
+        ),
+        debit(Charge(4_000_000, 1, 0, 0, 0, 0, 0, 0), [False, True], made=NOON + hour),
+        debit(
+            Charge(8_000_000, 1, 0, 0, 0, 0, 0, 0), [False, True], made=NOON - timedelta.resolution
+        ),
+        debit(Charge(16_000_000, 1, 0, 0, 0, 0, 0, 0), [True, False], made=NOON),
+        debit(Charge(INFINITE, 0, 0, 0, 0, 0, 0, 0), [True, False], made=NOON),
     ]
     found = statement_of(debits, 1, NOON, 3600, Limits(period=Limit(epsilon=Fraction(9))), [])
     assert found.model_dump(exclude_unset=True) == {
@@ -339,12 +368,22 @@ def test_a_statement_counts_the_period_the_lifetime_and_the_rounds_of_one_curato
             "delta": "0.000000000000002",
             "epsilon_all_aggregators": "5",
             "delta_all_aggregators": "0.000000000000002",
+            "rho": "1.25",
+            "rho_delta": "0",
+            "rho_all_aggregators": "0.75",
+            "rho_delta_all_aggregators": "0.000000000000001",
+            "zcdp_epsilon": "8.84589",
         },
         "lifetime": {
             "epsilon": "15",
             "delta": "0.000000000000004",
             "epsilon_all_aggregators": "5",
             "delta_all_aggregators": "0.000000000000002",
+            "rho": "1.25",
+            "rho_delta": "0",
+            "rho_all_aggregators": "0.75",
+            "rho_delta_all_aggregators": "0.000000000000001",
+            "zcdp_epsilon": "8.84589",
         },
         "rounds": 4,
         "unverified_rounds": 0,
@@ -358,11 +397,11 @@ def test_a_statement_counts_the_period_the_lifetime_and_the_rounds_of_one_curato
 def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
     assert worst_instant([], 0).epsilon == "0"
     debits = [
-        debit(Charge(1_000_000, 0, 0, 0), [True, False], start=0, end=4),
-        debit(Charge(2_000_000, 0, 0, 0), [True, False], start=3, end=5),
-        debit(Charge(9_000_000, 0, 0, 0), [False, True], start=3, end=5),
-        debit(Charge(7_000_000, 0, 0, 0), [True, False], start=8, end=9),
-        debit(Charge(INFINITE, 0, 0, 0), [False, True], start=-1, end=0),
+        debit(Charge(1_000_000, 0, 0, 0, 0, 0, 0, 0), [True, False], start=0, end=4),
+        debit(Charge(2_000_000, 0, 0, 0, 0, 0, 0, 0), [True, False], start=3, end=5),
+        debit(Charge(9_000_000, 0, 0, 0, 0, 0, 0, 0), [False, True], start=3, end=5),
+        debit(Charge(7_000_000, 0, 0, 0, 0, 0, 0, 0), [True, False], start=8, end=9),
+        debit(Charge(INFINITE, 0, 0, 0, 0, 0, 0, 0), [False, True], start=-1, end=0),
     ]
     assert worst_instant(debits, 0).epsilon == "7"
     assert worst_instant(debits[:3], 0).epsilon == "3"
@@ -373,9 +412,9 @@ def test_the_worst_instant_of_all_rounds_of_a_curator() -> None:
 def test_a_round_over_the_last_microsecond_counts() -> None:
     start = NOON + 10 * MINUTE
     window = Window(start=start, end=start + timedelta.resolution)
-    last = Debit(Charge(3_000_000, 0, 0, 0), 0, np.array([True]), window, NOON, False)
+    last = Debit(Charge(3_000_000, 0, 0, 0, 0, 0, 0, 0), 0, np.array([True]), window, NOON, False)
     assert worst_instant([last], 0).epsilon == "3"
-    first = debit(Charge(1_000_000, 0, 0, 0), [True])
+    first = debit(Charge(1_000_000, 0, 0, 0, 0, 0, 0, 0), [True])
     assert worst_instant([first, last], 0).epsilon == "3"
 
 
@@ -383,8 +422,8 @@ def test_a_round_is_charged_in_both_units_by_who_runs_its_aggregators() -> None:
     """A curator has four readings; two of three aggregators may be corrupt."""
     asked = query(NOISY, name="q", epsilon="1.1")
     assert charges_of(asked) == {
-        PrivacyUnit.RECORD: Charge(275_000, 0, INFINITE, 0),
-        PrivacyUnit.CURATOR: Charge(1_100_000, 0, INFINITE, 0),
+        PrivacyUnit.RECORD: Charge(275_000, 0, INFINITE, 0, 37_575_991, 0, INFINITE, 0),
+        PrivacyUnit.CURATOR: Charge(1_100_000, 0, INFINITE, 0, 550_572_233, 0, INFINITE, 0),
     }
     assert charges_of(asked, ["a", "b", "c"]) == charges_of(asked)
     assert not any(charge.verified for charge in charges_of(asked, ["a", "a", "b"]).values())

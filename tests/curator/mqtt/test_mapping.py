@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
 from pydantic_core import to_json
 
+from common.runtime.clock import zone_named
 from curator.errors import BadItem, BadMapping
-from curator.files.units_and_local_time import zone_named
 from curator.intake.intake import Answer, Status
 from curator.intake.reading import Times, parse_item
 from curator.mqtt.mapping import READY, Mapping, load, load_devices, routes, schema
@@ -86,6 +88,56 @@ def test_tasmota() -> None:
 def test_tasmota_without_energy_brings_nothing() -> None:
     body = b'{"Time":"2024-10-27T02:15:30","AM2301":{"Temperature":21.4}}'
     assert read("tasmota", "tele/plug-3/SENSOR", body) == []
+
+
+def test_tasmota_of_three_phases() -> None:
+    energy = {
+        "Total": [10.5, None, 0.25],
+        "Power": [61, None, 0],
+        "Voltage": [231, 230, None],
+        "Current": [0.3, None, None],
+    }
+    body = json.dumps({"Time": "2024-10-27T02:15:30+01:00", "ENERGY": energy}).encode()
+    found = [
+        (item.device, item.register, item.quantity)
+        for item in read("tasmota", "tele/m/SENSOR", body)
+    ]
+    assert sorted(found) == [
+        ("m", "1-0:21.7.0", 61 * 10**9),
+        ("m", "1-0:31.7.0", 3 * 10**8),
+        ("m", "1-0:32.7.0", 231 * 10**9),
+        ("m", "1-0:52.7.0", 230 * 10**9),
+        ("m", "1-0:61.7.0", 0),
+        ("m.L1", "energy_import", 10_500 * 10**9),
+        ("m.L3", "energy_import", 250 * 10**9),
+    ]
+
+
+def test_senml_in_both_forms() -> None:
+    records = [
+        {"bn": "plug-3:", "bt": Decimal("1729991730.5"), "n": "power_import", "u": "W", "v": 61},
+        {"n": "energy_import", "u": "kWh", "v": Decimal("1.25")},
+    ]
+    plain = json.dumps(records, default=float).encode()
+    for payload in (plain, cbor2.dumps(records)):
+        power, energy = read("senml", "tacit/v1/site/plug-3/senml", payload)
+        assert (power.quantity, power.time, power.kind) == (61 * 10**9, 1729991730500000, "instant")
+        assert (energy.quantity, energy.kind) == (1250 * 10**9, "delta")
+        _, total = read("senml", "tacit/v1/site/plug-3/senml-totals", payload)
+        assert total.kind == "total_increasing"
+    now = b'[{"n": "power_import", "u": "W", "v": 1, "t": -2}]'
+    assert read("senml", "tacit/v1/site/p/senml", now)[0].time == RECEIVED - 2_000_000
+    for bad in (
+        b'[{"n":"p:energy_import","u":"Wh","v":1}]',
+        b'[{"n":"q:power_import","u":"W","v":1}]',
+    ):
+        assert isinstance(_raws("senml", "tacit/v1/site/p/senml", bad)[0], BadItem)
+
+
+def test_a_state_of_home_assistant_may_be_quoted() -> None:
+    (item,) = read("home-assistant", "homeassistant/sensor/p_energy/state", b'"4711.25"')
+    assert item.quantity == 4_711_250 * 10**9
+    assert read("home-assistant", "homeassistant/sensor/p_energy/state", b'"unavailable"') == []
 
 
 def test_tasmota_with_a_local_time() -> None:

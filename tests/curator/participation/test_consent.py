@@ -51,9 +51,9 @@ from tests.curator.store.test_accounts import (
 )
 
 MICRO = 10**6
-ONE = Charge(MICRO, 0, 0, 0)
-FREE = Charge(0, 0, 0, 0)
-UNVERIFIED = Charge(INFINITE, 0, INFINITE, 0)
+ONE = Charge(MICRO, 0, 0, 0, 0, 0, 0, 0)
+FREE = Charge(0, 0, 0, 0, 0, 0, 0, 0)
+UNVERIFIED = Charge(INFINITE, 0, INFINITE, 0, 0, 0, 0, 0)
 MOMENT = timedelta(microseconds=1)
 NEVER = Restore(None, timedelta(0))
 LENIENT = Policy(min_aggregators=1)

@@ -50,6 +50,33 @@ async def test_the_proved_sum_is_the_plain_one(site: OpenSite, function: str) ->
         assert history[0]["readings"]["clamped"] == 1
 
 
+GAUSSIAN: dict[str, Any] = {"noise": "gaussian", "epsilon": None, "rho": "0.01"}
+
+
+@pytest.mark.parametrize(
+    ("noise", "window", "scaled"),
+    [
+        ({}, "2", ["1.5", "2", "0", "0"]),
+        (GAUSSIAN, "2", ["1.5", "2", "0", "0"]),
+        ({}, "3.2", ["1.5", "3.2", "0", "0"]),
+    ],
+)
+async def test_lone_and_hosted_windows_are_scaled_and_proved(
+    site: OpenSite, noise: dict[str, Any], window: str, scaled: list[str]
+) -> None:
+    """A lone curator within the bound, and a host whose third curator has 6 in one slot."""
+    changes, _ = EXPECTED["slots"]
+    asked = query(NOISY, **{**changes, **PROVED, **noise, "window_bound": window})
+    async with site() as s:
+        await populated(s)
+        descriptor = s.open(asked)
+        await s.take_part()
+        assert s.world.members(descriptor) == {0, 64, 65, 66}
+        assert s.world.result(descriptor) == {"vector": scaled}
+        third = (await s.history("g-3"))[0]
+        assert third["readings"]["used"] == 2
+
+
 @pytest.mark.parametrize("mechanism", [CURATORS, {"mechanism": "two-layer"}], ids=["polya", "coin"])
 async def test_noise_stays_within_the_bounds_that_are_proved(
     site: OpenSite, world: FakeWorld, mechanism: dict[str, Any]

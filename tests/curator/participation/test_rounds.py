@@ -137,7 +137,11 @@ async def test_an_absurd_reading_does_not_keep_a_curator_out(site: OpenSite) -> 
         descriptor = s.open(query(PLAIN, function="mean", bounds=["0", "1/3"]))
         await s.take_part()
         assert s.world.members(descriptor) == {0}
-        assert (await s.history("house"))[0]["readings"] == {"used": 1, "clamped": 1}
+        assert (await s.history("house"))[0]["readings"] == {
+            "used": 1,
+            "clamped": 1,
+            "kept_share": None,
+        }
 
 
 async def test_moments_are_spread_over_the_open_time(site: OpenSite, world: FakeWorld) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, astuple
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -34,9 +34,9 @@ from tacit.query.terms import PrivacyUnit
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 COVERS = Window(start=NOON - HOUR, end=NOON)
-ONE = Charge(1, 10, 100, 1000)
-TWO = Charge(2, 20, 200, 2000)
-UNVERIFIED = Charge(INFINITE, 0, 7, 0)
+ONE = Charge(1, 10, 100, 1000, 3, 30, 300, 3000)
+TWO = Charge(2, 20, 200, 2000, 6, 60, 600, 6000)
+UNVERIFIED = Charge(INFINITE, 0, 7, 0, INFINITE, 0, 9, 0)
 PERIOD_S = 3600
 EDGES = [(0, 1), (CHUNK - 1, 1), (CHUNK, 1), (CHUNK - 1, 2), (5, CHUNK), (CHUNK + 3, 20)]
 """Spans before, at and across the end of a chunk."""
@@ -74,6 +74,7 @@ def row(
         made=made,
         used=b"",
         clamped=b"",
+        kept=b"",
     )
 
 
@@ -151,7 +152,7 @@ async def test_running_totals_are_the_sums_of_the_debits_of_each_curator(
 ) -> None:
     curators = 2 * CHUNK + 100
     random = np.random.default_rng(3)
-    lifetime, period = (np.zeros((4, curators), np.int64) for _ in range(2))
+    lifetime, period = (np.zeros((8, curators), np.int64) for _ in range(2))
     debits = [
         (0, curators, ONE),
         (CHUNK + 5, 1, UNVERIFIED),
@@ -168,15 +169,11 @@ async def test_running_totals_are_the_sums_of_the_debits_of_each_curator(
         made = NOON + timedelta(minutes=place)
         new = row(members, charge, offset=offset, made=made)
         await pay(transaction, curators, new, periods)
-        amounts = np.array(
-            [[charge.epsilon], [charge.delta], [charge.epsilon_all], [charge.delta_all]]
-        )
+        amounts = np.array([[amount] for amount in astuple(charge)])
         lifetime[:, offset : offset + length] += amounts * members
-        if charge.verified:
-            period[:, offset : offset + length] += amounts * members
-        else:
-            period[2:, offset : offset + length] += amounts[2:] * members
-    lifetime[0] = np.minimum(lifetime[0], INFINITE)
+        counted = charge if charge.verified else charge.everyones
+        period[:, offset : offset + length] += np.array([astuple(counted)]).T * members
+    lifetime = np.minimum(lifetime, INFINITE)
     now = NOON + timedelta(minutes=30)
     for span in [(0, curators), *EDGES, (2 * CHUNK - 1, 101)]:
         here = slice(span[0], span[0] + span[1])
@@ -185,7 +182,7 @@ async def test_running_totals_are_the_sums_of_the_debits_of_each_curator(
             found = await totals(transaction, "gateway", period_s, now, span)
             assert plain(found) == wanted[:, here].tolist()
     elsewhere = await totals(transaction, "another", LIFETIME, now, (0, 2))
-    assert plain(elsewhere) == [[0, 0]] * 4
+    assert plain(elsewhere) == [[0, 0]] * 8
 
 
 async def test_a_chunk_holds_16384_curators_and_the_last_one_the_rest(
@@ -232,14 +229,18 @@ async def test_a_credit_takes_back_from_the_totals_that_there_are(
     members = bits(1, 2, length=4)
     await pay(transaction, 4, row(members, TWO), (PERIOD_S,))
     before = await rows(transaction)
-    taken = Charge(TWO.epsilon, TWO.delta, 0, 0)
+    taken = TWO.assumed
     await charge_accounts(
         transaction, "gateway", 4, taken, NOON, (0, bits(2, length=4)), (60,), factor=-1
     )
     assert await rows(transaction) == before
     for period_s in (LIFETIME, PERIOD_S):
         found = await totals(transaction, "gateway", period_s, NOON, (0, 4))
-        assert plain(found) == [[0, 2, 0, 0], [0, 20, 0, 0], [0, 200, 200, 0], [0, 2000, 2000, 0]]
+        kept, left = [TWO.epsilon, TWO.delta, TWO.rho, TWO.rho_delta], TWO.everyones
+        spent = plain(found)
+        assert [spent[0], spent[1], spent[4], spent[5]] == [[0, each, 0, 0] for each in kept]
+        both = [left.epsilon_all, left.delta_all, left.rho_all, left.rho_delta_all]
+        assert [spent[2], spent[3], spent[6], spent[7]] == [[0, each, each, 0] for each in both]
 
 
 # --- debits --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import pld_pmf
 
-from tacit.accounting.amounts import UNVERIFIED, Cost
+from tacit.accounting.amounts import UNVERIFIED, Cost, pure_rho
 from tacit.accounting.composition import (
     RoundLoss,
     _atoms,
@@ -26,6 +26,7 @@ from tacit.accounting.composition import (
     tight_at_worst_instant,
 )
 from tacit.accounting.scenarios import Scenario
+from tacit.noise.gaussian_privacy import zcdp_epsilon
 from tacit.query.terms import PrivacyUnit
 from tests.tacit.accounting.examples import distributed, two_layer
 from tests.tacit.examples import query
@@ -209,8 +210,12 @@ def test_where_the_basic_figure_is_the_tight_one() -> None:
     assert tight([], MILLIONTH) == tight([(loss, 0)], MILLIONTH) == 0
     assert tight([(loss, 1)], Fraction(1, 2)) == Fraction(1, 2)
     assert tight([(loss, 2)], Fraction(0)) == 1
-    # 100 rounds: nothing is left to ask for at a delta of the margin.
-    assert tight([(loss, 100)], Fraction(1, 10**12), 64) == 50
+    # 100 rounds: nothing is left to ask for at a delta of the margin, so that rho adds up, and of
+    # ten the sum of epsilons is less.
+    rho = 100 * float(pure_rho(Fraction(1, 2)))
+    in_rho = tight([(loss, 100)], Fraction(1, 10**12), 64)
+    assert float(in_rho or 0) == pytest.approx(zcdp_epsilon(rho, 1e-12), rel=1e-4)
+    assert tight([(loss, 10)], Fraction(1, 10**12), 64) == 5
     coarse = tight([(loss, 2)], MILLIONTH, 3)
     assert coarse == 1  # a grid this coarse finds more than the sum
 

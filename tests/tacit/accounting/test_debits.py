@@ -33,7 +33,7 @@ def test_a_round_is_charged_under_its_assumption_and_under_full_collusion() -> N
     assert debit(small(), ["A"] * 5) == (UNVERIFIED, UNVERIFIED)
     # Half of a whole draw is left of the victim's own.
     shares = debit(small(layer="curator", collusion={"curators": 8}))
-    assert shares.assumed == (1, 0)
+    assert shares.assumed == Cost(Fraction(1), Fraction(0))
     assert shares.epsilon_all_corrupt == 1
     assert float(shares.delta_all_corrupt or 0) == pytest.approx(0.30713193, rel=1e-6)
 

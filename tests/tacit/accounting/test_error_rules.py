@@ -237,6 +237,23 @@ def test_the_rounding_of_a_sum_is_half_a_step_for_each_reading() -> None:
     assert (found.worst, found.typical) == (0, 0)
 
 
+def test_the_rounding_of_a_window_is_shared_out_over_its_slots() -> None:
+    """1,000 homes of 96 readings at 1 Wh move one slot by 48 kWh at most, but then no other: the
+    average over 96 slots by 0.5 kWh, which is little beside Gaussian noise of 337 kWh."""
+    fields = {
+        **{"function": "vector_sum", "dimension": 96, "coordinates": "slots", "unit": "kWh"},
+        **{"bounds": ["0", "5"], "max_readings": 96, "resolution": "0.001", "n_max": 5000},
+        **{"window_bound": "18.5", "mechanism": "distributed", "noise": "gaussian"},
+        **{"epsilon": None, "rho": "0.002883172", "min_participants": 1000},
+    }
+    (found,) = roundings(query(**fields), 1000)
+    assert (found.worst, found.average) == (48, Fraction(1, 2))
+    assert found.typical == pytest.approx(math.sqrt(1000 / 12) / 1000)
+    assert not found.exceeds(337)
+    assert not found.exceeds(5)
+    assert found.exceeds(4.99)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in VARIANTS if kind not in ("count", "histogram")])
 @pytest.mark.parametrize("resolution", ["1", "0.3"])
 def test_no_reading_is_rounded_further_than_stated(kind: str, resolution: str) -> None:

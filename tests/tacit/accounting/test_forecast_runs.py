@@ -21,7 +21,7 @@ def test_a_quarter_each_hour() -> None:
         ("month", 30, 720),
         ("year", 365, 8760),
     ]
-    assert {row.record for row in found} == {(QUARTER, Fraction(1, 10**6))}
+    assert {row.record for row in found} == {Cost(QUARTER, Fraction(1, 10**6))}
     assert [row.curator.epsilon for row in found] == [6, 180, 2190]
     assert [row.curator.delta for row in found] == [
         Fraction(24, 10**6),
@@ -33,12 +33,14 @@ def test_a_quarter_each_hour() -> None:
 def test_a_week_that_does_not_divide_the_month_counts_its_fullest_stretch() -> None:
     found = forecast_runs(Cost(Fraction(1), Fraction(0)), 7 * 86_400)
     assert [row.runs for row in found] == [1, 5, 53]
-    assert [row.curator for row in found] == [(1, 0), (5, 0), (53, 0)]
+    assert [row.curator for row in found] == [
+        Cost(Fraction(runs), Fraction(0)) for runs in (1, 5, 53)
+    ]
 
 
 def test_what_has_no_figure_has_none_over_a_year() -> None:
     for row in forecast_runs(UNVERIFIED, 86_400):
-        assert row.record == row.curator == (None, None)
+        assert row.record == row.curator == UNVERIFIED
 
 
 @given(st.fractions(0, 10), st.fractions(0, 1), st.integers(60, 366 * 86_400))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from tacit.accounting.gaussian import (
+from tacit.noise.gaussian_privacy import (
     distinguishing_advantage,
     gaussian_delta,
     gaussian_epsilon,

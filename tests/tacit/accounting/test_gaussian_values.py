@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 from scipy import stats
 
-from tacit.accounting.gaussian import (
+from tacit.noise.gaussian_privacy import (
     _bisected,
     _log_shape,
     _log_upper_tail,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.accounting.amounts import UNVERIFIED
+from tacit.accounting.amounts import UNVERIFIED, Cost
 from tacit.accounting.charges import debit, sound_refusal
 from tacit.accounting.guarantees import verified_line, verified_lines
 from tacit.accounting.scenarios import Scenario, honest_draws
@@ -44,7 +44,7 @@ def test_distributed_holds_as_declared_and_decays_beyond() -> None:
     assert found["c"].curve[-1][1] == 0
     assert found["d"].model == "none"
     assert found["d"].trust_model == "OC"
-    assert debit(q) == ((Fraction(1), Fraction(0)), UNVERIFIED)
+    assert debit(q) == (Cost(Fraction(1), Fraction(0)), UNVERIFIED)
 
 
 @examples(40)
@@ -70,7 +70,7 @@ def test_a_distributed_query_always_holds_under_its_own_assumption(
     assert sound_refusal(q) is None
     found = rows(q, participants=participants)
     assert (found["e"].epsilon, found["e"].delta) == (1, 0)
-    assert debit(q).assumed == (Fraction(1), Fraction(0))
+    assert debit(q).assumed == Cost(Fraction(1), Fraction(0))
     order = [found[key].delta if found[key].epsilon else Decimal(1) for key in "abcd"]
     assert order == sorted(order)  # more colluders never help
 

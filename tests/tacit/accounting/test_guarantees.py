@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tacit.accounting.amounts import Cost
 from tacit.accounting.charges import debit, sound_refusal
 from tacit.accounting.guarantees import (
     HonestNoise,
@@ -357,7 +358,7 @@ def test_local_is_the_same_in_every_row() -> None:
     assert [(line.epsilon, line.delta) for line in verified_lines(q, 100)] == [
         (Fraction("0.5"), 0)
     ] * 5
-    assert debit(q) == ((Fraction("0.5"), Fraction(0)), (Fraction("0.5"), Fraction(0)))
+    assert debit(q) == (Cost(Fraction("0.5"), Fraction(0)),) * 2
     assert len({line.curve for line in verified_lines(q, 100)}) == 1
 
 

@@ -138,15 +138,21 @@ def test_content_that_is_no_whole_number_of_words():
         (2049, 64),
         (4096, 64),
         (65_536, 64),
+        (65_537, 32),
+        (131_072, 32),
+        (131_073, 16),
+        (1_000_000, 8),
     ],
 )
 def test_segment_sizes(d, size):
     assert segment_size(d) == size
-    if size > 64:
+    if d > 65_536:
+        assert 8 * d * size <= 64 * 10**6
+    elif size > 64:
         assert 8 * d * size <= SEGMENT_BYTES and (size == MAX_SEGMENT or 16 * d * size > 2**21)
 
 
-@given(st.integers(0, 5000), st.integers(0, 5000), st.sampled_from([64, 128, 1024]))
+@given(st.integers(0, 5000), st.integers(0, 5000), st.sampled_from([8, 64, 1024]))
 def test_spans_cut_a_run_along_segments(first, length, size):
     cut = spans(first, length, size)
     numbers = [n for span in cut for n in range(span.first, span.first + span.length)]
@@ -160,7 +166,7 @@ def test_spans_cut_a_run_along_segments(first, length, size):
 @given(
     st.integers(0, 5000),
     st.integers(0, 5000),
-    st.sampled_from([64, 128, 1024]),
+    st.sampled_from([8, 64, 1024]),
     st.integers(0, 200),
 )
 def test_a_span_within_a_segment_is_one_of_the_runs_spans_or_none(first, length, size, segment):

@@ -12,7 +12,7 @@ from scipy import stats
 from tacit.crypto.sharing import Additive, Shamir
 from tacit.query.functions import parts
 from tacit.query.mechanisms import (
-    NoisePlan,
+    LaplacePlan,
     aggregator_plan,
     curator_plan,
     draw,
@@ -55,17 +55,17 @@ def test_exact_adds_nothing():
 
 def test_two_layer_scales_and_coins():
     asked = query(**TWO_LAYER)  # two readings of at most 3 units: sensitivity 6
-    assert curator_plan(asked) == NoisePlan(
+    assert curator_plan(asked) == LaplacePlan(
         (Fraction(6) / Fraction("7.5"),), (1,), Fraction(1, 10**4)
     )
-    assert aggregator_plan(asked) == NoisePlan(
+    assert aggregator_plan(asked) == LaplacePlan(
         (Fraction(6) / Fraction("2.5"),), (1,), Fraction(1, 100)
     )
 
 
 def test_local_noise_is_the_curators_alone():
     asked = query(**LOCAL)
-    assert curator_plan(asked) == NoisePlan((Fraction(3),), (1,))
+    assert curator_plan(asked) == LaplacePlan((Fraction(3),), (1,))
     assert aggregator_plan(asked) is None
 
 
@@ -118,7 +118,7 @@ def test_each_part_has_its_own_scale_and_the_parts_make_up_epsilon(kind):
 
 
 def test_drawn_noise_has_the_plan_s_shape_and_spread():
-    whole = NoisePlan((Fraction(2), Fraction(50)), (3, 1))
+    whole = LaplacePlan((Fraction(2), Fraction(50)), (3, 1))
     noise = draw(whole, SeededRandom(1), 50_000)
     assert noise.shape == (50_000, 4) and noise.dtype == np.int64
     for column, b in enumerate((2, 2, 2, 50)):
@@ -128,7 +128,7 @@ def test_drawn_noise_has_the_plan_s_shape_and_spread():
 
 
 def test_one_coin_for_a_whole_contribution():
-    plan = NoisePlan((Fraction(10**6), Fraction(10**6)), (2, 1), probability=Fraction(1, 4))
+    plan = LaplacePlan((Fraction(10**6), Fraction(10**6)), (2, 1), probability=Fraction(1, 4))
     noisy = (draw(plan, SeededRandom(3), 20_000) != 0).sum(axis=1)
     assert set(noisy.tolist()) <= {0, 2, 3}  # a column of this scale is 0 once in 2 * 10^6
     assert stats.binomtest(int((noisy > 0).sum()), 20_000, 0.25).pvalue > ALARM
@@ -138,7 +138,7 @@ def test_one_coin_for_a_whole_contribution():
 
 
 def test_local_sensitivity_scales_the_noise_of_each_curator():
-    plan = NoisePlan((Fraction(400), Fraction(8)), (2, 1))
+    plan = LaplacePlan((Fraction(400), Fraction(8)), (2, 1))
     local = np.array([[0, 0], [50, 4], [400, 8]] * 20_000, np.int64)
     noise = draw_by_local_sensitivity(plan, (400, 8), local, SeededRandom(4))
     assert noise.shape == (60_000, 3)
@@ -151,12 +151,12 @@ def test_local_sensitivity_scales_the_noise_of_each_curator():
 
 
 def test_local_sensitivity_keeps_the_coin_per_contribution():
-    plan = NoisePlan((Fraction(10**6), Fraction(10**6)), (2, 1), probability=Fraction(1, 4))
+    plan = LaplacePlan((Fraction(10**6), Fraction(10**6)), (2, 1), probability=Fraction(1, 4))
     local = np.full((20_000, 2), 10, np.int64)
     noisy = (draw_by_local_sensitivity(plan, (10, 10), local, SeededRandom(5)) != 0).sum(axis=1)
     assert set(noisy.tolist()) <= {0, 2, 3}
     assert stats.binomtest(int((noisy > 0).sum()), 20_000, 0.25).pvalue > ALARM
-    never = NoisePlan((Fraction(5),), (1,), probability=Fraction(0))
+    never = LaplacePlan((Fraction(5),), (1,), probability=Fraction(0))
     assert not draw_by_local_sensitivity(never, (10,), local[:, :1], SeededRandom(6)).any()
 
 
@@ -198,7 +198,7 @@ def test_numbers_at_the_limit_fit():
 def test_the_total_of_many_shares_has_the_law_of_their_sum():
     """Weight 5/2: two whole Laplaces and a half one."""
     scale = Fraction(4)
-    plan = NoisePlan((scale,), (3,), weight=Fraction(1, 4))
+    plan = LaplacePlan((scale,), (3,), weight=Fraction(1, 4))
     source = SeededRandom(21)
     totals = np.array([draw_total(plan, source, 10) for _ in range(4000)]).ravel()
     summed = draw(plan, SeededRandom(22), 10 * 12_000).reshape(12_000, 3, 10).sum(axis=2).ravel()
@@ -210,7 +210,7 @@ def test_the_total_of_many_shares_has_the_law_of_their_sum():
 
 def test_a_total_s_coins_are_one_for_all_coordinates():
     """Nobody draws at probability 1/64 of 8: all coordinates are 0 together, or none is at all."""
-    plan = NoisePlan((Fraction(10**6),), (5,), probability=Fraction(1, 64))
+    plan = LaplacePlan((Fraction(10**6),), (5,), probability=Fraction(1, 64))
     source = SeededRandom(23)
     totals = np.array([draw_total(plan, source, 8) for _ in range(2000)])
     drawn = (totals != 0).sum(axis=1)
@@ -220,7 +220,7 @@ def test_a_total_s_coins_are_one_for_all_coordinates():
 
 
 def test_a_total_is_drawn_in_blocks_of_bounded_size():
-    plan = NoisePlan((Fraction(3),), (1 << 18,))
+    plan = LaplacePlan((Fraction(3),), (1 << 18,))
     total = draw_total(plan, SeededRandom(24), 3)
     assert total.shape == (1 << 18,)
     variance = 3 * 2 * np.exp(1 / 3) / (np.exp(1 / 3) - 1) ** 2

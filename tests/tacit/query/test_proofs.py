@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tacit.query import proofs
-from tacit.query.functions import decode, dimension, encode, reading_dimension
+from tacit.query.encoding import MILLION
+from tacit.query.functions import decode, dimension, encode, parts, reading_dimension
 from tacit.query.mechanisms import curator_plan
 from tacit.query.proofs import PART_LENGTH, ProofPlan, is_proved, proof_plan
 from tacit.query.query import Query
@@ -20,14 +22,18 @@ from tacit.units import NANO
 from tacit.validity import field as field64
 from tacit.validity import field as field128
 from tacit.validity.arithmetic import NUMPY
+from tacit.validity.functions import L2_VECTOR, VECTOR, ProvedFunction, ProvedVector
 from tacit.validity.noise_bound import Tail, noise_bound
+from tacit.validity.vectors import Block
 from tests.property_examples import examples
 from tests.tacit.examples import VARIANTS, query, readings
 from tests.tacit.validity.rounds import outcomes, split
 
+GAUSSIAN: dict[str, Any] = {"mechanism": "distributed", "noise": "gaussian", "rho": "0.001"}
 NOISE: dict[str, dict[str, Any]] = {
     "none": {},
     "aggregators": {"mechanism": "distributed", "epsilon": "1"},
+    "gaussian": GAUSSIAN,
     "shares": {"mechanism": "distributed", "epsilon": "1", "layer": "both"},
     "two layers": {
         "mechanism": "two-layer",
@@ -38,6 +44,40 @@ NOISE: dict[str, dict[str, Any]] = {
     },
 }
 DRAWN = {"shares", "two layers"}
+FINE: dict[str, Any] = {"resolution": "0.01"}
+WINDOWS: dict[str, dict[str, Any]] = {
+    "sum": {**FINE, "window_bound": "1.5"},
+    "sum of one sign": {**FINE, "window_bound": "1.5", "bounds": ["0", "3"]},
+    "slots": {**VARIANTS["slots"], **FINE, "window_bound": "2.5"},
+    "slots of one sign": {
+        **VARIANTS["slots"],
+        **FINE,
+        "window_bound": "2.5",
+        "bounds": ["0", "3"],
+    },
+    "vectors": {**VARIANTS["vectors with a bound"], **FINE, "window_bound": "2.5"},
+    "blocks": {
+        **VARIANTS["blocks"],
+        "blocks": [
+            {
+                "name": "near",
+                "dimension": 1,
+                "l1_bound": "2",
+                "resolution": "0.01",
+                "window_bound": "1",
+            },
+            {
+                "name": "far",
+                "dimension": 2,
+                "l1_bound": "3",
+                "resolution": "0.005",
+                "window_bound": "2",
+            },
+            {"name": "free", "dimension": 2, "l1_bound": "3", "resolution": "0.01"},
+        ],
+    },
+}
+"""Queries that bound a curator's whole window. Resolutions are fine enough for Gaussian noise."""
 
 
 def proved(**changes: Any) -> Query:
@@ -66,7 +106,7 @@ def drawn_noise(plan: ProofPlan, curators: int) -> np.ndarray | None:
 
 @pytest.mark.parametrize(
     ("noise", "completeness"),
-    [("aggregators", None), ("shares", "curators"), ("two layers", None)],
+    [("aggregators", None), ("shares", "curators"), ("two layers", None), ("gaussian", "curators")],
 )
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, completeness: Any) -> None:
@@ -97,6 +137,131 @@ def test_a_whole_sum_of_lone_curators_and_a_part(kind: str, noise: str, complete
         assert decode(asked, opened.astype(np.int64)) == decode(query(
             **VARIANTS[kind], **NOISE[noise], completeness=completeness
         ), encoded.sum(axis=0))  # fmt: skip
+
+
+@pytest.mark.parametrize("completeness", [None, "curators"])
+@pytest.mark.parametrize("noise", [NOISE["aggregators"], NOISE["shares"], GAUSSIAN])
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_whole_sum_of_bounded_windows_is_the_plain_one(
+    kind: str, noise: dict[str, Any], completeness: Any
+) -> None:
+    """Three lone curators and a host of four; some windows pass their bound and are scaled."""
+    asked = proved(**WINDOWS[kind], **noise, completeness=completeness)
+    plan = proof_plan(asked)
+    made = encode(asked, some_readings(asked, 7))
+    assert (made.kept < MILLION).any()
+    totals, expected = [], made.values.sum(axis=0)
+    for curators, values in (
+        (1, made.values[:3]),
+        (4, made.values[3:].sum(axis=0, keepdims=True)),
+    ):
+        proof = plan.of(curators)
+        drawn = drawn_noise(plan, curators)
+        if drawn is not None:
+            drawn = drawn[: len(values)]
+            expected = expected + drawn.sum(axis=0)
+        decided, total = outcomes(
+            proof.prio3, *split(proof.prio3, proof.function.encode(values, drawn), seed=curators)
+        )
+        assert not decided.any()
+        totals.append(np.array(total, dtype=object))
+    opened = totals[0] + totals[1] + np.array(plan.offset(3, [4]), dtype=object)
+    assert opened.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("curators", [1, 5])
+@pytest.mark.parametrize("noise", [NOISE["aggregators"], GAUSSIAN])
+@pytest.mark.parametrize("kind", WINDOWS)
+def test_a_window_beyond_its_bound_has_no_encoding(
+    kind: str, noise: dict[str, Any], curators: int
+) -> None:
+    """n'W in one entry passes, or what readings can give if that is less; and one unit more in any
+    other entry of the block does not, nor in the same."""
+    asked = proved(**WINDOWS[kind], **noise)
+    function = proof_plan(asked).of(curators).function
+    start = 0
+    for part in parts(asked):
+        if part.window is not None:
+            most = curators * min(part.window.most, part.largest)
+            fits = np.zeros((1, dimension(asked)), np.int64)
+            fits[0, start] = most
+            function.encode(fits)
+            for place in range(start, start + part.dimension):
+                if most < curators * part.window.most and place > start:
+                    continue  # what readings can give is less than the bound: two entries may fit
+                beyond = fits.copy()
+                beyond[0, place] += 1
+                with pytest.raises(ValueError, match="outside of the range"):
+                    function.encode(beyond)
+        start += part.dimension
+
+
+@pytest.mark.parametrize("curators", [1, 7])
+def test_the_influence_of_a_bounded_window(curators: int) -> None:
+    """Spec: validity, section 4, W = 150 of a sum, else 250; readings give up to 600."""
+
+    def function(kind: str, noise: dict[str, Any]) -> ProvedFunction:
+        return proof_plan(proved(**WINDOWS[kind], **noise)).of(curators).function
+
+    n = curators
+    for noise in (NOISE["aggregators"], GAUSSIAN):
+        assert function("sum", noise).influence == (300 * n,)
+        assert function("sum of one sign", noise).influence == (150 * n,)
+        assert function("slots", noise).influence == (500 * n,) * 2
+        assert function("slots", noise).influence_from_zero == (250 * n,) * 2
+        assert function("slots of one sign", noise).influence == (250 * n,) * 2
+    l1, l2 = (
+        [function(kind, noise) for kind in ("slots", "slots of one sign")]
+        for noise in (NOISE["aggregators"], GAUSSIAN)
+    )
+    assert all(isinstance(each, ProvedVector) for each in (*l1, *l2))
+    assert [each.norm_influence for each in l1 if isinstance(each, ProvedVector)] == [
+        (500 * n,),
+        (500 * n,),
+    ]
+    assert [each.norm_influence for each in l2 if isinstance(each, ProvedVector)] == [
+        (500 * n,),
+        (math.isqrt(2 * (250 * n) ** 2) + 1,),
+    ]
+
+
+def test_blocks_without_a_bound_of_windows_keep_their_circuit() -> None:
+    """With Gaussian noise those with one are in L2, the others and the count are in L1."""
+    asked = proved(**WINDOWS["blocks"], **GAUSSIAN, completeness="curators")
+    function = proof_plan(asked).of(3).function
+    assert isinstance(function, ProvedVector)
+    assert function.algorithm == L2_VECTOR
+    assert function.blocks == (
+        Block(1, 300, 300, True, l2=True),
+        Block(2, 1200, 1200, True, l2=True),
+        Block(2, 1800, 1800, True),
+        Block(1, 3, 3),
+    )
+    laplace = proof_plan(proved(**WINDOWS["blocks"], **NOISE["aggregators"])).of(1).function
+    assert isinstance(laplace, ProvedVector)
+    assert laplace.algorithm == VECTOR
+    assert not any(block.l2 for block in laplace.blocks)
+    unbounded = proved(**VARIANTS["slots"], **GAUSSIAN, resolution="0.01")
+    assert proof_plan(unbounded).of(1).function.algorithm == VECTOR
+
+
+def test_all_shares_of_a_norm_are_in_one_field() -> None:
+    """n'W of the longest part: 4096 W reaches 2^31 at W = 2^19."""
+    fine = {
+        **VARIANTS["slots"],
+        **GAUSSIAN,
+        "rho": "1",
+        "bounds": ["0", "10000"],
+        "resolution": "0.001",
+        "n_max": 10,
+    }
+    for units, prime in (
+        (2**19 - 1, field64.PRIME_64),
+        (2**19, field128.PRIME_128),
+    ):
+        plan = proof_plan(proved(**fine, window_bound=f"{units}e-3"))
+        assert {plan.of(count).prio3.circuit.field.prime for count in (1, 10)} == {prime}
+        assert plan.prime == prime
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
@@ -320,7 +485,20 @@ def test_a_plaintext_stays_within_16_mib(field: str, small: Any, large: Any) -> 
     wide = {"function": "vector_sum", "coordinates": "values", "bounds": ["0", "60000"], **ONE}
     assert refusal(**{**wide, **small}) is None
     found = refusal(**{**wide, **large})
-    assert found == (field, "a proof of this many coordinates passes 16 MiB")
+    assert found is not None
+    assert found[0] == field
+    assert found[1].startswith("a proof of this many coordinates passes 16 MiB")
+
+
+def test_the_longest_vector_with_a_proof_is_named_and_works() -> None:
+    """Spec: profiles, section 5: of entries in -100,000..100,000 (18 bits) 37,298 have one."""
+    asked = {"function": "vector_sum", "coordinates": "values", "bounds": ["-1", "1"], **ONE}
+    asked |= {"resolution": "0.00001", "window_bound": "1", "noise": "gaussian", "rho": "0.05"}
+    asked |= {"mechanism": "distributed", "epsilon": None, "n_max": 1000}
+    reason = "a proof of this many coordinates passes 16 MiB: at most 37298 at this resolution"
+    for length in (10**6, 37_299):
+        assert refusal(**asked, dimension=length) == ("dimension", reason)
+    assert refusal(**asked, dimension=37_298) is None
 
 
 def test_a_wide_histogram_is_named_by_its_edges() -> None:

@@ -250,6 +250,7 @@ def test_equal_amounts_in_other_words_and_order_give_the_same_hash():
     assert query(**NOISY, layer="aggregator").digest() == query(**NOISY).digest()
 
 
+GAUSSIAN = {"noise": "gaussian", "epsilon": None, "rho": "0.05", "delta": "1e-6"}
 COUNTED = {**VECTOR, "coordinates": "values", "job": "f", "privacy_unit": "record"}
 CHANGES = [
     {"name": "feeder-8"},
@@ -266,6 +267,13 @@ CHANGES = [
     {"mechanism": "exact", "epsilon": None},
     {"epsilon": "2"},
     {"delta": "1e-9"},
+    {"window_bound": "10"},
+    {"window_bound": "11"},
+    GAUSSIAN,
+    {**GAUSSIAN, "delta": "1e-9"},
+    {**GAUSSIAN, "rho": "0.06"},
+    {**GAUSSIAN, "window_bound": "10"},
+    {**GAUSSIAN, "rho": None, "epsilon": "1"},
     {"split": ["1"]},
     {"layer": "both"},
     {"aggregators": 4},
@@ -299,6 +307,7 @@ CHANGES = [
     {"epsilon": None, **LOCAL, "epsilon_i": "0.5"},
     HISTOGRAM,
     {**HISTOGRAM, "edges": ["0", "2"]},
+    {**HISTOGRAM, "percentiles": ["50"]},
     VECTOR,
     {**VECTOR, "dimension": 3},
     {**VECTOR, "l1_bound": "1"},

@@ -147,6 +147,39 @@ def test_a_vector_states_one_coordinate_and_all_together() -> None:
     assert "one coordinate of vector" in slots.sentences[0]
 
 
+def test_a_bounded_window_states_its_norm_and_that_a_host_may_concentrate_it() -> None:
+    """W = 18.5 kWh: 2 W for signed entries in L1; in L2, where all are of one sign, sqrt(2) W."""
+    day = {
+        **METER,
+        **VARIANTS["slots"],
+        "bounds": ["0", "5"],
+        "max_readings": 96,
+        "dimension": 96,
+        "window_bound": "18.5",
+    }
+    gaussian = {"noise": "gaussian", "epsilon": None, "rho": "0.002883172"}
+    squared = validity(report(proved(**{**day, **gaussian}), hosts=[(10,)]))
+    (item,) = squared.influence
+    assert (item.lone.coordinate, item.lone.from_zero) == ("18.5", "18.5")
+    assert (item.lone.all_coordinates, item.lone.all_coordinates_l2) == (None, "26.163")
+    assert item.host is not None
+    assert (item.host.coordinate, item.host.all_coordinates_l2) == ("185", "261.63")
+    assert squared.sentences[0] == (
+        "A lying curator shifts one coordinate of vector by at most 18.5 kWh (all coordinates "
+        "together: 26.163 kWh as the root of the sum of squares); a host by at most 75,776 kWh "
+        "(all coordinates together: 107,164 kWh as the root of the sum of squares) for each "
+        "segment of 4,096 roster numbers in which it has curators, which it may put into one "
+        "coordinate: the bound of a window is proved for all its curators of a segment together; "
+        "the host that reaches furthest, 10 curators in 1 part, by at most 185 kWh (all "
+        "coordinates together: 261.63 kWh as the root of the sum of squares). Aggregators that "
+        "lie: by any amount."
+    )
+    (item,) = validity(report(proved(**day), hosts=())).influence
+    assert (item.lone.all_coordinates, item.lone.all_coordinates_l2) == ("37", None)
+    total = validity(report(proved(**METER, window_bound="5")))
+    assert "one coordinate" not in total.sentences[0]
+
+
 def test_parts_are_named_in_words() -> None:
     asked = proved(
         **{**METER, **VARIANTS["variance"], "resolution": "0.1"}, completeness="curators"

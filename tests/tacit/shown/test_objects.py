@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tacit.answers.base import read
 from tacit.answers.budget import Limits
 from tacit.answers.rounds import RoundHead
 from tacit.client.objects import Result, Round, number
+from tacit.version import VERSION
 
 QUERY: dict[str, Any] = {
     "name": "load",
@@ -193,9 +195,49 @@ def test_one_family_of_errors() -> None:
         client.round("r")
 
 
-def test_a_query_of_wrong_fields_names_them() -> None:
-    with pytest.raises(ValueError, match="epsilon"):
-        tacit.Query.of(**QUERY | {"epsilon": "-1"})
+def test_a_query_of_wrong_fields_names_them_all_in_one_sentence() -> None:
+    wrong = {"epsilon": "-1", "n_max": 2.5, "epslon": "1"}
+    with pytest.raises(tacit.Error) as refused:
+        tacit.Query.of(**QUERY | wrong)
+    assert isinstance(refused.value, tacit.FieldsRefused) and isinstance(refused.value, ValueError)
+    assert sorted(str(refused.value).split("; ")) == [
+        "/epsilon: must be above 0 (and at most 10000)",
+        "/epslon: no such field: did you mean epsilon?",
+        "/n_max: must be a whole number",
+    ]
+
+
+def test_a_directory_without_a_deployment_is_named(tmp_path: Path) -> None:
+    with pytest.raises(tacit.NoDeployment, match="start one with `tacit up`"):
+        tacit.Client.at_home(tmp_path)
+
+
+def test_the_library_has_its_version() -> None:
+    assert tacit.__version__ == VERSION
+
+
+def test_a_jobs_result_is_a_table_of_its_main_list() -> None:
+    def made(summary: dict[str, Any]) -> tacit.JobResult:
+        document = {"algorithm": "kmeans", "stance": "sound", "job": "j", "files": []}
+        return read(tacit.JobResult, {**document, "summary": summary})
+
+    clusters = made(
+        {
+            "columns": ["load", "hour"],
+            "centres": [[1.5, 7], [0.25, 19]],
+            "noisy_counts": [40, 60],
+            "trace": [{"round": 1}, {"round": 2}, {"round": 3}],
+        }
+    )
+    assert clusters.rows() == [
+        {"load": 1.5, "hour": 7, "noisy_counts": 40},
+        {"load": 0.25, "hour": 19, "noisy_counts": 60},
+    ]
+    lines = ["kmeans (sound), job j", "2 columns, 2 centres, 2 noisy_counts, 3 trace"]
+    assert str(clusters).splitlines() == lines
+    patterns = [{"items": "a b", "count": 3}, {"items": "b a", "count": 2}]
+    assert made({"rows": 7, "patterns": patterns}).rows() == patterns
+    assert made({"rows": 7}).rows() == [{"rows": 7}]
     same = tacit.Query.of(**QUERY | {"epsilon": Decimal(1)})
     assert same == tacit.Query.of(**QUERY)
 

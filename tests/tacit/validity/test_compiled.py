@@ -55,8 +55,9 @@ def test_random_elements_that_prove_nothing(limbs):
     check((variance(NUMPY).prio3(3), variance(COMPILED).prio3(3)), words)
 
 
-def test_random_vectors():
-    blocks = (Block(5, 7, 20, signed=True), Block(3, 100, 150))
+@pytest.mark.parametrize("l2", [False, True])
+def test_random_vectors(l2):
+    blocks = (Block(5, 7, 20, signed=True, l2=l2), Block(3, 100, 150, l2=l2))
 
     def vector(arithmetic: Arithmetic) -> ProvedVector:
         return ProvedVector(blocks, (9,) * 8, arithmetic)
@@ -66,3 +67,19 @@ def test_random_vectors():
     noise = generator.integers(-9, 10, (100, 8))
     measurement = vector(NUMPY).encode(np.concatenate((signed, unsigned), axis=1), noise)
     check((vector(NUMPY).prio3(3), vector(COMPILED).prio3(3)), measurement)
+
+
+@pytest.mark.parametrize("top", [7, 2**40])
+def test_random_elements_of_squared_vectors_that_prove_nothing(top):
+    """Elements over the whole field, signed: the offset among the shares, squares that wrap."""
+
+    def vector(arithmetic: Arithmetic) -> ProvedVector:
+        blocks = (Block(4, top, 2 * top, signed=True, l2=True), Block(1, 3, 3))
+        return ProvedVector(blocks, (), arithmetic)
+
+    circuit = vector(NUMPY).circuit
+    field, length = circuit.field, circuit.measurement_length
+    assert field.limbs == (1 if top == 7 else 2)
+    words = SeededRandom(5).words(field.limbs * length * 100).reshape(field.limbs, length, 100)
+    words[:, ~field.below_prime(words)] = 0
+    check((vector(NUMPY).prio3(3), vector(COMPILED).prio3(3)), words)

@@ -49,6 +49,27 @@ def made(name: str, arithmetic) -> tuple[ProvedFunction, list[int], list[int] | 
             [3, 1, -2, 0, 1],
             [-1, 2, 0, 4, -5],
         ),
+        "vector, L2": (
+            ProvedVector((Block(3, 7, 9, signed=True, l2=True), Block(1, 4, 4)), (), arithmetic),
+            [4, -6, 2, 3],
+            None,
+        ),
+        "vector, L2, of a part": (
+            ProvedVector(
+                (Block(2, 14, 18, l2=True),), (), arithmetic, (Block(2, 2**33, 2**34, l2=True),)
+            ),
+            [10, 11],
+            None,
+        ),
+        "vector, L2, with noise": (
+            ProvedVector(
+                (Block(2, 3, 4, l2=True), Block(3, 2, 3, signed=True, l2=True)),
+                (1, 2, 3, 4, 5),
+                arithmetic,
+            ),
+            [3, 1, -2, 0, 2],
+            [-1, 2, 0, 4, -5],
+        ),
     }[name]
 
 
@@ -61,6 +82,9 @@ FROZEN = {
     "variance, Field128": "a815563ce9f8688728d0d68fa7a2609cded9d38b91f214afea398fbbc450da51",
     "histogram": "3860f790428e98d3932871ee2e89510b68eca03fcea8532723d55a8a4254eb1a",
     "vector with noise": "b104c95dc07a14d49989724ccfa1aa3f9ec61744bfb18b23b56e8e8ceac3c214",
+    "vector, L2, with noise": "3c0df331eb8574946bf3f5c820a4e718974469c2340b046b76321fc551954913",
+    "vector, L2, of a part": "efa3f111889bf574f98e1181da5eb73498684c612e40be7347bb32c965858e3a",
+    "vector, L2": "0c2dc9c4ff530c10a7a7a95997fe2175107efba26a6d43017ddf7e300d413d53",
 }
 
 

@@ -118,6 +118,17 @@ def test_every_vector_in_blocks_is_accepted(noise):
     check_complete(function, [[*a, *b] for a in first for b in second], noise)
 
 
+@pytest.mark.parametrize("noise", [(), (2, 2, 9, 9, 5)])
+def test_every_vector_with_a_bound_in_l2_is_accepted(noise):
+    """Two blocks in L2, one signed, and one in L1, as of the count of curators with readings."""
+    first = [e for e in itertools.product(range(4), repeat=2) if sum(x * x for x in e) <= 9]
+    second = [e for e in itertools.product(range(-2, 3), repeat=2) if sum(x * x for x in e) <= 6]
+    blocks = (Block(2, 3, 3, l2=True), Block(2, 2, 3, signed=True, l2=True), Block(1, 2, 2))
+    values = [[*a, *b, c] for a in first for b in second for c in range(3)]
+    values = [each for each in values if sum(x * x for x in each[2:4]) <= 9]
+    check_complete(ProvedVector(blocks, noise), values, noise)
+
+
 def check_complete(function: ProvedFunction, values: list[Any], noise: tuple[int, ...]) -> None:
     """All values, each with noise that takes its extremes, are accepted and add up."""
     coordinates = np.array(values)
@@ -191,12 +202,18 @@ def test_a_liar_about_squares_gains_no_more_than_is_stated(bounds):
         proved_histogram(3, 2),
         ProvedVector((Block(2, 2, 3), Block(1, 2, 2, signed=True))),
         ProvedVector((Block(2, 3, 4, signed=True),)),
+        ProvedVector((Block(2, 3, 4, l2=True),)),
+        ProvedVector((Block(2, 2, 2, signed=True, l2=True),)),
+        ProvedVector((Block(2, 3, 4, signed=True, l2=True),)),
+        ProvedVector((Block(3, 1, 1, signed=True, l2=True), Block(1, 1, 1))),
+        ProvedVector((Block(2, 1, 1, l2=True), Block(1, 2, 3, signed=True, l2=True))),
     ],
 )
 def test_of_all_bits_of_a_vector_exactly_the_bounded_ones_come_out(function):
     circuit = function.circuit
     measurement = circuit.field.small(all_bits(circuit.measurement_length))
     found = outputs(function, measurement[:, :, fulfilled(circuit, measurement)])
+    found = found + np.array(function.offset)
     ranges = [
         range(-block.top if block.signed else 0, block.top + 1)
         for block in function.blocks
@@ -206,7 +223,11 @@ def test_of_all_bits_of_a_vector_exactly_the_bounded_ones_come_out(function):
     for entries in itertools.product(*ranges):
         start, fits = 0, True
         for block in function.blocks:
-            fits &= sum(map(abs, entries[start : start + block.length])) <= block.bound
+            own = entries[start : start + block.length]
+            if block.l2:
+                fits &= sum(x * x for x in own) <= block.bound**2
+            else:
+                fits &= sum(map(abs, own)) <= block.bound
             start += block.length
         if fits:
             allowed.add(entries)
@@ -230,9 +251,9 @@ def test_an_accepted_contribution_moves_a_total_by_its_influence_at_most_and_som
     found = outputs(mean, valid) + np.array(mean.offset)
     assert (found.max(axis=0)[0] - -2, found.max(axis=0)[1] - 0) == mean.influence == (5, 2)
     vector = ProvedVector((Block(2, 3, 4, signed=True),))
-    assert (vector.influence, vector.l1_influence) == ((6, 6), (8,))
+    assert (vector.influence, vector.norm_influence) == ((6, 6), (8,))
     assert proved_histogram(5, 2, (7,) * 5).influence == (9,) * 5
-    assert proved_histogram(5, 2, (7,) * 5).l1_influence == (4 + 35,)
+    assert proved_histogram(5, 2, (7,) * 5).norm_influence == (4 + 35,)
     assert variance(ReadingBounds(-3, 3, 2), (4, 5, 6)).influence == (16, 23, 8)
     whole = ProvedSum(ReadingBounds(0, 8191, 4096))
     assert whole.influence == (4096 * 8191,)
@@ -309,6 +330,8 @@ def test_every_presence_is_accepted_with_noise_too(function, noise):
         variance(ReadingBounds(-1, 1, 2)),
         ProvedVector((Block(2, 2, 3), Block(1, 1, 2))),
         ProvedVector((Block(2, 2, 3, signed=True),)),
+        ProvedVector((Block(2, 2, 3, l2=True),)),
+        ProvedVector((Block(2, 2, 2, signed=True, l2=True), Block(1, 1, 1))),
     ],
 )
 def test_against_zeros_an_accepted_contribution_reaches_its_influence_and_no_further(function):
@@ -381,6 +404,12 @@ def test_a_large_variance_is_in_the_larger_field_with_python_s_integers():
         (proved_histogram(3, 2), [1, 1, 1]),
         (proved_histogram(3, 2), [3, 0, 0]),
         (proved_histogram(3, 2), [0, -1, 0]),
+        (ProvedVector((Block(3, 5, 6, l2=True),)), [5, 4, 0]),
+        (ProvedVector((Block(3, 5, 6, l2=True),)), [3, -3, 0]),
+        (ProvedVector((Block(3, 5, 6, signed=True, l2=True),)), [0, -6, 0]),
+        (ProvedVector((Block(3, 5, 6, signed=True, l2=True),)), [4, 4, -4]),
+        (ProvedVector((Block(3, 5, 6, signed=True, l2=True),)), [-(2**63), 2, 0]),
+        (ProvedVector((Block(2, 2**40, 2**40, signed=True, l2=True),)), [2**40, 8]),
         (ProvedPresence(proved_count(3), 2), [3, 3]),
         (ProvedPresence(proved_count(3), 2), [3, -1]),
         (ProvedPresence(proved_count(3), 2), [4, 2]),
@@ -415,6 +444,12 @@ def test_noise_is_there_exactly_where_it_has_a_bound():
         lambda: variance(ReadingBounds(-1, 2, 1)),
         lambda: ProvedVariance(ReadingBounds(-1, 1, 5), 4),
         lambda: ProvedVector(()),
+        lambda: ProvedVector((Block(2, 3, 4),), largest=(Block(2, 3, 3),)),
+        lambda: ProvedVector((Block(2, 3, 4),), largest=(Block(2, 2, 4),)),
+        lambda: ProvedVector((Block(2, 3, 4),), largest=(Block(3, 3, 4),)),
+        lambda: ProvedVector((Block(2, 3, 4, l2=True),), largest=(Block(2, 3, 4),)),
+        lambda: ProvedVector((Block(2, 3, 4),), largest=(Block(2, 3, 4), Block(2, 3, 4))),
+        lambda: Block(2, 4, 3, l2=True),
         lambda: Block(2, 4, 3),
         lambda: Block(0, 1, 1),
         lambda: ProvedPresence(ProvedMean(ReadingBounds(-1, 1, 1)), 0),

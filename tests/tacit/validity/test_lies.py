@@ -33,6 +33,11 @@ FUNCTIONS: dict[str, tuple[ProvedFunction, list[int]]] = {
     "variance, Field128": (ProvedVariance(ReadingBounds(-(2**30), 2**30, 2), 2), [1, 5, 2]),
     "histogram": (proved_histogram(5, 1), [0, 0, 1, 0, 0]),
     "vector": (ProvedVector((Block(3, 7, 9, signed=True),)), [4, -5, 0]),
+    "vector, L2": (ProvedVector((Block(3, 7, 9, signed=True, l2=True),)), [4, -6, 2]),
+    "vector, L2 and a count, Field128": (
+        ProvedVector((Block(2, 2**40, 2**41, l2=True), Block(1, 5, 5))),
+        [2**39, 2**40, 4],
+    ),
 }
 
 
@@ -96,6 +101,29 @@ def test_what_is_made_of_bits_but_not_allowed_is_refused(shares):
     too_much[0, 1] = 1
     found = accepted(vector.prio3(shares), np.concatenate((fits, too_much), axis=2))
     assert found.tolist() == [True, True, True, False, False, True]
+
+
+@pytest.mark.parametrize("shares", [2, 5])
+@pytest.mark.parametrize("scale", [1, 2**35])
+def test_a_norm_above_its_bound_is_refused_whatever_sum_of_squares_is_claimed(shares, scale):
+    """Entries in their ranges, W = 5: (3, 4) and (-5, 0) pass with their own sum of squares alone,
+    (5, 1) and (-4, -4) with none. `scale` takes it to Field128."""
+    function = ProvedVector((Block(2, 5 * scale, 5 * scale, signed=True, l2=True),))
+    (block,) = function.blocks
+    assert function.circuit.field.limbs == (1 if scale == 1 else 2)
+    claims = [each * scale**2 for each in (0, 9, 16, 24, 25)] + [25 * scale**2 - 1, 1]
+    entries = [(3, 4), (-5, 0), (5, 1), (-4, -4), (0, 1)]
+    bits, honest = [], []
+    for values in entries:
+        numbers = [block.entry.encode(np.array([value * scale + block.top])) for value in values]
+        for claim in claims:
+            weight = block.weight.encode(np.array([claim], dtype=object))
+            bits.append(np.concatenate([*numbers, weight]))
+            honest.append(claim == sum(value**2 for value in values) * scale**2)
+    measurement = function.circuit.field.small(np.concatenate(bits, axis=1))
+    found = accepted(function.prio3(shares), measurement, shares)
+    assert found.tolist() == honest
+    assert sum(honest) == 2 + (scale == 1)
 
 
 def tampered(prio3: Prio3, given: Contributions, aggregator: int, place: int) -> Contributions:

@@ -85,6 +85,50 @@ def test_a_vector_does_not_wrap_within_its_limit_and_does_beyond():
     assert not wraps(Block(2, 3, 5))
 
 
+def squares_wrap(block: Block, prime: SmallField) -> bool:
+    """Whether some bits of a vector in L2 fulfil the check only modulo the prime."""
+    circuit = ProvedVector((block,), (), small(prime)).circuit
+    bits = all_bits(circuit.measurement_length)
+    integers = bits[: block.bits].reshape(block.length, block.entry.bits, -1).astype(np.int64)
+    entries = np.array(block.entry.weights) @ integers - block.offset
+    claimed = np.array(block.weight.weights) @ bits[block.bits :].astype(np.int64)
+    holds = (entries**2).sum(axis=0) == claimed
+    assert holds.any()
+    return bool((fulfilled(circuit, prime.small(bits)) != holds).any())
+
+
+def test_squares_do_not_wrap_within_their_limit_and_do_beyond():
+    """d top^2 < p: 16 below 17, and 97 - 1; beyond, -17 = 0 modulo 17, for all bits."""
+    assert not squares_wrap(Block(1, 4, 4, signed=True, l2=True), GF17)
+    assert not squares_wrap(Block(4, 2, 2, l2=True), GF17)
+    assert not squares_wrap(Block(2, 2, 3, signed=True, l2=True), GF17)
+    assert squares_wrap(Block(2, 3, 4, l2=True), GF17)  # 9 + 9 = 1
+    assert squares_wrap(Block(3, 3, 3, signed=True, l2=True), GF17)
+    assert squares_wrap(Block(1, 1, 5, l2=True), GF17)  # 1 = 18: the claim wraps
+    assert not squares_wrap(Block(2, 6, 7, signed=True, l2=True), GF97)
+    assert squares_wrap(Block(2, 7, 7, signed=True, l2=True), GF97)  # 49 + 49 = 1
+
+
+@pytest.mark.parametrize(
+    ("block", "wide"),
+    [
+        (Block(2, 2**31 - 1, 2**31 - 1, l2=True), False),
+        (Block(1, 2**31 - 1, 2**31, l2=True), True),  # the sum reaches 2^62
+        (Block(8, 2**30 - 1, 2**31 - 1, l2=True), False),
+        (Block(8, 2**30, 2**31 - 1, l2=True), True),  # 8 squares reach 2^63
+        (Block(8, 2**30, 2**31, True), False),  # in L1
+    ],
+)
+def test_squares_go_to_the_larger_field_where_the_smaller_could_wrap(block, wide):
+    limits.check_vector([block])
+    small_part = Block(block.length, 1, 1, block.signed, block.l2)
+    for blocks, largest in (((block,), ()), ((small_part,), (block,))):
+        function = ProvedVector(blocks, largest=largest)
+        assert function.circuit.field.prime == (P128 if wide else P64)
+        assert function.prio3(2).proofs == (1 if wide else 3)
+        assert false_acceptance(function.prio3(2)) < Fraction(1, 1 << 110)
+
+
 P64, P128 = field64.PRIME_64, field128.PRIME_128
 
 
@@ -101,6 +145,21 @@ P64, P128 = field64.PRIME_64, field128.PRIME_128
         (limits.check_variance, ReadingBounds(-5, 5, 2**57), ReadingBounds(-6, 6, 2**57)),
         (limits.check_vector, [Block(2, 2**61 - 1, 2**62 - 1)], [Block(2, 2**61, 2**62)]),
         (limits.check_vector, [Block(4, 2**60, 2**61)], [Block(8, 2**60, 2**61)]),
+        (
+            limits.check_vector,
+            [Block(2, 2**61, 2**62 - 1, l2=True)],
+            [Block(2, 2**61, 2**62, l2=True)],
+        ),
+        (
+            limits.check_vector,
+            [Block(2, 2**61 - 1, 2**61, True, True)],
+            [Block(2, 2**61, 2**61, True, True)],
+        ),
+        (
+            limits.check_vector,
+            [Block(63, 2**61, 2**61, l2=True)],
+            [Block(64, 2**61, 2**61, l2=True)],
+        ),
     ],
 )
 def test_queries_at_a_limit_pass_and_one_unit_beyond_is_refused(check, within, beyond):
@@ -192,6 +251,14 @@ def test_the_chunk_has_the_shortest_proof():
     for bits in [*range(1, 300), 1000, 1021]:
         best = min((length(bits, chunk), chunk) for chunk in range(1, bits + 1))
         assert least_proof_chunk(bits) == best[1], bits
+    for squares in ((1,), (5,), (40,), (3, 17), (1, 1, 1), (100, 2)):
+        for bits in [*range(1, 150), 1021]:
+            shortest = min(
+                (2 * chunk + 2 * ((1 << calls.bit_length()) - 1) + 1, chunk)
+                for chunk in range(1, max(bits, *squares, 1) + 1)
+                if (calls := sum(-(-count // chunk) for count in (bits, *squares)))
+            )
+            assert least_proof_chunk(bits, squares) == shortest[1], (bits, squares)
     stated = {100: 7, 101: 7, 16_000: 126, 16_020: 127, 32_020: 253}
     assert {bits: least_proof_chunk(bits) for bits in stated} == stated
     with pytest.raises(ValueError, match="at least one bit"):

@@ -169,16 +169,16 @@ for (const area of document.querySelectorAll("[data-slider]")) {
     for (const each of area.querySelectorAll("[data-cell]")) {
       each.replaceChildren(...cells[each.dataset.cell].cloneNode(true).childNodes);
     }
-    slider.setAttribute("aria-valuetext", `epsilon ${cells[0].textContent}`);
+    slider.setAttribute("aria-valuetext", `${cells[0].dataset.label.toLowerCase()} ${cells[0].textContent}`);
   };
   area.querySelector("[data-slider-shown]").hidden = false;
   area.querySelector("details").open = false;
   slider.addEventListener("input", () => {
     show();
-    if (filled) filled.value = rows[slider.value].cells[0].textContent;
+    if (filled) filled.value = rows[slider.value].cells[0].dataset.stop;
   });
   filled?.addEventListener("change", () => { // what is typed and is no stop has no figures here
-    const stop = rows.findIndex((row) => row.cells[0].textContent === filled.value.trim());
+    const stop = rows.findIndex((row) => row.cells[0].dataset.stop === filled.value.trim());
     if (stop < 0) return area.querySelectorAll("[data-cell]").forEach((each) => { each.textContent = "–"; });
     slider.value = stop;
     show();

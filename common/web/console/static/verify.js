@@ -141,20 +141,52 @@ function meaning(query, total) {
   if (query.function === "sum" || query.function === "count") {
     return { [query.function]: told(groups[query.function]), ...extra };
   }
-  if (query.function !== "mean" && query.function !== "variance") return { ...groups, ...extra };
+  if (query.function !== "mean" && query.function !== "variance") return { ...groups, ...percentiles(query, total), ...extra };
   const answer = { count: told(groups.count) };
   if (groups.count[0] < 1n) {
     const none = query.function === "mean" ? { mean: null } : { mean: null, variance: null };
     return { ...answer, ...none, reason: "the noisy count is below 1", ...extra };
   }
-  const [low, high] = query.bounds.map(exact);
+  const [low, high] = query.bounds.map(exact), step = exact(query.resolution);
   const mean = over(groups.sum, groups.count);
-  answer.mean = rounded(plus(over(plus(low, high), [2n, 1n]), mean));
+  const [top, bottom] = over(plus(low, high), times([2n, 1n], step));
+  const centre = times([(top - mod(top, bottom)) / bottom, 1n], step);
+  answer.mean = rounded(plus(centre, mean));
   if (query.function === "variance") {
     const spread = minus(over(groups.squares, groups.count), times(mean, mean));
     answer.variance = rounded(spread[0] < 0n ? [0n, 1n] : spread);
   }
   return { ...answer, ...extra };
+}
+
+function percentiles(query, total) {
+  const answer = {}, edges = (query.edges ?? []).map(exact);
+  const counts = total.slice(0, edges.length - 1), sums = [0n];
+  for (const count of counts) sums.push(sums.at(-1) + count);
+  const all = sums.at(-1), lowest = [...sums];
+  for (let place = lowest.length - 2; place >= 0; place -= 1) {
+    if (lowest[place + 1] < lowest[place]) lowest[place] = lowest[place + 1];
+  }
+  let highest = 0n;
+  const doubled = sums.map((sum, place) => {
+    if (sum > highest) highest = sum;
+    const both = highest + lowest[place];
+    return both < 0n ? 0n : both > 2n * all ? 2n * all : both;
+  });
+  const below = ([a, b], [c, d]) => a * d < c * b;
+  for (const text of query.percentiles ?? []) {
+    const percentile = exact(text), target = times([2n * all, 100n], percentile);
+    const name = `p${told(percentile)}`;
+    if (all < 1n) Object.assign(answer, { [name]: null, reason: "the noisy count is below 1" });
+    else if (!below([doubled[0], 1n], target)) answer[name] = rounded(edges[0]);
+    else {
+      const upper = doubled.findIndex((value) => !below([value, 1n], target));
+      const before = [doubled[upper - 1], 1n];
+      const part = over(minus(target, before), minus([doubled[upper], 1n], before));
+      answer[name] = rounded(plus(edges[upper - 1], times(part, minus(edges[upper], edges[upper - 1]))));
+    }
+  }
+  return answer;
 }
 
 // --- sums of partial sums ---

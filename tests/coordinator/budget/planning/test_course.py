@@ -23,6 +23,7 @@ from coordinator.budget.spending import Spending, worst_of
 from coordinator.models.budget_ledger import MemberSet
 from tacit.accounting.amounts import MICRO
 from tacit.accounting.scenarios import Scenario
+from tacit.accounting.zcdp_limits import Currency
 from tacit.query.terms import PrivacyUnit
 from tests.coordinator.budget.test_spending import bits, price, spending, who
 
@@ -82,6 +83,11 @@ def test_a_period_begins_again_from_nothing() -> None:
         history(book, PrivacyUnit.RECORD, ASSUMED, [0], 10)
 
 
+MILLIONTH = Fraction(1, 10**6)
+RHO_60 = Fraction(95, 10**5)
+"""At delta 10^-6 the epsilon of a rho of about 60 * 10^-9."""
+
+
 def first_refusal(limit: Limit, book: Spending, schedules: list[Coming], until: int) -> int | None:
     """Open the rounds one by one, as the ledger would; when the first is refused."""
     coming = [(at, each) for each in schedules for at in range(each.first, until + 1, each.period)]
@@ -103,6 +109,10 @@ LIMITS = [
     Limit(epsilon=Fraction(9, MICRO), unit=PrivacyUnit.RECORD),
     Limit(epsilon=Fraction(10**4, MICRO)),
     Limit(epsilon=Fraction(40, MICRO), scenario="all-aggregators"),
+    *(
+        Limit(epsilon=RHO_60, delta=MILLIONTH, currency=Currency.ZCDP, **more)
+        for more in ({}, {"period_s": 60}, {"unit": PrivacyUnit.RECORD})
+    ),
 ]
 
 
@@ -114,10 +124,18 @@ def test_the_first_refusal_is_the_ledgers_own(seed: int, limit: Limit) -> None:
     book, now, until = spending(), 130 * SECOND, 500 * SECOND
     for number in range(draw.randrange(4)):
         made = (100 + 10 * number) * SECOND
-        book.debit(f"{number}", "q", made, (made, made + 60 * SECOND), price(2, 2), who(0, 1, 2, 3))
+        book.debit(
+            f"{number}", "q", made, (made, made + 60 * SECOND), price(2, 2, rho=3), who(0, 1, 2, 3)
+        )
     schedules = [
         Coming(
-            price(draw.randrange(1, 5), draw.randrange(1, 5), draw.randrange(3), everyone=2),
+            price(
+                draw.randrange(1, 5),
+                draw.randrange(1, 5),
+                draw.randrange(3),
+                everyone=2,
+                rho=draw.randrange(1, 9),
+            ),
             now + draw.randrange(1, 30) * SECOND,
             draw.randrange(5, 40) * SECOND,
             draw.choice([None, (140 * SECOND, 150 * SECOND)]),
@@ -132,7 +150,10 @@ def test_the_first_refusal_is_the_ledgers_own(seed: int, limit: Limit) -> None:
     assert epsilons == sorted(epsilons, key=lambda each: (each is None, each))
     last = found.steps[-1]
     if found.exhausted is not None and last.at == found.exhausted:
-        assert last.spent.epsilon is None or last.spent.epsilon <= int(limit.epsilon * MICRO)
+        if limit.zcdp is not None:
+            assert last.spent.rho <= limit.zcdp.most_rho()
+        else:
+            assert last.spent.epsilon is None or last.spent.epsilon <= int(limit.epsilon * MICRO)
 
 
 def yearly(cost: int, limit: Limit, days: int = 365) -> Outlook:
@@ -152,12 +173,12 @@ def test_what_makes_a_limit_last() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("limit", LIMITS[:4])
+@pytest.mark.parametrize("limit", [*LIMITS[:4], *LIMITS[-3:]])
 def test_the_advice_holds(seed: int, limit: Limit) -> None:
     """At the share that is advised nothing is refused; where none is, nothing could help."""
     draw = random.Random(seed)
     book, now, until = spending(), 0, 300 * SECOND
-    book.debit("old", "q", 0, (0, SECOND), price(3, 3, 1), who(0))
+    book.debit("old", "q", 0, (0, SECOND), price(3, 3, 1, rho=7), who(0))
     cost = draw.randrange(1, 20)
     period = draw.randrange(5, 60) * SECOND
     window = draw.choice([None, (0, SECOND)])
@@ -165,7 +186,7 @@ def test_the_advice_holds(seed: int, limit: Limit) -> None:
     def under(epsilon: int, every: int = 1) -> Outlook:
         # Prices are whole millionths: what is advised is rounded down to them.
         step = every * period
-        schedules = [Coming(price(epsilon, epsilon), now + step, step, window)]
+        schedules = [Coming(price(epsilon, epsilon, rho=epsilon), now + step, step, window)]
         return outlook(limit, book, schedules, now, until)
 
     found = under(cost)

@@ -31,6 +31,11 @@ _GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _STEPS: Final = 120
 _GRAIN: Final = 1 << 20
 _FAR: Final = 25.0
+_ROUNDED_VARIANCE: Final = 0.98
+_EACH_ROUNDING: Final = 1e-16
+_MOST_COORDINATES: Final = 1_000_000
+_ORDERS: Final = tuple(10 ** (place / 4) for place in range(-12, 13))
+"""Orders less 1 that are tried: each gives a valid bound."""
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
@@ -146,6 +151,49 @@ def distinguishing_advantage(sigma: float, sensitivity: float) -> float:
     """2 Phi(D / 2 sigma) - 1: the advantage over a coin flip in detecting an edge, for an adversary
     that knows everything else."""
     return math.erf(sensitivity / (2 * sigma) / math.sqrt(2))
+
+
+def gaussian_right(rho: float) -> float:
+    """How often a guess between two neighbours with even odds is right at most, 0.5 to 1, after
+    releases in whole numbers by Gaussian noise alone, each of a deviation of ten or more, whose rho
+    add up to this; adaptively, too.
+
+    Phi(mu / 2) with mu^2 = 2 rho / 0.98: rounding at random with variance 2 makes such a release of
+    a continuous Gaussian of a variance of at least 0.98 of its own, but for 10^-16 a coordinate.
+    Spec: profiles, section 3.
+    """
+    half = math.sqrt(2 * rho / _ROUNDED_VARIANCE) / 2
+    return min(1.0, (1 + math.erf(half / math.sqrt(2))) / 2 + _EACH_ROUNDING * _MOST_COORDINATES)
+
+
+def zcdp_right(rho: float, delta: float = 0.0) -> float:
+    """The same after any releases that are together delta-approximate rho-zCDP, 0.5 to 1.
+
+    A test that is right with probability p under both neighbours is a coin of p against one of
+    1 - p, whose Renyi divergence no order a may exceed a rho: the largest p that some orders allow.
+    """
+    low, high = 0.5, 1.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if _divergent(middle, rho) else (middle, high)
+    return min(1.0, high + delta / 2)
+
+
+def _divergent(right: float, rho: float) -> bool:
+    """Whether coins of `right` and 1 - `right`, above a half, are further apart than rho-zCDP."""
+    if right == 1.0:
+        return True
+    odds = math.log(right / (1 - right))
+    if (2 * right - 1) * odds > rho:
+        return True
+    for above in _ORDERS:
+        far = above * odds
+        powers = far + math.log(right + (1 - right) * math.exp(-2 * far))
+        if powers > above * (1 + above) * rho:
+            return True
+    return False
 
 
 def _log_shape(above: float) -> float:

@@ -1,0 +1,287 @@
+"""Files whose readings belong to meters that the file names: their import, whatever the format.
+
+A reader takes the bytes of one format in pieces and finds readings by series: those of one meter,
+register, unit and kind. Their curator is the one that `usage_points` gives for the meter; else
+`curator`; else the curator of the meter's name; else the only one hosted. A reading that cannot be
+taken is reported with its line and element and spoils no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from common.principals import Principal
+from common.runtime.clock import zone_named
+from curator.errors import BadImport, BadItem, ForeignCurator, UnknownCurator
+from curator.files import csv_columns
+from curator.files import upload as files
+from curator.files.csv_header import misplaced
+from curator.files.encoding import as_utf8
+from curator.files.green_button import FeedMap
+from curator.files.storing import Booking, FileImport, ReadingStore, book
+from curator.files.units_and_local_time import RegisterName, Twice, Unit
+from curator.files.upload import Progress
+from curator.settings import CuratorSettings
+from tacit.units import Kind
+from tacit.wire import require
+
+Ints = NDArray[np.int64]
+MAX_SERIES: Final = 1_000_000
+FLUSH: Final = 150_000
+"""Readings that are held as text."""
+HOLD: Final = 2_000_000
+"""Readings that are held as numbers, 24 bytes each, before the file's end is known: of a file with
+more, the end is looked for before anything is stored, and that reads the file twice."""
+PIECE: Final = 1 << 20
+"""Bytes that are parsed together."""
+
+
+class MeterMap(FeedMap):
+    """What a file does not say itself; each format has its own part of it."""
+
+    accept: Annotated[str, Field(max_length=200)] | None = None
+    timezone: str | None = None
+    ambiguous: Twice = Twice.REFUSE
+    stamp: Literal["start", "end"] | None = None
+    read_at: Annotated[str, Field(max_length=64)] | None = None
+    register_name: RegisterName | None = Field(None, alias="register")
+    unit: Unit | None = None
+    kind: Kind | None = None
+    measurement: Annotated[str, Field(max_length=200)] | None = None
+    value_column: Annotated[str, Field(max_length=200)] = "value"
+    device_column: Annotated[str, Field(max_length=200)] | None = None
+    curator_column: Annotated[str, Field(max_length=200)] | None = None
+    precision: Literal["ns", "us", "ms", "s"] = "ns"
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else zone_named(name).key
+        except ValueError as error:
+            return require(False, name, str(error))
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Readings of one register of a meter. `point` finds the curator; `device` is the curator's own
+    name where it is empty; `element`: what the format calls the register. One object each."""
+
+    point: str
+    device: str
+    register: str
+    unit: str
+    kind: Kind
+    element: str
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Readings in the order of the file: lines, microseconds since 1970, numbers as text."""
+
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    times: array[int] = field(default_factory=lambda: array("q"))
+    values: list[bytes] = field(default_factory=list)
+
+
+class Found:
+    """What a reader has found and nobody has taken yet. `lines` of the file so far."""
+
+    def __init__(self) -> None:
+        self.series: dict[Series, Rows] = {}
+        self.faults: list[tuple[int, str | None, str, int]] = []
+        """Line, element, reason, and how many readings it costs."""
+        self.count = self.lines = self.made = 0
+
+    def add(self, series: Series, line: int, time: int, value: bytes) -> None:
+        """One reading."""
+        rows = self.series.get(series)
+        if rows is None:
+            rows = self.series[series] = Rows()
+            self.made += 1
+            if self.made > MAX_SERIES:
+                raise misplaced("the file has too many meters", line)
+        rows.lines.append(line)
+        rows.times.append(time)
+        rows.values.append(value)
+        self.count += 1
+
+    def fault(self, line: int, element: str | None, reason: str, count: int = 1) -> None:
+        """What cannot be taken."""
+        self.faults.append((line, element, reason, count))
+
+    def take(self) -> tuple[dict[Series, Rows], list[tuple[int, str | None, str, int]]]:
+        """Everything found so far, once."""
+        series, faults = self.series, self.faults
+        self.series, self.faults, self.count, self.made = {}, [], 0, 0
+        return series, faults
+
+
+class MeterReader(Protocol):
+    """Reads one file. Raises BadImport for one that is damaged, or of another format."""
+
+    found: Found
+
+    def feed(self, data: bytes) -> None:
+        """The next piece, in UTF-8 where the format is text."""
+
+    def end(self) -> None:
+        """The file is at its end."""
+
+
+class LineReader:
+    """A reader of lines. A format defines `line` and, where it must, `end`."""
+
+    def __init__(self) -> None:
+        self.found = Found()
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """The next piece."""
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > files.MAX_LINE:
+            raise misplaced("the line is too long", self.found.lines + 1)
+        number = self.found.lines
+        for text in lines:
+            number += 1
+            self.line(number, text.rstrip(b"\r"))
+        self.found.lines = number
+
+    def line(self, number: int, text: bytes) -> None:
+        """The next line, without its break."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """The last line may have no break."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self.found.lines += 1
+            self.line(self.found.lines, rest.rstrip(b"\r"))
+
+
+class MeterImport(FileImport):
+    """The import of one file. `whole`: it was read to its end and is not damaged."""
+
+    def __init__(
+        self,
+        intake: ReadingStore,
+        settings: CuratorSettings,
+        mapping: MeterMap,
+        caller: Principal,
+        progress: Progress,
+        reader: MeterReader,
+    ) -> None:
+        self._intake, self._settings, self._map = intake, settings, mapping
+        self._caller, self.progress = caller, progress
+        self._reader = reader
+        self.whole = False
+        self._owners: dict[str, tuple[int, str] | None] = {}
+        self._rejected: Counter[int] = Counter()
+        self._held: list[tuple[Booking, Ints, NDArray[np.int32], NDArray[np.int32], Ints]] = []
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read a body to its end and store it. Raises BadImport if it is no file of the format."""
+        settings = self._settings
+        plain = files.plain_chunks(
+            chunks, settings.import_max_plain_bytes, settings.import_max_ratio
+        )
+        try:
+            async for chunk in as_utf8(plain, None):
+                for begin in range(0, len(chunk), PIECE):
+                    await asyncio.to_thread(self._reader.feed, chunk[begin : begin + PIECE])
+                    if self._reader.found.count >= FLUSH:
+                        await self._take()
+            await asyncio.to_thread(self._reader.end)
+            self.whole = True
+            await self._take()
+            await self._store()
+        finally:
+            self.progress.lines = self._reader.found.lines
+            await self._intake.count_rejected(self._rejected, self.progress.rejected)
+        self.progress.state = "done"
+
+    async def _take(self) -> None:
+        found, faults = self._reader.found.take()
+        self.progress.lines = self._reader.found.lines
+        for line, element, reason, count in faults:
+            self.progress.error(line, None, reason, count, element=element)
+        owned = []
+        for series, rows in found.items():
+            owner = self._owner(series, rows)
+            if owner is not None:
+                owned.append((series, rows, owner[0], series.device or owner[1]))
+        made = await self._intake.make_devices([(key, device) for *_, key, device in owned])
+        blocks: dict[Booking, list[tuple[Ints, int, int, Ints]]] = {}
+        for series, rows, key, device in owned:
+            times, values = await asyncio.to_thread(self._columns, series, rows, key)
+            booking = Booking(series.register, series.unit, series.kind)
+            block = (times, made[key, device], key, values)
+            blocks.setdefault(booking, []).append(block)
+        for booking, parts in blocks.items():
+            sizes = [times.size for times, *_ in parts]
+            devices = np.repeat(np.array([p[1] for p in parts], np.int32), sizes)
+            owners = np.repeat(np.array([p[2] for p in parts], np.int32), sizes)
+            times = np.concatenate([times for times, *_ in parts])
+            values = np.concatenate([values for *_, values in parts])
+            self._held.append((booking, times, devices, owners, values))
+        if sum(each[1].size for each in self._held) >= HOLD:
+            await self._store()
+
+    async def _store(self) -> None:
+        held, self._held = self._held, []
+        for booking, times, devices, owners, values in held:
+            columns = (times, devices.astype(np.int64), owners.astype(np.int64), values)
+            try:
+                await book(self._intake, self.progress, columns, booking)
+            except BadItem as error:
+                raise BadImport(error.detail, pointer=error.pointer) from None
+
+    def _columns(self, series: Series, rows: Rows, owner: int) -> tuple[Ints, Ints]:
+        """Times and quantities of what can be stored."""
+        totals = series.kind is Kind.TOTAL_INCREASING
+        column = csv_columns.quantities(rows.values, series.unit, totals=totals)
+        moments = np.frombuffer(rows.times, np.int64)
+        times = self._intake.times
+        good = times.hold(moments)
+        outside = f"the time lies before {times.first_day} or in the future"
+        bad = [(place, outside) for place in np.flatnonzero(~good).tolist()]
+        bad += [(place, reason) for place, reason in column.faults if good[place]]
+        for place, reason in sorted(bad):
+            self.progress.error(rows.lines[place], None, reason, element=series.element)
+            good[place] = False
+        self._rejected[owner] += len(bad)
+        return moments[good], column.values[good]
+
+    def _owner(self, series: Series, rows: Rows) -> tuple[int, str] | None:
+        point = series.point
+        if point not in self._owners:
+            try:
+                self._owners[point] = self._curator_of(point)
+            except (UnknownCurator, ForeignCurator, BadItem) as error:
+                self._owners[point] = None
+                self.progress.error(rows.lines[0], None, error.detail, 0, element=series.element)
+                self.progress.unknown[point[:128]] += 1
+        owner = self._owners[point]
+        if owner is None:
+            self.progress.rejected += len(rows.values)
+        return owner
+
+    def _curator_of(self, point: str) -> tuple[int, str]:
+        wanted = self._map.usage_points.get(point) or self._map.curator
+        if wanted is None and self._map.usage_points:
+            raise UnknownCurator(
+                "usage_points does not name the meter: name it there, or a curator"
+            )
+        if wanted is None and point and self._intake.hosts(point):
+            wanted = point
+        return self._intake.curator_of(wanted, self._caller)

@@ -1,0 +1,82 @@
+"""An aggregator that does not answer is seen: in readiness, metrics, on the first page, and by
+the caller that opens a round."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from common.runtime.clock import ManualClock
+from common.web.dependencies import part_of
+from coordinator.registry.aggregators import Attendance
+from tests.coordinator.conftest import Houses
+from tests.coordinator.console.test_rounds import NOISY, signed_in
+from tests.coordinator.double import WINDOW, House, query
+
+NAME = "aggregator-1"
+
+
+async def metrics(it: House) -> dict[str, str]:
+    text = (await it.client.get("/metrics")).text
+    lines = (line.rpartition(" ") for line in text.splitlines() if "_aggregator_" in line)
+    return {name.removeprefix("tacit_coordinator_"): value for name, _, value in lines}
+
+
+async def test_an_aggregator_that_is_silent_is_seen_everywhere_until_it_is_back(
+    house: Houses,
+) -> None:
+    clock = ManualClock()
+    async with house(2, console=True, clock=clock) as it:
+        attendance = part_of(it.app, Attendance)
+        created = await it.ask(
+            "POST",
+            "/v1/queries",
+            query(**{**NOISY, "aggregators": 2, "collusion": {"curators": 0, "aggregators": 1}}),
+        )
+        asked = {"query_id": created.json()["id"], "window": WINDOW}
+        await attendance.look()
+        last = clock.now()
+        it.wires[1].down = True
+        clock.advance(timedelta(seconds=12))
+        await attendance.look()
+        assert (await metrics(it))[f'aggregator_up{{aggregator="{NAME}"}}'] == "0.0"
+        ready = await it.client.get("/readyz")
+        assert ready.json()["checks"]["aggregators"] == "ok"  # one answer may be lost
+        clock.advance(timedelta(seconds=28))
+        await attendance.look()
+
+        sentence = f"{NAME} has not answered for 40 s"
+        ready = await it.client.get("/readyz")
+        assert (ready.status_code, ready.json()["checks"]["aggregators"]) == (200, sentence)
+        figures = await metrics(it)
+        assert figures[f'aggregator_up{{aggregator="{NAME}"}}'] == "0.0"
+        assert figures['aggregator_up{aggregator="aggregator-0"}'] == "1.0"
+        answered = figures[f'aggregator_last_answer_timestamp_seconds{{aggregator="{NAME}"}}']
+        assert float(answered) == last.timestamp()
+        browser = await signed_in(it)
+        await browser.get("/console")
+        assert f"Needs you (1) {sentence}: nothing answers at" in browser.words()
+        refused = await it.ask("POST", "/v1/rounds", asked)
+        assert (refused.status_code, refused.json()["detail"]) == (503, sentence)
+        assert int(refused.headers["Retry-After"]) > 30  # clients do not try again meanwhile
+
+        # Back, and not asked since: a round may be opened, and the first page is quiet.
+        it.wires[1].down = False
+        opened = await it.ask("POST", "/v1/rounds", asked)
+        assert opened.status_code == 201, opened.text
+        assert (await it.client.get("/readyz")).json()["checks"]["aggregators"] == "ok"
+        await browser.get("/console")
+        assert sentence not in browser.words()
+
+
+async def test_a_removed_aggregator_is_not_missed(house: Houses) -> None:
+    clock = ManualClock()
+    async with house(2, clock=clock) as it:
+        attendance = part_of(it.app, Attendance)
+        it.wires[1].down = True
+        await attendance.look()
+        clock.advance(timedelta(minutes=1))
+        assert [one.id for one in attendance.away()] == [NAME]
+        await it.ask("DELETE", f"/v1/aggregators/{NAME}")
+        await attendance.look()
+        assert attendance.away() == []
+        assert not any(NAME in name for name in await metrics(it))
