@@ -5,6 +5,8 @@ rounds.
 from __future__ import annotations
 
 import json
+from decimal import Decimal
+from fractions import Fraction
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +36,7 @@ from tacit.protocol.round.descriptor import RoundState
 from tacit.query.terms import Validity
 from tacit.report.model import PrivacyReport, of_a_hundred
 from tacit.report.text import plain_words
+from tacit.wire import format_exact
 
 query_app = typer.Typer(no_args_is_help=True, help="What is asked: immutable queries.")
 
@@ -237,6 +240,26 @@ def watch(client: Client, round_id: RoundId, full: Full = False) -> Answer:
 def result(client: Client, round_id: RoundId, full: Full = False) -> Answer:
     """The released result with its privacy report."""
     return _result(client, round_id, full)
+
+
+@round_app.command("compare")
+@at_coordinator
+def compare(
+    client: Client,
+    first_round: Annotated[str, typer.Argument(metavar="ROUND", help="Id of a released round")],
+    second_round: Annotated[str, typer.Argument(metavar="ROUND", help="The one to compare with")],
+    per_curator: Annotated[
+        bool, typer.Option("--per-curator", help="Divide figures by their number of curators")
+    ] = False,
+) -> Answer:
+    """Difference and ratio of two results, with the noise of both; costs no privacy."""
+    comparison = client.compare(first_round, second_round, per_curator=per_curator)
+    rows = [{name: _exact(value) for name, value in row.items()} for row in comparison.rows]
+    return Answer({"rows": rows}, lambda: say(str(comparison)))
+
+
+def _exact(value: Any) -> Any:
+    return format_exact(Fraction(value)) if isinstance(value, Fraction | Decimal) else value
 
 
 @round_app.command("report")

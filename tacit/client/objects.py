@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, ROUND_UP, Decimal
 from fractions import Fraction
@@ -25,6 +26,7 @@ from tacit.answers.base import Answer, read
 from tacit.errors import MissingExtra
 from tacit.query.functions import PRESENCE
 from tacit.query.query import Query
+from tacit.report.comparison import compared_line
 from tacit.report.figures import short
 from tacit.report.model import Subject, of_a_hundred
 from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
@@ -413,6 +415,31 @@ def _rounded(value: Number, width: Decimal | None) -> tuple[str, str]:
     place = Decimal(1).scaleb(min(width.adjusted() - _DIGITS + 1, 0))
     shown = value.quantize(place, rounding=ROUND_HALF_EVEN)
     return f"{shown:f}", f"{width.quantize(place, rounding=ROUND_UP):f}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results side by side: a row for each figure, exact, as `tacit.report.comparison.compare`
+    describes it."""
+
+    rows: list[dict[str, Any]]
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas or polars data frame, whichever is installed, else as they are."""
+        return frame(self.rows)
+
+    def __str__(self) -> str:
+        return "\n".join(map(compared_line, self.rows))
+
+    def _repr_html_(self) -> str:
+        rows = ([_cell(value) for value in row.values()] for row in self.rows)
+        return table(list(self.rows[0]) if self.rows else [], rows)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Fraction):
+        return f"{float(value):.6g}"
+    return "" if value is None else f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 class Job(jobs.Job):
