@@ -109,6 +109,9 @@ COMMANDS: Final = {
     "trust": Place(
         "trust.trust_app", "Identities obtained out of band, which a verification pins."
     ),
+    "notifications": Place(
+        "notifications.app", "Messages about what needs an operator, by webhook and e-mail."
+    ),
     "anchors": Place("trust.anchors_app", "One line that identifies all services, for comparison."),
     "keys": Place("keys.app", "Identities, their fingerprints, and rotation of keys."),
     "pair": Place("trust.pair_app", "Pair aggregators with their coordinator, and pin others."),

@@ -26,6 +26,7 @@ from coordinator.api import (
     job_attempts,
     job_schedules,
     jobs,
+    notifications,
     plans,
     queries,
     registry,
@@ -95,6 +96,7 @@ def create_app(
         job_schedules,
         job_attempts,
         storage_key,
+        notifications,
     ):
         app.router.routes.extend(module.router.routes)
     if settings.console:

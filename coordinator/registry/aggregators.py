@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 from common.runtime.clock import Clock
@@ -188,10 +189,11 @@ KEPT: Final = timedelta(seconds=10)
 class Health(WireModel):
     """What was seen of an aggregator when this coordinator looked last. `fingerprint_seen`, in hex:
     of the identity that it shows, which may differ from the paired one; `problem`: why it is not
-    reachable."""
+    reachable; `ahead_s`: how far its clock is ahead of the coordinator's, to a second."""
 
     reachable: bool
     looked: Instant
+    ahead_s: int | None = None
     problem: str | None = None
     fingerprint_seen: str | None = None
     policy: AggregatorPolicy | None = None
@@ -225,15 +227,23 @@ class HealthLooks:
 
     async def _ask(self, row: AggregatorRow, now: datetime) -> Health:
         try:
-            said = await soon(self._peers.statement(row.url))
+            said, date = await soon(self._peers.statement(row.url))
         except (AggregatorUnreachable, NotAnAggregator) as error:
             return Health(reachable=False, looked=now, problem=error.detail)
         return Health(
             reachable=True,
             looked=now,
+            ahead_s=None if date is None else self._ahead_s(date),
             fingerprint_seen=fingerprint(said.identity_key).hex(),
             policy=said.policy,
         )
+
+    def _ahead_s(self, date: str) -> int | None:
+        """How far the date of an answer that just came is ahead; None for no date."""
+        try:
+            return round((parsedate_to_datetime(date) - self._clock.now()).total_seconds())
+        except (ValueError, TypeError):
+            return None
 
 
 AWAY: Final = timedelta(seconds=15)
@@ -245,12 +255,14 @@ RETRY_S: Final = 60
 @dataclass(frozen=True)
 class Presence:
     """What is known of a paired aggregator: `answered`, when it last did, None for not yet;
-    `away`, since when its silence lasts, None for one that answers; `problem`, why."""
+    `away`, since when its silence lasts, None for one that answers; `problem`, why; `ahead_s`, how
+    far its clock is ahead."""
 
     id: str
     answered: datetime | None = None
     away: datetime | None = None
     problem: str = ""
+    ahead_s: int | None = None
 
 
 class Attendance(Repeating):
@@ -284,7 +296,7 @@ class Attendance(Repeating):
         if health.reachable:
             if known.away is not None:
                 _logger.info("aggregator_back", aggregator=aggregator)
-            return Presence(aggregator, answered=health.looked)
+            return Presence(aggregator, answered=health.looked, ahead_s=health.ahead_s)
         if known.away is None:
             _logger.warning("aggregator_silent", aggregator=aggregator, problem=health.problem)
         since = known.away or known.answered or health.looked

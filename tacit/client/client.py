@@ -38,6 +38,7 @@ from tacit.client.exchange import (
     stream,
 )
 from tacit.client.jobs import Datasets, Jobs
+from tacit.client.notifications import Notifications
 from tacit.client.problems import NotFinished, Problem
 from tacit.client.registry import Registry
 from tacit.client.rounds import Queries, Rounds
@@ -148,7 +149,7 @@ LINES: Final = "tacit_lines"
 """Where a streamed answer keeps what gives its lines."""
 
 
-class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Readings, Datasets):
+class Calls(Plain, Queries, Rounds, Jobs, Budget, Registry, Notifications, Readings, Datasets):
     """Every call that a client has."""
 
 
