@@ -55,6 +55,10 @@ COMMANDS: Final = {
         "services.status.status",
         "Services, aggregators, last and next round, and what is wrong; exit code 1 for that.",
     ),
+    "support-bundle": Place(
+        "services.support.support_bundle",
+        "Write versions, settings without secrets, status, counts and log lines into one zip file.",
+    ),
     "demo": Place(
         "services.demo.demo",
         "Run private rounds on real or generated meter readings and show what they reveal.",

@@ -58,7 +58,6 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
-            plans.add_outlook_metric(services, state.metrics)
             pages = _console().console_parts(services) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)

@@ -231,17 +231,25 @@ def add_attendance_metrics(metrics: ServiceMetrics, attendance: Attendance) -> N
     metrics.before_scrape(refresh)
 
 
-def add_condition_metric(metrics: ServiceMetrics, conditions: Conditions) -> None:
-    """Have what needs an operator read whenever the metrics are."""
-    gauge = metrics.gauge(
+def add_condition_metrics(metrics: ServiceMetrics, conditions: Conditions) -> None:
+    """Have what needs an operator, and the end of the budget, read whenever the metrics are."""
+    present = metrics.gauge(
         "conditions",
         "What needs an operator now, by kind: how many aggregators, queries, limits.",
         ("condition",),
     )
+    ends = metrics.gauge(
+        "budget_exhausted_timestamp_seconds",
+        "When the schedules use up the first limit; NaN if none within `budget_warning_days`.",
+    )
+    ends.set(math.nan)
 
     async def refresh() -> None:
         counts = Counter(each.kind for each in await conditions.present())
         for kind in ConditionKind:
-            gauge.labels(kind.value).set(counts[kind])
+            present.labels(kind.value).set(counts[kind])
+        limits = (await conditions.outlook()).limits
+        known = [limit.exhausted.timestamp() for limit in limits if limit.exhausted]
+        ends.set(min(known, default=math.nan))
 
     metrics.before_scrape(refresh)

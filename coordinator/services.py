@@ -45,7 +45,7 @@ from coordinator.key_rotation import Resealing
 from coordinator.metrics import (
     add_attendance_metrics,
     add_budget_metrics,
-    add_condition_metric,
+    add_condition_metrics,
     add_profile_metrics,
     add_work_metrics,
 )
@@ -206,7 +206,7 @@ async def _open(
     attendance = Attendance(database, health_looks, clock)
     add_attendance_metrics(metrics, attendance)
     conditions = Conditions(settings, database, ledger, attendance, clock)
-    add_condition_metric(metrics, conditions)
+    add_condition_metrics(metrics, conditions)
     notifier = Notifier(database, conditions, outlets_of(settings), settings.deployment, clock)
     url = settings.public_url or f"http://{settings.host}:{settings.port}"
 

@@ -18,11 +18,20 @@ def status(target: Target) -> Answer:
 
     With --url the coordinator there and its aggregators.
     """
+    found = status_of(target)
+    return Answer(found, lambda: _show(found), 1 if found["wrong"] else 0)
+
+
+def services_of(target: Target) -> tuple[ServiceAddress, ...]:
+    """Those of the deployment, the coordinator first; with --url that one alone."""
     if target.url is None:
-        services = target.deployment().services
-    else:
-        services = (ServiceAddress("coordinator", "coordinator", target.url, ""),)
-    seen = [_seen(service) for service in services]
+        return target.deployment().services
+    return (ServiceAddress("coordinator", "coordinator", target.url, ""),)
+
+
+def status_of(target: Target) -> dict[str, Any]:
+    """What `tacit status` prints."""
+    seen = [_seen(service) for service in services_of(target)]
     found: dict[str, Any] = {
         "services": seen,
         "aggregators": [],
@@ -42,8 +51,7 @@ def status(target: Target) -> Answer:
     wrong += [
         item["sentence"] for item in found["conditions"] if item["condition"] not in IN_READINESS
     ]
-    found["wrong"] = wrong
-    return Answer(found, lambda: _show(found), 1 if wrong else 0)
+    return {**found, "wrong": wrong}
 
 
 def _seen(service: ServiceAddress) -> dict[str, Any]:

@@ -135,13 +135,15 @@ class Conditions:
         self._settings, self._database, self._ledger = settings, database, ledger
         self._attendance, self._clock = attendance, clock
         self._slow: _Slow | None = None
+        self._looking = asyncio.Lock()
         self._certificates: dict[str, datetime] = {}
         self._certificates_looked: datetime | None = None
 
     async def present(self, outlook: BudgetOutlook | None = None) -> list[Condition]:
         """All of them, the most urgent first; with an `outlook` of now, if the caller has one."""
         now = self._clock.now()
-        slow = await self._look(now, outlook)
+        async with self._looking:
+            slow = await self._look(now, outlook)
         async with self._database.reading() as transaction:
             schedules = await late_schedules(transaction, now - LATE)
             made = await token_store.first_made(transaction, tokens)
@@ -169,6 +171,11 @@ class Conditions:
             *tokens_end(ending),
             *self._backup_old(now, made),
         ]
+
+    async def outlook(self) -> BudgetOutlook:
+        """How long the limits of the budget last; worked out every ten minutes."""
+        async with self._looking:
+            return (await self._look(self._clock.now(), None)).outlook
 
     async def look_at_certificates(self) -> None:
         """Ask each aggregator with TLS for its certificate; once an hour."""

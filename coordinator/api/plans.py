@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Query as Parameter
 from fastapi import Request
@@ -13,7 +11,6 @@ from fastapi import Request
 from common.principals import Scope
 from common.runtime.clock import epoch_microseconds
 from common.runtime.compute_processes import apart
-from common.runtime.telemetry import ServiceMetrics
 from common.store.transactions import Transaction
 from common.web.openapi import api_router, takes
 from common.web.wire import read_body
@@ -146,35 +143,6 @@ async def history_of(services: CoordinatorServices, asked: HistoryRequest) -> Hi
         points=tuple(SpentPoint.of(point) for point in found),
         limit=min(limits, key=lambda item: item.epsilon, default=None),
     )
-
-
-OUTLOOK_KEPT: Final = timedelta(minutes=10)
-"""How long one outlook serves the metrics: it may take a second."""
-OUTLOOK_DAYS: Final = 30
-
-
-def add_outlook_metric(services: CoordinatorServices, metrics: ServiceMetrics) -> None:
-    """Have the end of the budget read whenever the metrics are."""
-    ends = metrics.gauge(
-        "budget_exhausted_timestamp_seconds",
-        "When the schedules use up the first limit; NaN if none within 30 days.",
-    )
-    ends.set(math.nan)
-    looked: datetime | None = None
-
-    async def refresh() -> None:
-        nonlocal looked
-        now = services.clock.now()
-        if looked is not None and timedelta() <= now - looked < OUTLOOK_KEPT:
-            return
-        looked = now
-        found = await outlook_of(
-            services.database, services.ledger, services.clock, OutlookRequest(days=OUTLOOK_DAYS)
-        )
-        known = [limit.exhausted.timestamp() for limit in found.limits if limit.exhausted]
-        ends.set(min(known, default=math.nan))
-
-    metrics.before_scrape(refresh)
 
 
 async def _planned(
