@@ -27,7 +27,7 @@ from coordinator.errors import (
     UnknownAggregator,
     UnknownSealKey,
 )
-from coordinator.registry.answers import AggregatorPolicy, gather, soon
+from coordinator.registry.answers import SOON_S, AggregatorPolicy, gather
 from coordinator.registry.peers import Peer, Peers
 from coordinator.store import registry
 from coordinator.store import registry as store
@@ -212,22 +212,33 @@ class HealthLooks:
         self._peers, self._clock = peers, clock
         self._looks: dict[tuple[str, str, bytes], _Look] = {}
 
-    async def look(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> list[Health]:
-        """The health of each, in order. `again`: now, however lately it was checked."""
-        return list(await asyncio.gather(*(self._one(row, again) for row in rows)))
+    async def look(
+        self,
+        rows: Sequence[AggregatorRow],
+        *,
+        again: bool = False,
+        patience_s: float | None = SOON_S,
+    ) -> list[Health]:
+        """The health of each, in order. `again`: now, however lately it was checked. `patience_s`:
+        how long someone waits for it; None: as long as requests of a round do."""
+        return list(await asyncio.gather(*(self._one(row, again, patience_s) for row in rows)))
 
-    async def _one(self, row: AggregatorRow, again: bool) -> Health:
+    async def _one(self, row: AggregatorRow, again: bool, patience_s: float | None) -> Health:
         look = self._looks.setdefault((row.id, row.url, row.identity_key), _Look())
-        async with look.lock:
-            now = self._clock.now()
-            kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
-            if look.health is None or again or not kept:
-                look.health = await self._ask(row, now)
-            return look.health
+        try:
+            async with asyncio.timeout(patience_s), look.lock:
+                now = self._clock.now()
+                kept = look.health is not None and timedelta() <= now - look.health.looked < KEPT
+                if look.health is None or again or not kept:
+                    look.health = await self._ask(row, now)
+                return look.health
+        except TimeoutError:
+            problem = f"no answer within {patience_s:g} seconds"
+            return Health(reachable=False, looked=self._clock.now(), problem=problem)
 
     async def _ask(self, row: AggregatorRow, now: datetime) -> Health:
         try:
-            said, date = await soon(self._peers.statement(row.url))
+            said, date = await self._peers.statement(row.url)
         except (AggregatorUnreachable, NotAnAggregator) as error:
             return Health(reachable=False, looked=now, problem=error.detail)
         return Health(
@@ -266,8 +277,9 @@ class Presence:
 
 
 class Attendance(Repeating):
-    """Asks all paired aggregators every ten seconds whether they answer. Each process of a
-    coordinator knows it for itself."""
+    """Asks all paired aggregators every ten seconds whether they answer, with the patience of a
+    round's requests: a name server that is slow once is no absence. Each process of a coordinator
+    knows it for itself."""
 
     def __init__(self, database: Database, health: HealthLooks, clock: Clock) -> None:
         super().__init__("attendance", _logger, KEPT.total_seconds())
@@ -278,11 +290,17 @@ class Attendance(Repeating):
         """Ask all of them."""
         async with self._database.reading() as transaction:
             rows = await store.list_aggregators(transaction)
-        await self._ask(rows)
+        await self._ask(rows, patience_s=None)
         self.present = {row.id: self.present[row.id] for row in rows}
 
-    async def _ask(self, rows: Sequence[AggregatorRow], *, again: bool = False) -> None:
-        answers = await self._health.look(rows, again=again)
+    async def _ask(
+        self,
+        rows: Sequence[AggregatorRow],
+        *,
+        again: bool = False,
+        patience_s: float | None = SOON_S,
+    ) -> None:
+        answers = await self._health.look(rows, again=again, patience_s=patience_s)
         self.present = {
             **self.present,
             **{
