@@ -157,7 +157,8 @@ class Listener:
 
     def _metrics(self) -> None:
         for service in self._it.real.services:
-            self.heard.metrics |= set(httpx.get(f"{service.url}/metrics").content.splitlines())
+            text = httpx.get(f"{service.url}/metrics", timeout=60).content  # a busy machine
+            self.heard.metrics |= set(text.splitlines())
 
     def _processes(self) -> None:
         for pid in family({process.pid for process in self._it.running.processes.values()}):

@@ -121,12 +121,13 @@ async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
             taint.number(f"record of {name}", value)
     with Collector().running() as collector:
         told = {"TACIT_LOG_LEVEL": "debug", "TACIT_OTLP_ENDPOINT": collector.url}
+        home = tmp_path_factory.mktemp("taint")
+        (home / "webhook.key").write_text(WEBHOOK_KEY)
         notify = {
             "TACIT_NOTIFY_WEBHOOK_URL": "https://hook.invalid/a-private-path",
-            "TACIT_NOTIFY_WEBHOOK_KEY": WEBHOOK_KEY,
+            "TACIT_NOTIFY_WEBHOOK_KEY_FILE": str(home / "webhook.key"),
         }
         taint.text("webhook key", WEBHOOK_KEY)
-        home = tmp_path_factory.mktemp("taint")
         async with plain(home, 3, told, {"coordinator": notify}) as it:
             for service in it.real.services:
                 token = (Path(service.directory) / "operator.token").read_text().strip()
