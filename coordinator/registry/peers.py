@@ -21,6 +21,7 @@ from common.web.client import (
     NoAnswer,
     ServiceClient,
     ServiceResponse,
+    TimedOut,
     Transport,
     distrusted,
     service_client,
@@ -396,6 +397,9 @@ class Peers:
                 answer = await client.call("GET", "/.well-known/tacit-aggregator")
         except BadAddress:
             raise NotAnAggregator("this is no address", pointer="/url") from None
+        except TimedOut:
+            seconds = f"{self._timeout_s:g} seconds"
+            raise AggregatorUnreachable(f"no answer within {seconds} at {url}") from None
         except NoAnswer as error:
             why = distrusted(error)
             said = f"no TLS with {url}: {why}" if why else f"nothing answers at {url}"
