@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import SecretStr, ValidationError
 
@@ -22,7 +23,7 @@ from coordinator.registry.aggregators import Attendance
 from coordinator.settings import CoordinatorSettings
 from tests.coordinator.alerts.receivers import Post, Web, receivers
 from tests.coordinator.conftest import Houses
-from tests.coordinator.double import House, problem
+from tests.coordinator.double import House, problem, query
 
 KEY = "webhook-key-0123456789-abcdefghij"
 AWAY = "aggregator-1"
@@ -210,6 +211,28 @@ async def test_a_test_without_outlets_or_with_one_that_fails_is_told(house: Hous
         assert len(there.web.requests) == 1  # a test is not repeated
     async with house(0) as it:
         assert problem(await it.ask("POST", "/v1/notifications/test")) == (409, "no_outlet")
+
+
+async def test_a_round_without_a_sum_is_sent_without_names_and_values(house: Houses) -> None:
+    marked = "marked-gateway"
+    async with notified(house) as there:
+        it = there.it
+        host = await it.host(marked, 5)
+        opened = await it.open(query(aggregators=2, min_participants=4, name="evening"))
+        await opened.contribute(host, np.full((5, 1), 4567))
+        await it.ask("POST", f"/v1/rounds/{opened.id}/abort")
+        await it.finish(opened)
+        await there.look()
+        [sent] = there.sent()
+        assert sent["condition"] == "round_aborted"
+        assert sent["sentence"].startswith("The last round of evening opened no sum: ")
+        told = [body for _, body in there.web.requests]
+        told += [bytes(mail) for mail in there.post.mails]
+        told.append((await it.ask("GET", "/v1/notifications")).content)
+        told.append((await it.ask("GET", "/v1/conditions")).content)
+        assert len(told) == 4
+        for private in (marked, "4567", "4.567"):
+            assert not any(private.encode() in text for text in told), private
 
 
 @pytest.mark.parametrize(
