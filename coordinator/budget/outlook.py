@@ -43,10 +43,9 @@ async def outlook_of(
     for place, (_, _, period_s) in enumerate(queries_asked):
         if period_s is None:
             raise refused(f"/queries/{place}/period_s", "the query has no schedule: give a period")
-    prices = await apart(
-        charging.prices_of,
-        [(query, queries.operators_for(query, aggregators)) for _, query, _ in queries_asked],
-    )
+    planned = [(query, queries.operators_for(query, aggregators)) for _, query, _ in queries_asked]
+    # Without schedules nothing is computed: no scrape of metrics waits for a process to start.
+    prices = await apart(charging.prices_of, planned) if planned else []
     coming: list[Coming] = []
     shown: list[ScheduleOutlook] = []
     for (query_id, query, period_s), price in zip(queries_asked, prices, strict=True):
