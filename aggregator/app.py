@@ -158,7 +158,7 @@ async def _start(
     evaluations = Evaluations()
     verifying = Verifying(aggregator, intake, evaluations)
     steps = RoundSteps(aggregator, intake, verifying)
-    provide(app, aggregator, intake, directory, steps, authenticator, uploads, counts)
+    provide(app, database, aggregator, intake, directory, steps, authenticator, uploads, counts)
     install_authenticator(app, authenticator)
     await restoring.recover(aggregator, intake)
     app.state.metrics.before_scrape(partial(meters.count_rounds, database))

@@ -26,6 +26,7 @@ from coordinator.api import (
     job_attempts,
     job_schedules,
     jobs,
+    notifications,
     plans,
     queries,
     registry,
@@ -57,7 +58,6 @@ def create_app(
             settings, time, transports, state.metrics, state.tracer
         ) as services:
             state.services = services
-            plans.add_outlook_metric(services, state.metrics)
             pages = _console().console_parts(services) if settings.console else ()
             provide(app, *services.parts(), *pages)
             install_authenticator(app, services.authenticator)
@@ -95,6 +95,7 @@ def create_app(
         job_schedules,
         job_attempts,
         storage_key,
+        notifications,
     ):
         app.router.routes.extend(module.router.routes)
     if settings.console:

@@ -27,6 +27,9 @@ from common.store.transactions import Database
 from common.web.auth import Authenticator, ensure_operator_token
 from common.web.client import Transport
 from coordinator import restoring
+from coordinator.alerts.conditions import Conditions
+from coordinator.alerts.notifier import Notifier
+from coordinator.alerts.outlets import outlets_of
 from coordinator.budget.ledger import Ledger, LedgerSeals, Watch
 from coordinator.datasets.datasets import Datasets
 from coordinator.jobs.attempts import Attempts
@@ -42,6 +45,7 @@ from coordinator.key_rotation import Resealing
 from coordinator.metrics import (
     add_attendance_metrics,
     add_budget_metrics,
+    add_condition_metrics,
     add_profile_metrics,
     add_work_metrics,
 )
@@ -103,6 +107,8 @@ class CoordinatorServices:
     identities: Identities
     health_looks: HealthLooks
     attendance: Attendance
+    conditions: Conditions
+    notifier: Notifier
     seal_keys: SealKeyMirror
     conduct: Conduct
     conductor: Conductor
@@ -149,9 +155,11 @@ async def run_services(
     for loop in services.loops:
         loop.start()
     await services.resealing.start_leading()
+    await services.notifier.start_leading()
     try:
         yield services
     finally:
+        await services.notifier.stop()
         await services.resealing.stop()
         for loop in reversed(services.loops):
             await loop.stop()
@@ -197,6 +205,9 @@ async def _open(
     health_looks = HealthLooks(peers, clock)
     attendance = Attendance(database, health_looks, clock)
     add_attendance_metrics(metrics, attendance)
+    conditions = Conditions(settings, database, ledger, attendance, clock)
+    add_condition_metrics(metrics, conditions)
+    notifier = Notifier(database, conditions, outlets_of(settings), settings.deployment, clock)
     url = settings.public_url or f"http://{settings.host}:{settings.port}"
 
     changes = Changes(database)
@@ -245,6 +256,8 @@ async def _open(
         identities=identities,
         health_looks=health_looks,
         attendance=attendance,
+        conditions=conditions,
+        notifier=notifier,
         seal_keys=seal_keys,
         conduct=conduct,
         conductor=conductor,

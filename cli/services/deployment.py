@@ -23,6 +23,7 @@ from pathlib import Path
 
 import httpx
 
+from cli.services.child import LOG
 from common.runtime.tls import environment_trust
 from tacit import Client, Error, Problem
 from tacit.client.exchange import Retry
@@ -202,7 +203,7 @@ class Running:
         environment |= {**self._extra.get(service.kind, {}), **self.more.get(service.id, {})}
         if self._pipe is None:
             self._pipe = os.pipe()
-        with (directory / "service.log").open("ab") as log:
+        with (directory / LOG).open("ab") as log:
             self.processes[service.id] = subprocess.Popen(
                 # `-P`: a module of the user's folder may have the name of one of ours.
                 [sys.executable, "-P", "-m", "cli.services.child", service.kind],
@@ -332,7 +333,7 @@ def _ending(process: subprocess.Popen[bytes]) -> str:
 
 def _log(service: ServiceAddress) -> str:
     """The last line of a service's log, and where the log is."""
-    path = Path(service.directory) / "service.log"
+    path = Path(service.directory) / LOG
     lines = path.read_text(errors="replace").strip().splitlines()
     said = [line for line in lines if "Application startup failed" not in line][-1:]  # uvicorn's
     return f"; {said[0][-500:]} (log: {path})" if said else f" (log: {path})"

@@ -548,6 +548,30 @@ async def newest_releases(transaction: Transaction, most: int) -> list[str]:
     return [str(row.id) for row in found]
 
 
+@dataclass(frozen=True)
+class Participation:
+    """How many curators are in the sum of a released round."""
+
+    id: str
+    query_id: str
+    opened: datetime
+    participants: int
+
+
+async def participation_since(transaction: Transaction, since: datetime) -> list[Participation]:
+    """Of the rounds that were opened since and released, the oldest first."""
+    found = await transaction.execute(
+        select(rounds.c.id, rounds.c.query_id, rounds.c.opened, rounds.c.participants)
+        .where(
+            rounds.c.id >= first_uuid7(since),
+            rounds.c.state == RoundState.RELEASED.value,
+            rounds.c.participants.is_not(None),
+        )
+        .order_by(rounds.c.id)
+    )
+    return [Participation(*row) for row in found]
+
+
 async def last_release(transaction: Transaction) -> Release | None:
     """The release that came last; None before the first."""
     found = await transaction.execute(

@@ -204,6 +204,29 @@ queries = Table(
     Column("stopped", Instant, nullable=True),
     Column("sample", String(36), nullable=True),
 )
+notifications = Table(
+    "notification",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("subject", String(256), nullable=False),
+    Column("sentence", Text, nullable=False),
+    Column("began", Instant, nullable=False),
+    Column("absent", Instant, nullable=True),
+    Column("ended", Instant, nullable=True, index=True),
+)
+deliveries = Table(
+    "notification_delivery",
+    metadata,
+    Column("notification", String(36), ForeignKey("notification.id"), primary_key=True),
+    Column("event", String(8), primary_key=True),
+    Column("outlet", String(16), primary_key=True),
+    Column("made", Instant, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due", Instant, nullable=True, index=True),
+    Column("delivered", Instant, nullable=True),
+    Column("problem", String(200), nullable=True),
+)
 rounds = Table(
     "round",
     metadata,

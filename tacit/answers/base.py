@@ -70,6 +70,21 @@ def _keep(value: object, received: Any) -> None:
             _keep(item, part)
 
 
+class Support(Answer):
+    """What an operator sends to who helps. `libraries`: versions by name; `settings`: with `[set]`
+    for a secret and for a text that may be private; `revision`: of the database's schema; `rows`:
+    of each table."""
+
+    service: str
+    version: str
+    platform: dict[str, str]
+    libraries: dict[str, str]
+    settings: dict[str, Any]
+    revision: str
+    rows: dict[str, int]
+    log: list[str]
+
+
 class Health(Answer):
     """The process is alive."""
 
