@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from algorithms.kmeans.paper import Settings, drawn_start
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import cost
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import Settings, Strategy, drawn_start, final_release
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.plan import make_plan

@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from algorithms.contract import Stance
+from algorithms.contract import MethodNeedsSound, Stance
 from algorithms.crowd_tasking.parameters import MOST_EPSILON, Parameters, Part, ReportKind
 from algorithms.crowd_tasking.prediction import (
     NORMAL_95,
@@ -43,7 +43,6 @@ from algorithms.crowd_tasking.prediction import (
     shift_bound,
     subset_error,
 )
-from algorithms.parameters import MethodNeedsSound
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
 from tacit.encoders.crowd_tasking.bounded import (
     Subset,

@@ -22,7 +22,6 @@ from algorithms.contract import (
     PrivacyScope,
     Stance,
 )
-from algorithms.dpbv_clustering.bit_report import exact_cost, exact_report, paper_report
 from algorithms.dpbv_clustering.grid import (
     GridState,
     absorb,
@@ -59,7 +58,10 @@ from algorithms.dpbv_clustering.parameters import (
 from algorithms.dpbv_clustering.report import (
     ROWS_ARE_PUBLIC,
     adaptive_report,
+    exact_cost,
+    exact_report,
     grid_core_report,
+    paper_report,
     sound_report,
 )
 from algorithms.kmeans.algorithm import TRUNCATED

@@ -9,8 +9,7 @@ from typing import Annotated, Final, Literal, Self, get_args
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
-from algorithms.contract import Stance
-from algorithms.parameters import MethodNeedsSound
+from algorithms.contract import MethodNeedsSound, Stance
 from tacit.accounting.randomised_response import MOST_RESPONSES, response_epsilon
 from tacit.encoders.dpbv_clustering.encoder import (
     Box,

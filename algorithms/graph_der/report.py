@@ -15,8 +15,7 @@ import numpy as np
 
 from algorithms.contract import Stance
 from algorithms.datasets.edge_list import MAX_EDGES
-from algorithms.graph_der.block_graph import laplace_variance
-from algorithms.graph_der.blocks import BlockPlan, Measured
+from algorithms.graph_der.block_graph import BlockPlan, Measured, laplace_variance
 from algorithms.graph_der.exploration import Tree
 from algorithms.graph_der.parameters import (
     LIMIT_LINES,

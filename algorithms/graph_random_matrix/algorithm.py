@@ -54,7 +54,7 @@ from algorithms.graph_random_matrix.publication import (
     publish,
 )
 from algorithms.graph_random_matrix.report import NAME, Facts, spectrum_report
-from algorithms.path_publishing.sound_modes import WORD
+from algorithms.path_publishing.levelled_graph import WORD
 from tacit.errors import Invalid
 from tacit.report.model import PrivacyReport
 

@@ -18,7 +18,7 @@ from algorithms.contract import Context
 from algorithms.datasets.edge_list import EdgeList
 from algorithms.graph_random_matrix.linear_algebra import Adjacency, Beat, Floats, Spectrum, quiet
 from algorithms.graph_random_matrix.publication import can_compile
-from algorithms.path_publishing.sound_modes import WORD, epsilon_of, wrong_threshold
+from algorithms.path_publishing.levelled_graph import WORD, epsilon_of, wrong_threshold
 from tacit.randomness import NoiseSource
 
 STAGE: Final = "flips"

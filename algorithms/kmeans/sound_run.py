@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from algorithms.contract import Block, Context
 from algorithms.kmeans.plan import LIFT_RADIUS, LIFT_SPLIT, ZONE_SPLIT, Plan
 from algorithms.kmeans.starts import (
+    ALONE,
     LEAST_RADIUS,
     Start,
+    Work,
     boxed,
     lifted,
     on_grid,
@@ -30,7 +32,6 @@ from algorithms.kmeans.starts import (
     synopsis,
     two_level_synopsis,
 )
-from algorithms.kmeans.weighted import ALONE, Work
 from tacit.encoders.kmeans.encoder import (
     Floats,
     Grid,

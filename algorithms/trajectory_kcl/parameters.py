@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Final, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
+from algorithms.contract import asked_metrics
 from algorithms.datasets.trajectories import Ints
-from algorithms.parameters import asked_metrics
 from tacit.errors import Invalid
 from tacit.wire import Exact, WireModel, require
 

@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.contract import ValueUnknown
 from algorithms.datasets.trajectories import ABSENT, Codes, Floats, Ints, Trajectories
-from algorithms.parameters import ValueUnknown
 from algorithms.trajectory_kcl.parameters import BadGrid, Grid, MissingSensitive
 
 Flags = NDArray[np.bool_]

@@ -17,7 +17,7 @@ import numpy as np
 
 from algorithms.contract import SequentialContext
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.blocks import BlockPlan, measure
+from algorithms.graph_der.block_graph import BlockPlan, measure
 from algorithms.graph_der.parameters import BLOCK_SHARES
 from algorithms.graph_random_matrix.flipping import Flip, flipped, packed, pairs_of
 from algorithms.kmeans.plan import TwoLevel

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from algorithms.kmeans.paper import drawn_start
 from algorithms.kmeans.plan import make_plan
 from algorithms.kmeans.sound_run import Rows, release, run_central

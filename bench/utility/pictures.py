@@ -16,7 +16,7 @@ from algorithms.dpbv_clustering.algorithm import run as run_grid
 from algorithms.dpbv_clustering.parameters import Parameters as GridParameters
 from algorithms.drawing import COLOURS, picture
 from algorithms.graph_der import Parameters as GraphParameters
-from algorithms.kmeans.evaluation import best_cost, cost
+from algorithms.kmeans.algorithm import best_cost, cost
 from bench.utility.clusters import centres, unbalanced
 from bench.utility.graphs import blocks, cut_errors, der, graphs
 from bench.utility.reports import bounded_reports, laplace_reports

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from algorithms.kmeans.weighted import STEPS, STILL, spread_start, weighted_kmeans
-from algorithms.kmeans.weighted import lloyd as weighted_lloyd
+from algorithms.kmeans.starts import STEPS, STILL, spread_start, weighted_kmeans
+from algorithms.kmeans.starts import lloyd as weighted_lloyd
 from reproduction.kmeans_baselines import lloyd
 from tacit.encoders.kmeans.encoder import Floats, nearest
 

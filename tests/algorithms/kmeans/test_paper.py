@@ -12,7 +12,7 @@ import pytest
 from algorithms.contract import SequentialContext
 from algorithms.datasets.tables import NumericTable
 from algorithms.kmeans import Parameters, preview, run
-from algorithms.kmeans.evaluation import cost
+from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import (
     Settings,
     Strategy,

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from algorithms.contract import Outcome, SequentialContext
+from algorithms.contract import Outcome, SequentialContext, ValueUnknown
 from algorithms.datasets.trajectories import Trajectories, read_ndjson
-from algorithms.parameters import ValueUnknown
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters
