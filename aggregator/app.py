@@ -33,9 +33,8 @@ from common.principals import Scope
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating
-from common.store.database import Readiness, migrate, open_store
+from common.store.database import Readiness, add_store_meters, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app

@@ -36,7 +36,7 @@ from reproduction.kmeans_baselines import eugkm, su, su_hybrid
 from reproduction.kmeans_data import datasets, s1_like
 from simulation.populations import shared_data
 from tacit.crypto.sharing import Additive
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.noise import laplace
 from tacit.randomness import SecureRandom, SeededRandom
 

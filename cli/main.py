@@ -52,7 +52,7 @@ COMMANDS: Final = {
         "Whether each service of the deployment is ready; exit code 1 if one is not.",
     ),
     "status": Place(
-        "services.status.status",
+        "services.up.status",
         "Services, aggregators, last and next round, and what is wrong; exit code 1 for that.",
     ),
     "demo": Place(

@@ -16,8 +16,8 @@ from tacit.accounting.guarantees import verified_line, what_if
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
 from tacit.report.accuracy import error_statement
-from tacit.report.figures import amount as exact_amount
-from tacit.report.figures import delta_amount, epsilon_amount, short
+from tacit.report.model import amount as exact_amount
+from tacit.report.model import delta_amount, epsilon_amount, short
 from tacit.report.statements import year_of_schedule
 
 

@@ -25,16 +25,15 @@ from curator.policy import Limit, Limits
 from tacit import sets
 from tacit.accounting.amounts import FEMTO, MICRO, NANO, Cost
 from tacit.accounting.charges import job_costs, unit_cost
-from tacit.accounting.composition import covering_within
+from tacit.accounting.composition import covering_within, stated_epsilon
 from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.answers import curator as answers
 from tacit.answers.curator import AgreedLimits, ChargedAmount, PeriodCharge, UnitStatement
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.figures import epsilon_amount
+from tacit.report.model import epsilon_amount
 from tacit.wire import format_exact, format_instant
 
 Ints = NDArray[np.int64]

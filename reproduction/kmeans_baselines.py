@@ -12,7 +12,7 @@ import numpy as np
 from algorithms.kmeans.algorithm import cost
 from algorithms.kmeans.paper import cluster_means, cluster_sums
 from algorithms.kmeans.starts import weighted_kmeans
-from tacit.encoders.kmeans.encoder import Floats, Ints, nearest
+from tacit.encoders.kmeans import Floats, Ints, nearest
 from tacit.noise import floating_laplace
 from tacit.randomness import SeededRandom
 

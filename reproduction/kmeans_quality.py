@@ -34,7 +34,7 @@ from reproduction.kmeans_baselines import blum, dwork, gupt, lloyd, priv_gene, s
 from reproduction.kmeans_convergence import epsilons
 from reproduction.kmeans_data import NAMES, Dataset, datasets
 from simulation.plots import Line, Panel, Plot
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.randomness import SeededRandom
 
 RUNS: Final = 300

@@ -27,7 +27,7 @@ from aggregator.errors import (
 from aggregator.pieces.unsealing import session_name
 from aggregator.roster.identities import by_any_key
 from aggregator.seal_keys import HeldSession, SealSecret
-from aggregator.store import admission, roster
+from aggregator.store import roster
 from aggregator.store import seal_keys as key_store
 from aggregator.store import seal_keys as store
 from aggregator.store.roster import Party
@@ -175,7 +175,7 @@ async def announce(aggregator: Aggregator, sender: Party, signed: Signed[Session
     Raises UnknownSealKey, SealKeyGone, SealKeyUnavailable, and what is wrong with the session.
     """
     async with aggregator.database.reading() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         number = await key_store.number_of(transaction, signed.statement.key)
     if coordinator is None:
         raise NotPaired

@@ -24,7 +24,7 @@ from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
 from aggregator.rounds.verification import Verifying
-from aggregator.store import admission
+from aggregator.store import roster
 from aggregator.store import rounds as store
 from aggregator.web import Coordinator, Watcher
 from common.bodies import encode, parse_json
@@ -78,7 +78,7 @@ async def seal_transcript(
     """
     context = await aggregator.round(round_id)
     async with aggregator.database.reading() as transaction:
-        coordinator = await admission.coordinator(transaction)
+        coordinator = await roster.coordinator(transaction)
         revealed = await store.document(transaction, context.key, "reveal")
     own = [reveal for reveal in transcript.reveals if reveal.aggregator == aggregator.id]
     if (

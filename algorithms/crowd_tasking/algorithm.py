@@ -38,7 +38,7 @@ from algorithms.crowd_tasking.prediction import accuracy_outlook, subset_shares
 from algorithms.crowd_tasking.report import NAME, privacy_report
 from algorithms.crowd_tasking.task import Task, resolve
 from algorithms.datasets.tables import Texts, UserSeries
-from tacit.encoders.crowd_tasking.encoder import (
+from tacit.encoders.crowd_tasking import (
     Bools,
     Component,
     Floats,

@@ -30,7 +30,7 @@ from algorithms.crowd_tasking.prediction import autocovariance, class_distance, 
 from algorithms.crowd_tasking.report import NAME, source_ane
 from algorithms.crowd_tasking.task import Task
 from algorithms.drawing import BLUE, GREY, RED, can_draw, compared_bars, picture
-from tacit.encoders.crowd_tasking.encoder import Bools, Component, Floats, Ints
+from tacit.encoders.crowd_tasking import Bools, Component, Floats, Ints
 from tacit.randomness import PublicRandom
 
 if TYPE_CHECKING:

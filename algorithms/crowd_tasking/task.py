@@ -44,14 +44,14 @@ from algorithms.crowd_tasking.prediction import (
     subset_error,
 )
 from tacit.accounting.randomised_response import delta_of_responses, response_epsilon, total_epsilon
-from tacit.encoders.crowd_tasking.bounded import (
+from tacit.encoders.crowd_tasking import Perturbation, ReadingGrid, truth_probability
+from tacit.encoders.crowd_tasking_bounded import (
     Subset,
     SubsetReports,
     Window,
     WindowReports,
     best_window,
 )
-from tacit.encoders.crowd_tasking.encoder import Perturbation, ReadingGrid, truth_probability
 from tacit.errors import Invalid
 from tacit.noise import SCALE_LIMIT
 from tacit.randomness import PublicRandom

@@ -58,9 +58,16 @@ from algorithms.dpbv_clustering.report import (
     sound_report,
     unplanned_report,
 )
-from tacit.encoders.dpbv_clustering.encoder import BLOCK_COINS, Flip, Floats, Ints
-from tacit.encoders.dpbv_clustering.sums import Cells, noisy_points, unary_reports
-from tacit.encoders.kmeans.encoder import nearest
+from tacit.encoders.dpbv_clustering import (
+    BLOCK_COINS,
+    Cells,
+    Flip,
+    Floats,
+    Ints,
+    noisy_points,
+    unary_reports,
+)
+from tacit.encoders.kmeans import nearest
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import PublicRandom, SeededRandom
 from tacit.report.model import PrivacyReport

@@ -20,17 +20,17 @@ from algorithms.dpbv_clustering.grid import laplace_deviation
 from algorithms.dpbv_clustering.paper import attack
 from algorithms.dpbv_clustering.parameters import BitPlan, Method, Parameters
 from tacit.accounting.randomised_response import delta_of_responses, total_epsilon
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
+    POINT_STEPS,
     Flip,
     claimed_delta,
     log10_complement,
     most_differing,
+    point_scale,
 )
-from tacit.encoders.dpbv_clustering.sums import POINT_STEPS, point_scale
 from tacit.encoders.reports import Cost
 from tacit.noise import sampler_delta
 from tacit.report.builder import NOTHING_HOLDS, ReportBuilder, pure_dp
-from tacit.report.figures import amount, delta_amount, epsilon_amount
 from tacit.report.model import (
     Charge,
     Claim,
@@ -41,6 +41,9 @@ from tacit.report.model import (
     SensitivityStatement,
     Unit,
     VerifiedStatement,
+    amount,
+    delta_amount,
+    epsilon_amount,
 )
 from tacit.wire import format_exact
 

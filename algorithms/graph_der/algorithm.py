@@ -29,14 +29,7 @@ from algorithms.contract import (
     by_rounds,
 )
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.block_graph import (
-    BlockPlan,
-    BlockRelease,
-    Measured,
-    publish_blocks,
-    sides_of,
-    synthetic,
-)
+from algorithms.graph_der.block_graph import BlockRelease, publish_blocks, synthetic
 from algorithms.graph_der.evaluation import evaluate, evaluation_pictures, pictures
 from algorithms.graph_der.parameters import (
     BadGroup,
@@ -51,6 +44,7 @@ from algorithms.graph_der.parameters import (
     resolved_blocks,
 )
 from algorithms.graph_der.publication import Release, order_of, publish
+from algorithms.graph_der.regions import BlockPlan, Measured, sides_of
 from algorithms.graph_der.report import (
     NAME,
     Seen,

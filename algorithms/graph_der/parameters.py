@@ -18,8 +18,7 @@ from pydantic import ConfigDict, Field
 
 from algorithms.contract import MethodNeedsSound, Stance, asked_metrics, schema_range
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_der.block_graph import BlockPlan
-from algorithms.graph_der.regions import Grid, Ints
+from algorithms.graph_der.regions import BlockPlan, Grid, Ints
 from tacit.encoders.graph_der_blocks import MOST_VERTICES
 from tacit.errors import Invalid, TooLarge
 from tacit.noise import SCALE_LIMIT

@@ -50,8 +50,8 @@ from algorithms.kmeans.sound_run import (
     release,
     run_central,
 )
-from tacit.encoders.kmeans.encoder import Floats, Grid, Ints, Zone
-from tacit.encoders.kmeans.sums import KmeansSum
+from tacit.encoders.kmeans import Floats, Grid, Ints, Zone
+from tacit.encoders.kmeans_sums import KmeansSum
 from tacit.encoders.sums import MOST_RECORDS, SWAP, RecordSum
 from tacit.records.text_files import written
 from tacit.report.model import PrivacyReport
@@ -66,7 +66,7 @@ from functools import partial
 from algorithms.kmeans.parameters import Metrics
 from algorithms.kmeans.starts import lloyd as weighted_lloyd
 from algorithms.kmeans.starts import public, spread_start
-from tacit.encoders.kmeans.encoder import nearest
+from tacit.encoders.kmeans import nearest
 
 
 def cost(points: Floats, centres: Floats) -> float:

@@ -32,7 +32,7 @@ from algorithms.kmeans.starts import (
     synopsis,
     two_level_synopsis,
 )
-from tacit.encoders.kmeans.encoder import (
+from tacit.encoders.kmeans import (
     Floats,
     Grid,
     Histogram,
@@ -43,7 +43,7 @@ from tacit.encoders.kmeans.encoder import (
     Zone,
     spent,
 )
-from tacit.encoders.kmeans.sums import FineCells, Query
+from tacit.encoders.kmeans_sums import FineCells, Query
 from tacit.noise import laplace
 from tacit.randomness import NoiseSource
 

@@ -21,8 +21,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from algorithms.kmeans.plan import PROJECTED_CLUSTERS, PUBLIC_START_RADIUS, Plan, occupied_parts
-from tacit.encoders.kmeans.encoder import PROJECTED, Floats, Ints, Projection, blocks, slices
-from tacit.encoders.kmeans.sums import FineCells
+from tacit.encoders.kmeans import PROJECTED, Floats, Ints, Projection, blocks, slices
+from tacit.encoders.kmeans_sums import FineCells
 from tacit.randomness import PublicRandom
 
 RESTARTS: Final = 8

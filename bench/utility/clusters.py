@@ -24,7 +24,7 @@ from bench.utility.peers import (
 from reproduction.kmeans_baselines import eugkm, su
 from reproduction.kmeans_data import datasets
 from simulation.populations import shared_data
-from tacit.encoders.kmeans.encoder import Floats, Grid
+from tacit.encoders.kmeans import Floats, Grid
 from tacit.randomness import SeededRandom
 
 

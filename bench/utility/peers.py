@@ -18,17 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import SequentialContext
-from algorithms.graph_der.block_graph import (
-    BlockPlan,
-    Coarse,
-    Fine,
-    Measured,
-    cell_of,
-    drawn_pairs,
-    vertex_weights,
-)
+from algorithms.graph_der.block_graph import cell_of, drawn_pairs, vertex_weights
 from algorithms.graph_der.evaluation import Ends
-from algorithms.graph_der.regions import Ints, Labels
+from algorithms.graph_der.regions import BlockPlan, Coarse, Fine, Ints, Labels, Measured
 from algorithms.kmeans.starts import weighted_kmeans
 from algorithms.simplex import on_simplex
 

@@ -25,7 +25,7 @@ from bench.utility.sets import released_sets
 from bench.utility.spectra import spectral
 from reproduction.stand_in_data import stm_like_diffuse
 from simulation.stand_in_data import blocks as communities
-from tacit.encoders.kmeans.encoder import Floats
+from tacit.encoders.kmeans import Floats
 
 EPSILONS: Final = ("0.5", "1", "2", "4", "8")
 PICTURED: Final = 5

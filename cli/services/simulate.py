@@ -31,12 +31,11 @@ from simulation.network import Network, Traffic
 from simulation.plots import draw
 from simulation.populations import Population
 from simulation.simulated_rounds import Driver, Row, Summary, plot, row
-from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query
 from tacit.randomness import SeededRandom
 from tacit.units import DEFAULT, mismatch
-from tacit.wire import format_exact
+from tacit.wire import first_of, format_exact
 
 
 @dataclass(frozen=True)

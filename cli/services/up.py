@@ -1,5 +1,5 @@
-"""`tacit up`, `tacit serve`, `tacit health`: services on this machine; `tacit console`: their
-pages, signed in.
+"""`tacit up`, `tacit serve`, `tacit health`, `tacit status`: services on this machine, and what is
+wrong with them; `tacit console`: their pages, signed in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +29,16 @@ from cli.context import (
     printed,
     say,
 )
-from cli.services.deployment import FILE, Deployment, Running, pair, trusted
+from cli.services.deployment import (
+    FILE,
+    Deployment,
+    Running,
+    ServiceAddress,
+    once,
+    pair,
+    trusted,
+    why_not_ready,
+)
 from common.runtime.settings import ServiceSettings
 from tacit import Client, Problem
 
@@ -218,3 +227,80 @@ def browse(
             webbrowser.open(address)
 
     return Answer(found, human)
+
+
+@at_target
+def status(target: Target) -> Answer:
+    """Services, aggregators, last and next round, and what is wrong; exit code 1 for that.
+
+    With --url the coordinator there and its aggregators.
+    """
+    if target.url is None:
+        services = target.deployment().services
+    else:
+        services = (ServiceAddress("coordinator", "coordinator", target.url, ""),)
+    seen = [_seen(service) for service in services]
+    found: dict[str, Any] = {"services": seen, "aggregators": [], "last": None, "next": None}
+    wrong = [problem for item in seen for problem in item["problems"]]
+    if seen[0]["version"] is not None:  # the coordinator is first
+        with target.coordinator() as client:
+            found |= _work(client)
+    wrong += [
+        f"{item['id']}: {item['problem']}"
+        for item in found["aggregators"]
+        if not item["reachable"] and not any(text.startswith(f"{item['id']}: ") for text in wrong)
+    ]
+    if found["last"] is not None and found["last"]["reason"] is not None:
+        wrong.append(f"the last round of {found['last']['query']}: {found['last']['reason']}")
+    found["wrong"] = wrong
+    return Answer(found, lambda: _show(found), 1 if wrong else 0)
+
+
+def _seen(service: ServiceAddress) -> dict[str, Any]:
+    """What a service says of itself; `version` is None if it is not ready."""
+    shown: dict[str, Any] = {"id": service.id, "url": service.url, "version": None}
+    reason = why_not_ready(service)
+    if reason is not None:
+        return {**shown, "problems": [reason]}
+    with once(service) as client:
+        checks = client.get("/readyz")["checks"]
+        shown["version"] = client.get("/healthz")["version"]
+    problems = [f"{service.id}: {text}" for text in checks.values() if text != "ok"]
+    return {**shown, "problems": problems}
+
+
+def _work(client: Client) -> dict[str, Any]:
+    """The coordinator's aggregators and rounds."""
+    last = next(iter(client.rounds(newest_first=True)), None)
+    schedules = client.budget_outlook()["schedules"]
+    coming = min(schedules, key=lambda item: item["next"], default=None)
+    return {
+        "aggregators": [dict(item) for item in client.aggregators(health=True)],
+        "last": None if last is None else dict(last),
+        "next": None if coming is None else {key: coming[key] for key in ("name", "next")},
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    services = [
+        [item["id"], item["url"], item["version"] or "not ready"] for item in found["services"]
+    ]
+    console.print(TextTable("Services", ["service", "address", "version"], services))
+    aggregators = [
+        [item["id"], item["operator"], "answers" if item["reachable"] else "does not answer"]
+        for item in found["aggregators"]
+    ]
+    if aggregators:
+        console.print(TextTable("Aggregators", ["id", "operator", "now"], aggregators))
+    last, coming = found["last"], found["next"]
+    lines = [
+        "Last round: none"
+        if last is None
+        else f"Last round: {last['query']}, {last['state']}, opened {last['opened']}",
+        "Next round: none is scheduled"
+        if coming is None
+        else f"Next round: {coming['name']}, {coming['next']}",
+        *(["Wrong:"] if found["wrong"] else ["Nothing is wrong."]),
+        *(f"- {problem}" for problem in found["wrong"]),
+    ]
+    say("\n".join(lines), markup=False)

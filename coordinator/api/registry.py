@@ -25,8 +25,7 @@ from coordinator.errors import (
 )
 from coordinator.registry import members
 from coordinator.registry.aggregators import Health
-from coordinator.registry.groups import GroupRequest, bitmap, create, find_group
-from coordinator.registry.members import AggregatorRequest
+from coordinator.registry.members import AggregatorRequest, GroupRequest, bitmap, create, find_group
 from coordinator.services import Services
 from coordinator.store import registry as store
 from coordinator.store import tables

@@ -17,8 +17,13 @@ from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.figures import delta_amount, epsilon_amount
-from tacit.report.model import Charge, PrivacyReport, VerifiedStatement
+from tacit.report.model import (
+    Charge,
+    PrivacyReport,
+    VerifiedStatement,
+    delta_amount,
+    epsilon_amount,
+)
 
 TRUST: Final = (
     "The coordinator and its workers are trusted with the raw data: they hold it while the job "

@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 LedgerUnit = Literal["record", "curator"]
 
 MODULES: Final = {
-    "crowd-tasking": "crowd_tasking.reports",
-    "dpbv-clustering": "dpbv_clustering.reports",
+    "crowd-tasking": "crowd_tasking_reports",
+    "dpbv-clustering": "dpbv_clustering_reports",
     "graph-random-matrix": "graph_random_matrix",
 }
 OF_ITEMS: Final = frozenset({"graph-random-matrix"})

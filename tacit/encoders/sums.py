@@ -39,8 +39,8 @@ MOST_RECORDS: Final = 1 << 16
 SWAP: Final = 2
 """How many records' vectors the noise hides for the unit `record`: one leaves, another comes."""
 MODULES: Final = {
-    "kmeans": "kmeans.sums",
-    "dpbv-clustering": "dpbv_clustering.sums",
+    "kmeans": "kmeans_sums",
+    "dpbv-clustering": "dpbv_clustering",
     "graph-der": "graph_der_blocks",
     "sequential-ngram": "sequential_ngram_counts",
     "sequential-prefix-tree": "sequential_prefix_tree_counts",

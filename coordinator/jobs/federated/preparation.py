@@ -31,10 +31,8 @@ from coordinator.jobs.privacy_statements import completed, foreseen, local, unde
 from coordinator.models.job import JobRequest, JobState
 from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
-from coordinator.store import federated_jobs
 from coordinator.store import jobs as store
-from coordinator.store.federated_jobs import StepRow
-from coordinator.store.jobs import JobRow
+from coordinator.store.jobs import JobRow, StepRow
 from coordinator.store.registry import AggregatorRow, list_aggregators
 from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
@@ -308,7 +306,7 @@ class FederatedAsking:
         await store.add(transaction, row)
         if asked.descriptor is not None:
             step = StepRow(asked.id, 0, asked.descriptor, None, None, now)
-            await federated_jobs.add_step(transaction, step)
+            await store.add_step(transaction, step)
         return row
 
 

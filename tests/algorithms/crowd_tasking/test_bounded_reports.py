@@ -16,8 +16,8 @@ from algorithms.contract import Collected, Outcome, SequentialContext
 from algorithms.crowd_tasking.algorithm import run
 from algorithms.crowd_tasking.federated import REPORTS
 from algorithms.crowd_tasking.parameters import Parameters
-from tacit.encoders.crowd_tasking.bounded import POINT, SubsetReports, WindowReports, odds
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking_bounded import POINT, SubsetReports, WindowReports, odds
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.encoders.reports import Cost, EncodingRefused, read
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom

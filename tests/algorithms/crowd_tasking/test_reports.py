@@ -13,8 +13,8 @@ from algorithms.contract import Collected, SequentialContext, Stance
 from algorithms.crowd_tasking.federated import REPORTS
 from algorithms.crowd_tasking.parameters import Parameters
 from algorithms.crowd_tasking.task import BadTask
-from tacit.encoders.crowd_tasking.encoder import Perturbation
-from tacit.encoders.crowd_tasking.reports import Encoding
+from tacit.encoders.crowd_tasking import Perturbation
+from tacit.encoders.crowd_tasking_reports import Encoding
 from tacit.encoders.reports import Cost, EncodingRefused, read
 from tacit.protocol.federation import Report
 from tacit.randomness import SeededRandom

@@ -17,8 +17,8 @@ from algorithms.datasets.tables import NumericTable
 from algorithms.dpbv_clustering.algorithm import run
 from algorithms.dpbv_clustering.federated import aggregate, encoding, preview_reports
 from algorithms.dpbv_clustering.parameters import BadParameter, Parameters
-from tacit.encoders.dpbv_clustering.encoder import Floats, unpack
-from tacit.encoders.dpbv_clustering.reports import BitReports, CellReports
+from tacit.encoders.dpbv_clustering import Floats, unpack
+from tacit.encoders.dpbv_clustering_reports import BitReports, CellReports
 from tacit.encoders.reports import Encoding, EncodingRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.protocol.federation import Report

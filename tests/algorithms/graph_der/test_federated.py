@@ -13,7 +13,7 @@ import pytest
 from algorithms.contract import NotOverCurators, Outcome
 from algorithms.graph_der import Parameters
 from algorithms.graph_der import algorithm as federated
-from algorithms.graph_der.block_graph import Measured
+from algorithms.graph_der.regions import Measured
 from reproduction.stand_in_data import power_law
 from tacit.encoders.graph_der_blocks import BlockSum, Coarse, Fine, Ints
 from tacit.encoders.sums import SumRefused, read

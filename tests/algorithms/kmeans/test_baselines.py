@@ -8,7 +8,7 @@ import pytest
 from algorithms.kmeans.starts import STEPS, STILL, spread_start, weighted_kmeans
 from algorithms.kmeans.starts import lloyd as weighted_lloyd
 from reproduction.kmeans_baselines import lloyd
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans import Floats, nearest
 
 
 def test_lloyd_counts_the_iteration_that_confirms() -> None:

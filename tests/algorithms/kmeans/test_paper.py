@@ -32,7 +32,7 @@ from algorithms.kmeans.paper import _zone_value as zone_value
 from algorithms.kmeans.paper import run as run_paper
 from algorithms.kmeans.parameters import DataShape
 from reproduction.kmeans_data import s1_like
-from tacit.encoders.kmeans.encoder import Floats, nearest
+from tacit.encoders.kmeans import Floats, nearest
 from tacit.report.text import plain_words
 
 SQUARE = np.array([(0.0, 0.0), (0.0, 2.0), (4.0, 0.0), (4.0, 2.0)])

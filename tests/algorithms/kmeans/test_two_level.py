@@ -24,8 +24,8 @@ from algorithms.kmeans.algorithm import start as federated_start
 from algorithms.kmeans.parameters import grid_and_plan
 from algorithms.kmeans.plan import TwoLevel, make_plan, occupied_parts
 from algorithms.kmeans.sound_run import Rows, absorb, first, next_query, release, run_central
-from tacit.encoders.kmeans.encoder import Floats, Grid, Histogram
-from tacit.encoders.kmeans.sums import FineCells, KmeansSum
+from tacit.encoders.kmeans import Floats, Grid, Histogram
+from tacit.encoders.kmeans_sums import FineCells, KmeansSum
 from tacit.encoders.sums import SumRefused, read
 from tacit.noise import DiscreteLaplace
 from tacit.randomness import SeededRandom

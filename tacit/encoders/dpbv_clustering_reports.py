@@ -17,9 +17,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tacit.accounting.randomised_response import MOST_RESPONSES, delta_of_responses
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     BLOCK_COINS,
+    MOST_CELLS,
+    POINT_STEPS,
     Box,
+    Cells,
     Code,
     Design,
     Flip,
@@ -30,17 +33,12 @@ from tacit.encoders.dpbv_clustering.encoder import (
     from_wire,
     make_codes,
     most_differing,
-    pack,
-    to_wire,
-    words_per_value,
-)
-from tacit.encoders.dpbv_clustering.sums import (
-    MOST_CELLS,
-    POINT_STEPS,
-    Cells,
     noisy_points,
+    pack,
     point_scale,
+    to_wire,
     unary_reports,
+    words_per_value,
 )
 from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
 from tacit.encoders.sums import MOST_RECORDS
