@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from aggregator import audit, examples
 from aggregator.context import Aggregator, Meters
-from aggregator.pieces import peer_seals, sealing_sessions
+from aggregator.pieces import peer_seals, unsealing
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, UploadCounts
@@ -99,7 +99,7 @@ def create_app(
         peer_seals,
         peers,
         roster,
-        sealing_sessions,
+        unsealing,
         rounds,
         audit,
     )

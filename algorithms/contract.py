@@ -201,7 +201,7 @@ class FederatedReports:
     """An algorithm whose curators perturb their own rows and send the results.
 
     `encoding(params, stance)`: what a curator needs to know, as a document of
-    `tacit.encoders.reports`, which also states which reports are accepted; `columns(params)`: how
+    `tacit.encoders.sums`, which also states which reports are accepted; `columns(params)`: how
     many; `labelled(params)`: whether a row also has a label, sent unchanged; `aggregate(params,
     stance, collected, context)`: draws no noise; `preview(params, stance)`: the report of the
     result; `when`: for which parameters and stances, in a few words.

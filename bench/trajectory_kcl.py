@@ -29,9 +29,8 @@ from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.algorithm import anonymise, instance_loss
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.mining import mine
-from algorithms.trajectory_kcl.parameters import Model, Parameters
+from algorithms.trajectory_kcl.parameters import Model, PairTable, Parameters, code
 from algorithms.trajectory_kcl.suppression import Greedy, PlainKernel, best_kernel, build
-from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl_data import Routes, city, metro, routes_like
 from tacit.randomness import SeededRandom
 

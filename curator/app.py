@@ -37,7 +37,7 @@ from curator.files.upload import Imports
 from curator.intake import routes as intake_routes
 from curator.intake.intake import Intake
 from curator.intake.routes import Batching
-from curator.owner import curators, ledger_verification, policies, stopping
+from curator.owner import curators, policies, statement, stopping
 from curator.owner import routes as owner
 from curator.owner.policies import Policies
 from curator.participation.consent import Refusing
@@ -257,7 +257,7 @@ def create_app(
         curators,
         owner,
         stopping,
-        ledger_verification,
+        statement,
         intake_routes,
         files,
         records,

@@ -35,7 +35,7 @@ from common.principals import Scope
 from common.runtime.clock import Clock
 from common.store.database import exclusive
 from common.store.group_commit import GroupCommit, in_transaction
-from common.store.party_identities import forget_replaced
+from common.store.identities import forget_replaced
 from common.store.tokens import MAX_CHARACTERS, hash_token, insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants

@@ -33,7 +33,7 @@ from common.identity import own_identity
 from common.identity.own_identity import ConfirmationRequest, IdentityAnswer
 from common.principals import Scope
 from common.runtime.logs import get_logger
-from common.store import party_identities, tokens
+from common.store import identities, tokens
 from common.store.database import exclusive
 from common.store.tokens import (
     Holder,
@@ -198,7 +198,7 @@ async def follow_party(aggregator: Aggregator, party: str, shown: PartyChain) ->
             raise NotPaired
         deployment, held = coordinator.deployment, row.identity_key
         try:
-            key = await party_identities.follow(
+            key = await identities.follow_replacements(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
             )
         except IdentityForked:
@@ -225,9 +225,7 @@ async def by_any_key(
     except SessionRefusedHere as refused:
         async with aggregator.database.reading() as transaction:
             current = await roster.active_party(transaction, sender.id)
-            replaced = await party_identities.replaced_keys(
-                transaction, tables.replaced_keys, sender.id
-            )
+            replaced = await identities.replaced_keys(transaction, tables.replaced_keys, sender.id)
         ends = {key.identity_key: key.until for key in replaced}
         for key in (*(() if current is None else (current.identity_key,)), *ends):
             try:

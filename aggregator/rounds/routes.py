@@ -40,7 +40,6 @@ from tacit.answers.base import Answer
 from tacit.answers.registry import HeldContributions, MissingPieces, RoundProgress, TooEarly
 from tacit.crypto.signing import Signed, signer_of
 from tacit.errors import DomainError, UnsupportedForm
-from tacit.protocol.aggregator_messages import Step, StepAnswer, StepAnswers, StepName, Steps
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
     AbortRequest,
@@ -57,6 +56,11 @@ from tacit.protocol.round.messages import (
     RelayedKeyShares,
     Reveal,
     RevealRequest,
+    Step,
+    StepAnswer,
+    StepAnswers,
+    StepName,
+    Steps,
     Transcript,
     Verdict,
     VerdictRequest,

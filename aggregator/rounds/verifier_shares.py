@@ -28,7 +28,7 @@ from aggregator.store import roster, rounds
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow, PieceRow
 from aggregator.store.roster import Party
-from common.batches import batches
+from common.arrays import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, SealBroken, span_within

@@ -28,7 +28,7 @@ from tacit.encoders.dpbv_clustering import (
     most_differing,
     point_scale,
 )
-from tacit.encoders.reports import Cost
+from tacit.encoders.sums import Cost
 from tacit.noise import sampler_delta
 from tacit.report.builder import NOTHING_HOLDS, ReportBuilder, pure_dp
 from tacit.report.model import (

@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Algorithm, Context, Outcome, ResultFile, Stance
 from algorithms.datasets.edge_list import EdgeList
-from algorithms.graph_random_matrix.estimator_choice import (
+from algorithms.graph_random_matrix.evaluation import evaluate
+from algorithms.graph_random_matrix.federated import REPORTS
+from algorithms.graph_random_matrix.flipping import (
+    Flip,
     check_size,
     chosen_estimator,
     flip_of,
+    flipped,
+    flipped_spectrum,
+    packed,
     resolved,
 )
-from algorithms.graph_random_matrix.evaluation import evaluate
-from algorithms.graph_random_matrix.federated import REPORTS
-from algorithms.graph_random_matrix.flipping import Flip, flipped, flipped_spectrum, packed
 from algorithms.graph_random_matrix.linear_algebra import Rows
 from algorithms.graph_random_matrix.outcome import (
     MATRIX,

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Context, Outcome, Plot, ResultFile, Stance
 from algorithms.drawing import BLUE, GREY, can_draw, picture
-from algorithms.graph_random_matrix.estimator_choice import chosen_estimator
-from algorithms.graph_random_matrix.flipping import FlippedSpectrum
+from algorithms.graph_random_matrix.flipping import FlippedSpectrum, chosen_estimator
 from algorithms.graph_random_matrix.linear_algebra import (
     ROWS,
     Beat,

@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any, Final
 
 from algorithms.contract import Stance
-from algorithms.graph_random_matrix.estimator_choice import (
+from algorithms.graph_random_matrix.flipping import (
     Choice,
+    Flip,
     chosen_estimator,
     flip_of,
     resolved,
 )
-from algorithms.graph_random_matrix.flipping import Flip
 from algorithms.graph_random_matrix.parameters import (
     EDGE,
     Mode,

@@ -19,10 +19,18 @@ from algorithms.drawing import BLUE, can_draw, picture
 from algorithms.trajectory_kcl.checker import Verdict, check
 from algorithms.trajectory_kcl.mining import Frequent, check_size, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Metrics, Model, Parameters, Utility
+from algorithms.trajectory_kcl.parameters import (
+    Method,
+    Metrics,
+    Model,
+    PairTable,
+    Parameters,
+    Utility,
+    check_values,
+    code,
+)
 from algorithms.trajectory_kcl.report import NAME, privacy_report, verification
 from algorithms.trajectory_kcl.suppression import Greedy, Operation, alive, build
-from algorithms.trajectory_kcl.table import PairTable, check_values, code
 from tacit.randomness import NoiseSource
 from tacit.report.model import PrivacyReport
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from algorithms.datasets.trajectories import Codes, Ints
 from algorithms.trajectory_kcl.mining import WORD, Frequent, Mined, Words
-from algorithms.trajectory_kcl.parameters import Method, Model, Utility
-from algorithms.trajectory_kcl.table import Flags, PairTable
+from algorithms.trajectory_kcl.parameters import Flags, Method, Model, PairTable, Utility
 
 SAFE: Final = 0
 MINIMAL: Final = 1

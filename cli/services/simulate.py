@@ -26,10 +26,9 @@ from cli.services.deployment import Deployment, Running, join_token, pair
 from cli.services.soak import compared, counted, share_of, soak
 from cli.services.up import service_settings
 from simulation import populations
-from simulation.events import Rates, stream
 from simulation.network import Network, Traffic
 from simulation.plots import draw
-from simulation.populations import Population
+from simulation.populations import Population, Rates, stream
 from simulation.simulated_rounds import Driver, Row, Summary, plot, row
 from tacit.protocol.enrolment import JoinToken, PartyKind
 from tacit.query.query import Query

@@ -26,7 +26,7 @@ from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
 from coordinator.console.visits import Operator, Person
 from coordinator.registry.aggregators import Attendance
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
@@ -35,8 +35,8 @@ from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
 from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
-from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.messages import OTHER
 from tacit.wire import format_exact, format_instant
 
 router = console_router()
@@ -80,7 +80,7 @@ class Step:
 async def show_overview(visit: Person, services: Services) -> Response:
     operator = visit.operator
     which = Filter(newest_first=True, heads=True)
-    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
+    heads, _ = await progress.heads(services.database, which, Page(_LOOKED_AT, None))
     outlook = await outlook_of(services, OutlookRequest(days=SOON.days))
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
@@ -211,7 +211,7 @@ async def show_flow(
         stops=stops(flow),
         absent=len(absent),
         proposals=PROPOSALS,
-        heads=[views.head(head) for head in heads],
+        heads=[progress.head(head) for head in heads],
         picture=picture(heads, curators),
         curators=curators,
         health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],

@@ -30,7 +30,7 @@ from uuid import uuid4
 from common.runtime.process import make_private_directory
 from common.store.transactions import Database
 from coordinator.errors import JobNotFinished, UnknownJob, UnknownPart
-from coordinator.jobs.prices import Price, spent
+from coordinator.jobs.privacy_statements import Price, spent
 from coordinator.jobs.workers.link import Packed, text, unpack
 from coordinator.models.job import FINISHED, RESULT_FORMAT, JobState
 from coordinator.sealed_files import holds_current, reseal_value_file

@@ -25,10 +25,10 @@ from sqlalchemy.exc import IntegrityError
 from common.principals import Scope
 from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
-from common.store import party_identities
+from common.store import identities
 from common.store.database import exclusive
+from common.store.identities import forget_replaced
 from common.store.own_identities import OwnIdentities
-from common.store.party_identities import forget_replaced
 from common.store.tokens import insert_token, mint, revoke_subject
 from common.store.transactions import Database, Transaction
 from common.web import grants
@@ -328,7 +328,7 @@ async def follow_party(
             raise UnknownParty
         deployment, held = registry.deployment, known.identity_key
         try:
-            key = await party_identities.follow(
+            key = await identities.follow_replacements(
                 transaction, tables.replaced_keys, deployment, party, held, shown, now
             )
         except IdentityForked:

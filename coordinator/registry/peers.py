@@ -47,17 +47,19 @@ from coordinator.registry.peer_requests import Renewals, ShownKeys, StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.aggregator_messages import Flow, Step, StepName
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
+    Flow,
     FreezeRequest,
     KeyCheck,
     RelayedKeyShares,
     Reveal,
     RevealRequest,
+    Step,
+    StepName,
     Transcript,
     Verdict,
     Verified,

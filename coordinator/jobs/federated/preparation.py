@@ -26,8 +26,7 @@ from common.runtime.compute_processes import apart
 from common.store.transactions import Transaction
 from coordinator import queries
 from coordinator.errors import FederationUnsupported, SeedNotAllowed, StanceRefused
-from coordinator.jobs.prices import Price
-from coordinator.jobs.privacy_statements import completed, foreseen, local, under_one_debit
+from coordinator.jobs.privacy_statements import Price, completed, foreseen, local, under_one_debit
 from coordinator.models.job import JobRequest, JobState
 from coordinator.rounds.context import Conduct
 from coordinator.settings import CoordinatorSettings
@@ -36,8 +35,7 @@ from coordinator.store.jobs import JobRow, StepRow
 from coordinator.store.registry import AggregatorRow, list_aggregators
 from tacit.accounting.charges import job_costs
 from tacit.accounting.scenarios import Scenario
-from tacit.encoders.reports import OF_ITEMS
-from tacit.encoders.sums import SWAP, RecordSum, query_fields
+from tacit.encoders.sums import OF_ITEMS, SWAP, RecordSum, query_fields
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.federation import (
     DESCRIPTOR_LABEL,

@@ -31,7 +31,7 @@ from coordinator.store import jobs as store
 from coordinator.store import registry
 from coordinator.store.jobs import JobRow, ReportRow
 from tacit.crypto.signing import Signed
-from tacit.encoders.reports import read
+from tacit.encoders.sums import read_encoding
 from tacit.protocol.federation import Descriptor, Federation, Report, Reports
 from tacit.randomness import NoiseSource
 
@@ -247,7 +247,7 @@ def _share(descriptor: Descriptor, now: datetime) -> float:
 
 
 def _refusals(descriptor: Descriptor, reports: Sequence[Report]) -> list[str | None]:
-    encoding = read(descriptor.algorithm, descriptor.encoding)
+    encoding = read_encoding(descriptor.algorithm, descriptor.encoding)
     return [encoding.refusal(report) for report in reports]
 
 

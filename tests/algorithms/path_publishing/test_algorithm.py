@@ -32,7 +32,7 @@ from algorithms.path_publishing.parameters import (
     PathNotSpanning,
 )
 from coordinator.errors import UnitNotProtected
-from coordinator.jobs.prices import price_of
+from coordinator.jobs.privacy_statements import price_of
 from reproduction.path_publishing_networks import random_network
 from tacit.crypto.sealing import SealKey
 from tacit.errors import DomainError

@@ -14,8 +14,7 @@ from algorithms.contract import Outcome, SequentialContext, ValueUnknown
 from algorithms.datasets.trajectories import Trajectories, read_ndjson
 from algorithms.trajectory_kcl import ALGORITHM
 from algorithms.trajectory_kcl.checker import check
-from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters
-from algorithms.trajectory_kcl.table import code
+from algorithms.trajectory_kcl.parameters import BadGrid, MissingSensitive, Model, Parameters, code
 from reproduction.trajectory_kcl import SENSITIVE
 from tacit.errors import Invalid
 from tacit.report.text import plain_words

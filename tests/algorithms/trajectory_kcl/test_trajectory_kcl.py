@@ -14,7 +14,14 @@ from algorithms.trajectory_kcl.algorithm import anonymise, frequent_losses
 from algorithms.trajectory_kcl.checker import check
 from algorithms.trajectory_kcl.mining import Frequent, maximal_frequent, mine
 from algorithms.trajectory_kcl.paper import LiteralRun
-from algorithms.trajectory_kcl.parameters import Method, Model, TooManySequences, Utility
+from algorithms.trajectory_kcl.parameters import (
+    Method,
+    Model,
+    PairTable,
+    TooManySequences,
+    Utility,
+    code,
+)
 from algorithms.trajectory_kcl.suppression import (
     Greedy,
     Incidence,
@@ -23,7 +30,6 @@ from algorithms.trajectory_kcl.suppression import (
     alive,
     build,
 )
-from algorithms.trajectory_kcl.table import PairTable, code
 from reproduction.trajectory_kcl import table_51
 from reproduction.trajectory_kcl_data import city, routes_like
 from tacit.randomness import SeededRandom
