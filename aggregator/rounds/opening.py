@@ -32,7 +32,7 @@ from aggregator.pieces.intake import ROUNDS_LOCK, Intake, TransitionItem
 from aggregator.pieces.peer_seals import PublicKeys, outgoing, public_keys, sealed_shares
 from aggregator.pieces.unsealing import check_words
 from aggregator.roster.peers import check_peers
-from aggregator.rounds.commitment import opened_contribution
+from aggregator.rounds.partial_sum import opened_contribution
 from aggregator.seal_keys import SealSecret
 from aggregator.store import roster
 from aggregator.store import rounds as round_store

@@ -19,7 +19,7 @@ from aggregator import examples
 from aggregator.context import Aggregator, AggregatorPart
 from aggregator.errors import NotPaired, SamplersFailed, TranscriptRefused
 from aggregator.pieces.intake import Intake, IntakePart
-from aggregator.rounds import commitment, opening, state_machine
+from aggregator.rounds import opening, partial_sum, state_machine
 from aggregator.rounds import opening as keying
 from aggregator.rounds.opening import Opening, RelayedPieces
 from aggregator.rounds.state_machine import MAX_WAIT_S, Awaited
@@ -177,12 +177,14 @@ class RoundSteps:
     async def commit(self, round_id: str, request: ManifestRequest) -> Done:
         """Sum the manifest, and commit to the partial sum."""
         return Done(
-            await commitment.commit(self.aggregator, self.intake, round_id, request, self.verifying)
+            await partial_sum.commit(
+                self.aggregator, self.intake, round_id, request, self.verifying
+            )
         )
 
     async def reveal(self, round_id: str, request: RevealRequest) -> Done:
         """The partial sum, once all commitments are known."""
-        return Done(await commitment.reveal(self.aggregator, self.intake, round_id, request))
+        return Done(await partial_sum.reveal(self.aggregator, self.intake, round_id, request))
 
     async def take(self, step: Step) -> StepAnswer:
         """One of several steps; an error becomes its answer."""
