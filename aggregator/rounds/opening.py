@@ -46,6 +46,7 @@ from common.store.transactions import Transaction
 from tacit.accounting.charges import headroom_problem, sound_refusal
 from tacit.crypto.sealing import TAG_BYTES, seal_words
 from tacit.crypto.signing import Signed, signer_of
+from tacit.protocol.proved_rounds import key_check_of
 from tacit.protocol.round.agreement import DescriptorRefused, check_descriptor
 from tacit.protocol.round.descriptor import (
     DESCRIPTOR_LABEL,
@@ -56,7 +57,6 @@ from tacit.protocol.round.descriptor import (
 from tacit.protocol.round.messages import KeyCheck, RelayedKeyShares, SealedKeyShare
 from tacit.protocol.round.pieces import Contribution, Piece
 from tacit.protocol.sealing_sessions import piece_context
-from tacit.protocol.verification import key_check_of
 from tacit.query.functions import dimension
 from tacit.query.mechanisms import aggregator_plan, draw, scheme, shares_its_noise
 from tacit.query.proofs import is_proved, proof_plan

@@ -66,6 +66,14 @@ from tacit.crypto.sealing import (
 from tacit.crypto.sharing import Words
 from tacit.crypto.signing import Signed
 from tacit.protocol import sealing_sessions
+from tacit.protocol.proved_rounds import (
+    Candidates,
+    candidates_of,
+    check_verdicts,
+    counted_by_all,
+    offset_of,
+    proved_manifest_of,
+)
 from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
 from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
@@ -80,14 +88,6 @@ from tacit.protocol.round.messages import (
 )
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, commitment_hash
 from tacit.protocol.sealing_sessions import Session
-from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
-    check_verdicts,
-    counted_by_all,
-    offset_of,
-    proved_manifest_of,
-)
 from tacit.query.mechanisms import aggregator_plan, draw
 from tacit.query.terms import Sharing
 

@@ -36,11 +36,11 @@ from tacit.crypto.signing import (
 )
 from tacit.protocol import enrolment, federation, sealing_sessions, trust
 from tacit.protocol import identities as ids
-from tacit.protocol import verification as shares
+from tacit.protocol import proved_rounds as shares
 from tacit.protocol.party_identities import PARTY_SUCCESSION_LABEL, PartySuccession
+from tacit.protocol.proved_rounds import candidates_of
 from tacit.protocol.round import agreement, descriptor, messages, opening, pieces
 from tacit.protocol.trust import anchors_line
-from tacit.protocol.verification import candidates_of
 from tacit.query.query import Query
 from tacit.wire import WireModel
 
