@@ -408,11 +408,6 @@ def raw_sums(grid: Grid, query: Query, values: Floats) -> Ints:
     return query.sums(grid.quantise(values))
 
 
-def grid_sums(query: Query, block: GridBlock) -> Ints:
-    """One block that is on the grid."""
-    return query.sums(block)
-
-
 def noise(query: Query, records: int, source: NoiseSource) -> Ints:
     """Full discrete Laplace noise (length,) that hides this many records of one privacy unit."""
     scales = [block.scale(records) for block in query.blocks]

@@ -507,13 +507,6 @@ async def reporting_curators(transaction: Transaction, job_id: str) -> set[str]:
     return set((await transaction.execute(query)).scalars())
 
 
-async def count_reports(transaction: Transaction, job_id: str) -> int:
-    """How many curators did."""
-    query = select(func.count(func.distinct(job_reports.c.curator)))
-    found = await transaction.execute(query.where(job_reports.c.job_id == job_id))
-    return int(found.scalar_one())
-
-
 async def reports_of_job(transaction: Transaction, job_id: str) -> list[ReportRow]:
     """Every report of a job, by curator, record and round."""
     query = (

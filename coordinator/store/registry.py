@@ -444,8 +444,6 @@ async def members_present(
 
 # The seal keys that rounds name, by hash.
 
-SEAL_KEY_CHUNK: Final = 500
-
 
 @dataclass(frozen=True)
 class SealKeyRow:
