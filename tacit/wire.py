@@ -197,7 +197,7 @@ class WireModel(BaseModel):
 
 
 class KeptModel(WireModel):
-    """A wire model whose canonical form is asked for again and again. It is kept outside of the
+    """A wire model whose canonical form is needed many times. It is kept outside of the
     model, by its value: a changed copy has a form of its own."""
 
     def canonical(self) -> bytes:

@@ -78,7 +78,7 @@ def open_database(
 def open_store(settings: ServiceSettings, *kept: Path) -> Database:
     """A service's own database, with the pool that its settings ask for.
 
-    `kept`: the files and directories that the service makes beside it. Raises StoreLost.
+    `kept`: the files and directories that the service makes next to it. Raises StoreLost.
     """
     home = Home.of(settings, *kept)
     database = open_database(

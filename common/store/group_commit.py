@@ -35,7 +35,7 @@ InTurn: TypeAlias = Callable[[Transaction], Awaitable[Any]]
 """A piece of work that needs nothing of the others."""
 
 BATCH_ITEMS: Final = 64
-"""Most items in a batch, unless told otherwise: short ones are done in the loop's own thread."""
+"""Most items in a batch, by default: short ones are done in the loop's own thread."""
 _ITEM: Final = attrgetter("item")
 _SIZE: Final = attrgetter("size")
 _logger = get_logger("tacit.group_commit")

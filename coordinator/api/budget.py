@@ -79,8 +79,8 @@ async def overview_of(
     query_id: str | None = None,
     delta: str | None = None,
 ) -> Budget:
-    """What the sources claim, what holds of what was released, and the limits; names of curators
-    and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
+    """What the sources claim, the verified figures of what was released, and the limits; names
+    of curators and disclosures for operators alone. Raises UnknownQuery, Invalid with the field."""
     at = _delta(delta)
     async with services.database.reading() as transaction:
         state = await services.ledger.current(transaction)
@@ -336,7 +336,7 @@ async def put_budget_limits(request: Request, services: Services, caller: Operat
     "/v1/budget/curators/{curator}/limits",
     response_model_exclude_unset=True,
     tags=["budget"],
-    summary="Limit what one curator spends, beside the deployment's limits",
+    summary="Limit what one curator spends, in addition to the deployment's limits",
     openapi_extra=takes(LimitsBody, examples.LIMITS),
 )
 async def put_curator_limits(

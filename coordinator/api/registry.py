@@ -466,7 +466,7 @@ async def get_storage_key(services: Services, _: Operator) -> StorageKeyState:
     "/v1/storage-key",
     tags=["service"],
     status_code=202,
-    summary="Rotate the storage key: everything is sealed anew",
+    summary="Rotate the storage key: everything is sealed again",
     openapi_extra=takes(RotationRequest, examples.STORAGE_KEY),
 )
 async def rotate_storage_key(request: Request, services: Services, _: Operator) -> StorageKeyState:

@@ -462,7 +462,7 @@ _EIGHT: Final = (
 
 
 def timeline(head: RoundHead) -> list[Step]:
-    """The eight steps of a round: done, ahead, or the one at which it ended."""
+    """The eight steps of a round: done, not yet reached, or the one at which it ended."""
     at = {step.step: step.at for step in head.steps}
     done = set(at)
     if "verified" in done or ("frozen" in done and not head.refused):

@@ -108,7 +108,7 @@ class Peer:
         return await self._shown.seal.current(now, lambda: self._seal_key("GET", "/current"))
 
     async def round_seal_key(self, round_id: str) -> Signed[SealKeyStatement]:
-        """A seal key for one round alone; the same if it is asked for again."""
+        """A seal key for one round alone; the same if it is requested again."""
         return await self._seal_key("POST", "", OfRound(round=round_id))
 
     async def _seal_key(

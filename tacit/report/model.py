@@ -42,8 +42,8 @@ def most_right(points: Iterable[tuple[str | None, str | None]]) -> float:
 def guess(
     points: Iterable[tuple[str | None, str | None]], zcdp: tuple[str, str] | None = None
 ) -> str:
-    """The same as an amount, rounded up to four places; `zcdp`: what holds besides, any releases
-    that are together (rho, delta) of approximate zCDP."""
+    """The same as an amount, rounded up to four places; `zcdp`: what holds in addition, any
+    releases that are together (rho, delta) of approximate zCDP."""
     return _rounded_up(min(most_right(points), 1.0 if zcdp is None else _zcdp_right(*zcdp)))
 
 
