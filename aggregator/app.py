@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from aggregator import audit, examples
 from aggregator.context import Aggregator, Meters
-from aggregator.pieces import peer_seals, sealing_sessions
+from aggregator.pieces import peer_seals, unsealing
 from aggregator.pieces import routes as pieces
 from aggregator.pieces.intake import Intake
 from aggregator.pieces.routes import PieceParts, UploadCounts
@@ -33,9 +33,8 @@ from common.principals import Scope
 from common.runtime.clock import Clock, SystemClock
 from common.runtime.logs import get_logger
 from common.runtime.tasks import Repeating
-from common.store.database import Readiness, migrate, open_store
+from common.store.database import Readiness, add_store_meters, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.app import add_readiness, build_app
@@ -100,7 +99,7 @@ def create_app(
         peer_seals,
         peers,
         roster,
-        sealing_sessions,
+        unsealing,
         rounds,
         audit,
     )

@@ -30,7 +30,7 @@ from rich.text import Text
 from cli.services.deployment import Deployment, ServiceAddress, trusted
 from tacit import Client, NotFinished, Problem, RoundNotReleased
 from tacit.errors import DomainError, Invalid, Malformed, TooLarge, UnsupportedForm
-from tacit.field_errors import first_of
+from tacit.wire import first_of
 
 console = Console(soft_wrap=True)
 errors = Console(stderr=True)

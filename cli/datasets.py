@@ -160,7 +160,7 @@ def sample(
 
     Prints the command that runs it.
     """
-    from algorithms.samples import params_file
+    from algorithms.contract import params_file
     from simulation.samples import JOBS, SAMPLES
 
     make = SAMPLES.get(algorithm)

@@ -11,8 +11,7 @@ from cli.context import Answer, console, say
 from common.web.console.formatting import THIN, with_error
 from tacit.answers import base as api
 from tacit.query.functions import PRESENCE
-from tacit.report.figures import short
-from tacit.report.model import of_a_hundred
+from tacit.report.model import of_a_hundred, short
 from tacit.report.text import brief, brief_text, price_in_rho
 
 Json = dict[str, Any]

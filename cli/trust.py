@@ -39,11 +39,10 @@ from cli.services.deployment import pair, trusted, wait_for_ready
 from common.runtime.tls import environment_trust
 from tacit import Client, Problem
 from tacit.answers import base as api
-from tacit.field_errors import first_of
 from tacit.protocol.enrolment import JoinToken
 from tacit.protocol.identities import IdentityChain, Role
 from tacit.protocol.trust import Pinned, Trust, anchors_line
-from tacit.wire import encode_binary, format_instant
+from tacit.wire import encode_binary, first_of, format_instant
 
 trust_app = typer.Typer(
     no_args_is_help=True, help="Identities obtained out of band, which a verification pins."

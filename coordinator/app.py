@@ -31,7 +31,6 @@ from coordinator.api import (
     queries,
     registry,
     rounds,
-    storage_key,
 )
 from coordinator.datasets.upload import FORM_BYTES
 from coordinator.registry import own_identity
@@ -94,7 +93,6 @@ def create_app(
         jobs,
         job_schedules,
         job_attempts,
-        storage_key,
         notifications,
     ):
         app.router.routes.extend(module.router.routes)

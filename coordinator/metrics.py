@@ -23,7 +23,7 @@ from coordinator.budget.roster import Status
 from coordinator.models.budget_ledger import Kind
 from coordinator.models.job import JobState
 from coordinator.registry.aggregators import Attendance
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.store import jobs as job_store
 from coordinator.store import ledger as ledger_store
 from coordinator.store import registry as registry_store
@@ -192,11 +192,11 @@ def add_profile_metrics(metrics: ServiceMetrics, database: Database) -> None:
 async def _profile(database: Database, round_id: str) -> tuple[list[float], float, str] | None:
     """The slots of a released profile, how far noise moves each in 95 of 100 cases, and the unit;
     None of another result, and of more slots than are shown."""
-    text = await views.document(database, round_id, "descriptor")
+    text = await progress.document(database, round_id, "descriptor")
     query = Signed[RoundDescriptor].model_validate_json(text).statement.query
     if query.function is not Function.VECTOR_SUM or reads_vectors(query):
         return None
-    found = await views.result(database, round_id)
+    found = await progress.result(database, round_id)
     [name] = [part.name for part in parts(query) if part.name != PRESENCE]
     values, error = found.result[name], found.report.error
     if error is None or not isinstance(values, list) or len(values) > MOST_SLOTS:

@@ -19,9 +19,8 @@ from common.runtime.clock import Clock
 from common.runtime.logs import get_logger
 from common.runtime.telemetry import ServiceMetrics, Tracer
 from common.runtime.tls import post_quantum
-from common.store.database import migrate, open_store
+from common.store.database import add_store_meters, migrate, open_store
 from common.store.erasure import Erasure
-from common.store.metrics import add_store_meters
 from common.store.own_identities import OwnIdentities, SerialFile
 from common.store.transactions import Database
 from common.web.auth import Authenticator, ensure_operator_token

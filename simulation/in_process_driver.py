@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curator.engine import within_reach
-from simulation.events import RoundEvents
 from simulation.network import Network, Traffic, arrivals
-from simulation.populations import Population
+from simulation.populations import Population, RoundEvents
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit.accounting.expected_error import forecast
 from tacit.crypto.sharing import Words

@@ -37,9 +37,8 @@ from common.web.client import TcpTransport
 from curator.app import create_app
 from curator.engine import within_reach
 from curator.settings import CuratorSettings
-from simulation.events import RoundEvents
 from simulation.network import PERFECT, Faults, Network, Traffic
-from simulation.populations import Population
+from simulation.populations import Population, RoundEvents
 from simulation.simulated_rounds import Outcome, Store, Sums, check_unit, readings, sums
 from tacit import AsyncClient, RoundClosed
 from tacit.accounting.expected_error import forecast

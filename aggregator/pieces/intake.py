@@ -30,8 +30,7 @@ from aggregator.errors import (
     RoundExpired,
     SealKeyGone,
 )
-from aggregator.pieces.sealing_sessions import Beginning
-from aggregator.pieces.unsealing import BatchItem, LonePiece, batch_content, content_of
+from aggregator.pieces.unsealing import BatchItem, Beginning, LonePiece, batch_content, content_of
 from aggregator.store import pieces as piece_store
 from aggregator.store import rounds as round_store
 from aggregator.store.pieces import BatchRow

@@ -3,6 +3,7 @@
 A writing transaction of SQLite starts with BEGIN IMMEDIATE, so two writers wait for each other
 instead of failing when a reader becomes a writer; one that only reads blocks no other. An
 acknowledged commit is on the disk (`synchronous=FULL`). Parameters never appear in errors.
+Transactions and statements are counted as metrics.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ from tacit.errors import StartRefused
 
 if TYPE_CHECKING:
     from alembic.config import Config
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from common.runtime.telemetry import ServiceMetrics
+from common.store.transactions import Counts
 
 CHECK_S: Final = 5.0
 WRITE_S: Final = 1.0
@@ -70,7 +78,7 @@ def open_database(
 def open_store(settings: ServiceSettings, *kept: Path) -> Database:
     """A service's own database, with the pool that its settings ask for.
 
-    `kept`: the files and directories that the service makes beside it. Raises StoreLost.
+    `kept`: the files and directories that the service makes next to it. Raises StoreLost.
     """
     home = Home.of(settings, *kept)
     database = open_database(
@@ -249,3 +257,27 @@ def _pending(connection: Connection, script_location: Path) -> tuple[str, ...]:
     present = MigrationContext.configure(connection).get_current_heads()
     revisions = scripts.iterate_revisions("heads", present or "base")
     return tuple(revision.revision for revision in revisions)[::-1]
+
+
+class _StoreCollector(Collector):
+    """Reads the counts at each scrape; a statement pays for no metric."""
+
+    def __init__(self, prefix: str, counts: Counts) -> None:
+        self._prefix, self._counts = prefix, counts
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The counts of this moment."""
+        transactions = CounterMetricFamily(
+            f"{self._prefix}_transactions", "Transactions begun, by kind.", labels=("kind",)
+        )
+        transactions.add_metric(("reading",), self._counts.reading)
+        transactions.add_metric(("writing",), self._counts.writing)
+        yield transactions
+        yield CounterMetricFamily(
+            f"{self._prefix}_statements", "Statements executed.", self._counts.statements
+        )
+
+
+def add_store_meters(metrics: ServiceMetrics, database: Database) -> None:
+    """Add the transactions and statements of a service's database to its metrics."""
+    metrics.registry.register(_StoreCollector(f"tacit_{metrics.service}_store", database.counts))

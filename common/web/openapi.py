@@ -28,7 +28,7 @@ BINARY: Final = "application/octet-stream"
 
 REFERENCE: Final = "#/components/schemas/"
 OCTETS: Final[dict[str, Any]] = {"schema": {"type": "string", "format": "binary"}}
-"""A body in another form than JSON: the fields are those of the JSON beside it, where there is one.
+"""A body in another form than JSON: the fields are those of the JSON body, where there is one.
 Schemas describe JSON alone; generators of clients take such a body as octets."""
 _schemas: dict[str, dict[str, Any]] = {}
 

@@ -31,7 +31,7 @@ from coordinator.budget.outlook import outlook_of
 from coordinator.budget.plans import BudgetOutlook, OutlookRequest
 from coordinator.queries import periods_over
 from coordinator.registry.aggregators import Attendance
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import queries as query_store
 from coordinator.store import registry
@@ -234,7 +234,7 @@ class Conditions:
     async def _aborted(self) -> list[Condition]:
         """The newest round that ended, if it released no sum."""
         which = Filter(newest_first=True, heads=True)
-        heads, _ = await views.heads(self._database, which, Page(_EXAMINED, None))
+        heads, _ = await progress.heads(self._database, which, Page(_EXAMINED, None))
         newest = next((head for head in heads if head.state not in ACTIVE), None)
         if newest is None or newest.state is not RoundState.ABORTED:
             return []

@@ -47,7 +47,7 @@ router = api_router()
     "/v1/budget/preview",
     response_model_exclude_unset=True,
     tags=["budget"],
-    summary="What a round would cost, and whether it would be let in; nothing is spent",
+    summary="What a round would cost, and whether it would be accepted; nothing is spent",
     openapi_extra=takes(Plan, examples.PLAN),
 )
 async def preview_budget(request: Request, services: Services, caller: Analyst) -> BudgetPreview:
@@ -95,7 +95,7 @@ async def get_budget_outlook(request: Request, services: Services, _: Analyst) -
 
 
 async def preview_of(services: CoordinatorServices, plan: Plan, *, named: bool) -> BudgetPreview:
-    """What a planned round would cost, and whether it would be let in; `named`: with the curators
+    """What a planned round would cost, and whether it would be accepted; `named`: with the curators
     whose limits refuse it. Raises UnknownQuery, WindowMissing."""
     async with services.database.reading() as transaction:
         query, operators = await _planned(transaction, plan.query, plan.query_id)

@@ -37,7 +37,7 @@ from tacit.answers.budget import (
 from tacit.query.fields import Window
 from tacit.query.query import Query
 from tacit.query.terms import Identifier, PrivacyUnit
-from tacit.report.figures import delta_amount, epsilon_amount
+from tacit.report.model import delta_amount, epsilon_amount
 from tacit.wire import Exact, Instant, WireModel, format_exact, format_instant, parse_exact, require
 
 MOST_DAYS = 3660

@@ -30,9 +30,14 @@ from tacit.accounting.bounds import (
     source_bounds,
 )
 from tacit.accounting.charges import unit_cost
-from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
+from tacit.accounting.composition import (
+    FIXED_SCHEDULE,
+    round_loss,
+    stated_epsilon,
+    tight,
+    tight_at_worst_instant,
+)
 from tacit.accounting.scenarios import Scenario
-from tacit.accounting.zcdp_limits import stated_epsilon
 from tacit.answers import jobs as answers
 from tacit.answers.budget import (
     Claimed,
@@ -53,7 +58,7 @@ from tacit.answers.budget import (
 )
 from tacit.query.query import Query
 from tacit.query.terms import PrivacyUnit
-from tacit.report.figures import amount, delta_amount, epsilon_amount
+from tacit.report.model import amount, delta_amount, epsilon_amount
 from tacit.wire import format_exact, format_instant
 
 TRUST_MODELS: Final = {

@@ -18,8 +18,8 @@ from common.store.transactions import Transaction
 from common.web import idempotency
 from common.web.console.pages import console_router, see
 from coordinator.api.budget import LimitsBody, change_limits, verification_of
-from coordinator.budget import curator_events, statement
-from coordinator.budget.curator_events import Update
+from coordinator.budget import ledger, statement
+from coordinator.budget.ledger import Update
 from coordinator.budget.limits import Limit
 from coordinator.budget.outlook import outlook_of
 from coordinator.budget.plans import OutlookRequest
@@ -257,7 +257,7 @@ async def record_event(visit: Operator, services: Services) -> Response:
         )
         async with services.database.begin() as transaction:
             if await idempotency.recall(transaction, idempotency_keys, key) is None:
-                await curator_events.record(
+                await ledger.record(
                     transaction,
                     services.ledger,
                     update,

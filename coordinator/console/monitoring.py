@@ -24,7 +24,7 @@ from coordinator.budget.plans import OutlookRequest
 from coordinator.budget.screening import SENTENCE as PROPOSALS
 from coordinator.budget.screening import screened
 from coordinator.console.visits import Operator, Person
-from coordinator.rounds import views
+from coordinator.rounds import progress
 from coordinator.rounds.progress import AggregatorFlow, DeploymentFlow, flow_of
 from coordinator.services import CoordinatorServices, Services
 from coordinator.store import queries as query_store
@@ -32,8 +32,8 @@ from coordinator.store import registry
 from coordinator.store import rounds as store
 from coordinator.store.rounds import ACTIVE, Filter, RoundHead
 from tacit.crypto.signing import fingerprint
-from tacit.protocol.aggregator_messages import OTHER
 from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.messages import OTHER
 from tacit.wire import format_instant
 
 router = console_router()
@@ -75,7 +75,7 @@ class Step:
 async def show_overview(visit: Person, services: Services) -> Response:
     operator = visit.operator
     which = Filter(newest_first=True, heads=True)
-    heads, _ = await views.heads(services.database, which, Page(_LOOKED_AT, None))
+    heads, _ = await progress.heads(services.database, which, Page(_LOOKED_AT, None))
     days = services.settings.budget_warning_days
     outlook = await outlook_of(
         services.database, services.ledger, services.clock, OutlookRequest(days=days)
@@ -175,7 +175,7 @@ async def show_flow(
         stops=stops(flow),
         absent=len(absent),
         proposals=PROPOSALS,
-        heads=[views.head(head) for head in heads],
+        heads=[progress.head(head) for head in heads],
         picture=picture(heads, curators),
         curators=curators,
         health=[(row, each, told[row.id]) for row, each in zip(rows, seen, strict=True)],

@@ -29,8 +29,7 @@ from tacit.answers.jobs import Amount, RunsCost, RunsForecast
 from tacit.errors import DomainError, Invalid
 from tacit.protocol.federation import Federation
 from tacit.query.fields import Schedule
-from tacit.report.figures import delta_amount, epsilon_amount
-from tacit.report.model import Charge, PrivacyReport
+from tacit.report.model import Charge, PrivacyReport, delta_amount, epsilon_amount
 from tacit.wire import LAST_YEAR
 
 

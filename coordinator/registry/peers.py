@@ -48,17 +48,19 @@ from coordinator.registry.peer_requests import Renewals, ShownKeys, StepQueue
 from coordinator.store.registry import AggregatorRow
 from tacit import sets
 from tacit.crypto.signing import SignatureBroken, Signed, verify
-from tacit.protocol.aggregator_messages import Flow, Step, StepName
 from tacit.protocol.identities import IdentityChain
 from tacit.protocol.round.descriptor import AbortRequest, AbortStatement, Awaited, RoundDescriptor
 from tacit.protocol.round.messages import (
     AcceptedSet,
     Commitment,
+    Flow,
     FreezeRequest,
     KeyCheck,
     RelayedKeyShares,
     Reveal,
     RevealRequest,
+    Step,
+    StepName,
     Transcript,
     Verdict,
     Verified,
@@ -107,7 +109,7 @@ class Peer:
         return await self._shown.seal.current(now, lambda: self._seal_key("GET", "/current"))
 
     async def round_seal_key(self, round_id: str) -> Signed[SealKeyStatement]:
-        """A seal key for one round alone; the same if it is asked for again."""
+        """A seal key for one round alone; the same if it is requested again."""
         return await self._seal_key("POST", "", OfRound(round=round_id))
 
     async def _seal_key(

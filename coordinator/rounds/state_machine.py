@@ -55,6 +55,7 @@ from tacit.accounting.guarantees import priced_text
 from tacit.accounting.scenarios import Scenario
 from tacit.crypto.signing import SignatureBroken, Signed, verify
 from tacit.protocol.differencing import DifferenceRefused
+from tacit.protocol.proved_rounds import candidates_of
 from tacit.protocol.round.agreement import (
     ManifestRefused,
     is_proved,
@@ -74,7 +75,6 @@ from tacit.protocol.round.messages import (
 )
 from tacit.protocol.round.opening import check_commitments, open_sum
 from tacit.protocol.trust import SealRefused, ShownSeal, check_seal
-from tacit.protocol.verification import candidates_of
 from tacit.query.functions import decode, dimension
 from tacit.query.mechanisms import noisy_aggregators, shares_its_noise
 from tacit.query.query import Query

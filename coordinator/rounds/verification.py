@@ -38,6 +38,17 @@ from tacit import sets
 from tacit.answers.rounds import OwnStanding, RefusedByProof, RefusedCurator
 from tacit.crypto.signing import Signed
 from tacit.protocol.differencing import DifferenceRefused
+from tacit.protocol.proved_rounds import (
+    Candidates,
+    candidates_of,
+    check_verdicts,
+    check_verifications,
+    chunk_slices,
+    contradictions,
+    proved_manifest_of,
+    refused_curators,
+    share_lengths,
+)
 from tacit.protocol.round.agreement import ManifestRefused
 from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
 from tacit.protocol.round.messages import (
@@ -48,17 +59,6 @@ from tacit.protocol.round.messages import (
     VerdictRequest,
     Verification,
     Verified,
-)
-from tacit.protocol.verification import (
-    Candidates,
-    candidates_of,
-    check_verdicts,
-    check_verifications,
-    chunk_slices,
-    contradictions,
-    proved_manifest_of,
-    refused_curators,
-    share_lengths,
 )
 from tacit.query.proofs import proof_plan
 from tacit.wire import Binary, WireModel

@@ -20,8 +20,7 @@ from sqlalchemy import (
 )
 
 from common.store.columns import NAMES, Instant
-from common.store.identities import identity_table
-from common.store.party_identities import replaced_key_table
+from common.store.identities import identity_table, replaced_key_table
 from common.store.tokens import token_table
 from common.web.console.browser_sessions import console_tables
 from common.web.idempotency import idempotency_table

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import BindParameter, Row, bindparam, delete, func, insert, select, update
 
-from common.batches import batches
+from common.arrays import batches
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store.tables import reading_blocks as table

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import bindparam, select, text
 
-from common.batches import batches
+from common.arrays import batches
 from common.store.database import exclusive
 from common.store.transactions import Transaction
 from curator.store import blocks

@@ -4,7 +4,7 @@ client      both clients, how they connect, and calls that every service accepts
 exchange    requests with retries, long polls, and the calls that both clients share
 objects     answers for notebooks: tables, data frames, plots
 problems    problem documents as exceptions
-budget, curator, jobs, registry, rounds    the calls of one part of the API each
+curator, jobs, registry, rounds    the calls of one part of the API each; the budget is in registry
 """
 
 from tacit.client.client import AsyncClient, Client

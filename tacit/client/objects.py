@@ -27,8 +27,7 @@ from tacit.errors import MissingExtra
 from tacit.query.functions import PRESENCE
 from tacit.query.query import Query
 from tacit.report.comparison import compared_line
-from tacit.report.figures import short
-from tacit.report.model import Subject, of_a_hundred
+from tacit.report.model import Subject, of_a_hundred, short
 from tacit.report.text import HEADS, Brief, brief, brief_text, price_in_rho
 
 

@@ -72,7 +72,7 @@ class Stance(StrEnum):
 
 
 class Validity(StrEnum):
-    """Who sees to it that a contribution lies in its declared range: its curator, or a proof."""
+    """What ensures that a contribution lies in its declared range: its curator, or a proof."""
 
     DECLARED = "declared"
     PROVED = "proved"

@@ -34,7 +34,7 @@ from tacit.query.percentiles import (
 )
 from tacit.query.query import Query
 from tacit.query.terms import Function, Stance
-from tacit.report.figures import amount, part_unit, short
+from tacit.report.model import amount, part_unit, short
 
 USEFUL_SHARE: Final = Fraction(1, 100)
 """The relative error at which a group counts as useful in `smallest_useful_group`."""

@@ -30,7 +30,7 @@ from tacit.query.functions import parts
 from tacit.query.query import Query
 from tacit.query.terms import Function
 from tacit.randomness import PublicRandom
-from tacit.report.figures import part_unit
+from tacit.report.model import part_unit
 
 Floats = NDArray[np.float64]
 

@@ -37,14 +37,9 @@ from tacit.query.terms import Mechanism
 from tacit.report import statements
 from tacit.report.accuracy import error_statement
 from tacit.report.builder import pure_dp
-from tacit.report.figures import (
+from tacit.report.model import (
     ACCOUNTING_VERSION,
     FLOOR,
-    amount,
-    delta_amount,
-    epsilon_amount,
-)
-from tacit.report.model import (
     AccountingStatement,
     Charge,
     Claim,
@@ -55,6 +50,9 @@ from tacit.report.model import (
     SensitivityStatement,
     Subject,
     VerifiedStatement,
+    amount,
+    delta_amount,
+    epsilon_amount,
 )
 from tacit.report.statements import is_paper
 from tacit.report.validity import validity_statement

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tacit.report.figures import short
-from tacit.report.model import Charge, PrivacyReport, VerifiedStatement, of_a_hundred
+from tacit.report.model import Charge, PrivacyReport, VerifiedStatement, of_a_hundred, short
 
 Json = Mapping[str, Any]
 WIDTH: Final = 80

@@ -22,8 +22,14 @@ from tacit.query.mechanisms import clamped_tail
 from tacit.query.query import Query
 from tacit.query.terms import Validity
 from tacit.report.accuracy import with_intervals
-from tacit.report.figures import amount, part_unit
-from tacit.report.model import InfluenceStatement, PrivacyReport, Reach, ValidityStatement
+from tacit.report.model import (
+    InfluenceStatement,
+    PrivacyReport,
+    Reach,
+    ValidityStatement,
+    amount,
+    part_unit,
+)
 
 ANY_AMOUNT: Final = "A lying curator shifts the sum by any amount."
 LYING_AGGREGATORS: Final = "Aggregators that lie: by any amount."

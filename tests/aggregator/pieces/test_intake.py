@@ -22,12 +22,12 @@ from aggregator.pieces.intake import (
     _refuse_overlap,
 )
 from aggregator.pieces.routes import open_received
-from aggregator.pieces.sealing_sessions import session_for
 from aggregator.pieces.unsealing import (
     BatchItem,
     LonePiece,
     Words,
     open_lone,
+    session_for,
 )
 from aggregator.store import rounds as store
 from aggregator.store.pieces import BatchRow

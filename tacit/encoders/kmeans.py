@@ -346,7 +346,7 @@ class Lift:
         if not 1 <= self.radius <= widest:
             raise ValueError("the radius of a lift lies between 1 and 2 d G")
         if widest * self.view.steps > _LARGEST:
-            raise ValueError("a lift of so many steps is not exact")
+            raise ValueError("a lift of this many steps is not exact")
 
     @property
     def length(self) -> int:
@@ -399,7 +399,7 @@ class Zone:
             raise ValueError("centres lie on the grid")
         widest = 2 * self.centres.shape[1] * self.steps
         if widest * max(2 * self.steps, self.levels) > _LARGEST:
-            raise ValueError("a zone of so many steps or levels is not exact")
+            raise ValueError("a zone of this many steps or levels is not exact")
         if not (self.radii.min() >= 1 and self.radii.max() <= widest):
             raise ValueError("the radius of a zone lies between 1 and 2 d G")
 

@@ -24,9 +24,9 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 
 from tacit.accounting.randomised_response import total_epsilon
-from tacit.encoders.crowd_tasking.bounded import SubsetReports, WindowReports
-from tacit.encoders.crowd_tasking.encoder import Floats, Ints, Perturbation
-from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
+from tacit.encoders.crowd_tasking import Floats, Ints, Perturbation
+from tacit.encoders.crowd_tasking_bounded import SubsetReports, WindowReports
+from tacit.encoders.sums import Cost, EncodingRefused, LedgerUnit
 from tacit.protocol.federation import Report
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact, parse_exact

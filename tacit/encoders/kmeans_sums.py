@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from tacit.encoders.kmeans.encoder import (
+from tacit.encoders.kmeans import (
     Floats,
     Grid,
     Histogram,

@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.encoders.crowd_tasking.encoder import ReadingGrid
+from tacit.encoders.crowd_tasking import ReadingGrid
 from tacit.noise import Bernoulli
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact

@@ -17,9 +17,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from tacit.accounting.randomised_response import MOST_RESPONSES, delta_of_responses
-from tacit.encoders.dpbv_clustering.encoder import (
+from tacit.encoders.dpbv_clustering import (
     BLOCK_COINS,
+    MOST_CELLS,
+    POINT_STEPS,
     Box,
+    Cells,
     Code,
     Design,
     Flip,
@@ -30,20 +33,14 @@ from tacit.encoders.dpbv_clustering.encoder import (
     from_wire,
     make_codes,
     most_differing,
+    noisy_points,
     pack,
+    point_scale,
     to_wire,
+    unary_reports,
     words_per_value,
 )
-from tacit.encoders.dpbv_clustering.sums import (
-    MOST_CELLS,
-    POINT_STEPS,
-    Cells,
-    noisy_points,
-    point_scale,
-    unary_reports,
-)
-from tacit.encoders.reports import Cost, EncodingRefused, LedgerUnit
-from tacit.encoders.sums import MOST_RECORDS
+from tacit.encoders.sums import MOST_RECORDS, Cost, EncodingRefused, LedgerUnit
 from tacit.protocol.federation import MOST_REPORT_BYTES, Report
 from tacit.randomness import NoiseSource
 from tacit.wire import format_exact, parse_exact
