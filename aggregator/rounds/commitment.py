@@ -44,7 +44,6 @@ from common.store.transactions import LARGE_ROWS, Transaction
 from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.agreement import ManifestRefused, manifest_hash, manifest_of
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     COMMITMENT_LABEL,
     AcceptedSet,
@@ -56,6 +55,7 @@ from tacit.protocol.round.messages import (
     Verdict,
 )
 from tacit.protocol.round.opening import CommitmentRefused, check_commitments, commitment_hash
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.verification import (
     Candidates,
     candidates_of,

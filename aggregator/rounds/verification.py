@@ -53,7 +53,6 @@ from aggregator.store.rounds import RoundRow
 from common.store.transactions import Transaction
 from tacit.crypto.signing import Signed
 from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import (
     VERDICT_LABEL,
     VERIFICATION_LABEL,
@@ -64,6 +63,7 @@ from tacit.protocol.round.messages import (
     VerificationRequest,
 )
 from tacit.protocol.round.pieces import proof_context
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.verification import (
     CandidateList,
     Candidates,

@@ -32,9 +32,9 @@ from common.batches import batches
 from common.runtime.logs import describe, get_logger
 from common.store.transactions import Transaction
 from tacit.crypto.sealing import TAG_BYTES, SealBroken, span_within
-from tacit.protocol.round.descriptor import RoundState
 from tacit.protocol.round.messages import SHORT_SHARES, ProvedPart
 from tacit.protocol.round.pieces import proof_context, rows_of, unpack
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.verification import (
     Candidates,
     ChunkPlace,

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import httpx
 
-from common.runtime.tls import environment_trust
 from tacit import Client, Error, Problem
 from tacit.client.exchange import Retry
 from tacit.protocol.enrolment import GrantAnswer, GrantRequest, JoinToken, PartyKind
@@ -340,7 +339,11 @@ def _log(service: ServiceAddress) -> str:
 
 def trusted(url: str) -> ssl.SSLContext | bool:
     """The TLS context of a client of this address; not loaded for plain HTTP."""
-    return not url.lower().startswith("http:") and environment_trust()
+    if url.lower().startswith("http:"):
+        return False
+    from common.runtime.tls import environment_trust
+
+    return environment_trust()
 
 
 def pair(deployment: Deployment) -> None:

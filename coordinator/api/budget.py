@@ -50,7 +50,6 @@ from tacit.answers.budget import (
     DebitDifferences,
     LedgerEvent,
     LedgerEvents,
-    LedgerSeals,
     LedgerVerification,
     Limits,
     Proposed,
@@ -58,6 +57,7 @@ from tacit.answers.budget import (
     ReleasedAmount,
     Screened,
 )
+from tacit.answers.ledger_seals import LedgerSeals
 from tacit.errors import DomainError, FieldError, Invalid
 from tacit.protocol.round.pieces import ItemAnswer
 from tacit.query.query import Query

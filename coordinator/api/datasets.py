@@ -35,7 +35,7 @@ from coordinator.store import datasets as store
 from coordinator.store.datasets import DatasetRow
 from coordinator.store.tables import idempotency_keys
 from coordinator.web import Operator, encode, link_next
-from tacit.answers.jobs import Dataset, DatasetLedger, ListOfDatasets
+from tacit.answers.datasets import Dataset, DatasetLedger, ListOfDatasets
 from tacit.wire import format_instant
 
 router = api_router()

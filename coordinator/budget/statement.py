@@ -33,7 +33,7 @@ from tacit.accounting.charges import unit_cost
 from tacit.accounting.composition import FIXED_SCHEDULE, round_loss, tight, tight_at_worst_instant
 from tacit.accounting.scenarios import Scenario
 from tacit.accounting.zcdp_limits import stated_epsilon
-from tacit.answers import jobs as answers
+from tacit.answers import datasets as answers
 from tacit.answers.budget import (
     Claimed,
     CuratorBudget,

@@ -36,7 +36,7 @@ from coordinator.store.rounds import ACTIVE, Filter, RoundHead
 from tacit.answers import rounds as answers
 from tacit.crypto.signing import fingerprint
 from tacit.protocol.aggregator_messages import OTHER
-from tacit.protocol.round.descriptor import RoundState
+from tacit.protocol.round.state import RoundState
 from tacit.wire import format_exact, format_instant
 
 router = console_router()

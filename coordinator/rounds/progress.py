@@ -34,8 +34,9 @@ from tacit import sets
 from tacit.crypto.signing import Signed
 from tacit.errors import FieldError, Invalid
 from tacit.protocol.aggregator_messages import KEPT, LEAST, Flow, reported, totals
-from tacit.protocol.round.descriptor import Refusal, RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import Refusal, RoundDescriptor
 from tacit.protocol.round.messages import AcceptedSet
+from tacit.protocol.round.state import RoundState
 from tacit.sets import Bits
 from tacit.wire import Instant, WireModel
 

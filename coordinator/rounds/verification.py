@@ -39,7 +39,7 @@ from tacit.answers.rounds import OwnStanding, RefusedByProof, RefusedCurator
 from tacit.crypto.signing import Signed
 from tacit.protocol.differencing import DifferenceRefused
 from tacit.protocol.round.agreement import ManifestRefused
-from tacit.protocol.round.descriptor import RoundDescriptor, RoundState
+from tacit.protocol.round.descriptor import RoundDescriptor
 from tacit.protocol.round.messages import (
     REFUSED_BY_PROOF,
     Manifest,
@@ -49,6 +49,7 @@ from tacit.protocol.round.messages import (
     Verification,
     Verified,
 )
+from tacit.protocol.round.state import RoundState
 from tacit.protocol.verification import (
     Candidates,
     candidates_of,
