@@ -57,8 +57,8 @@ from coordinator.rounds.progress import ReceivingLooks
 from coordinator.rounds.scheduling import Expiry, Scheduler
 from coordinator.settings import CoordinatorSettings
 from coordinator.storage_keys import StorageKeys, open_storage_keys
+from coordinator.store.tables import create, tokens
 from coordinator.store.tables import identities as identities_table
-from coordinator.store.tables import tokens
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _log = get_logger("tacit.coordinator")
@@ -172,7 +172,7 @@ async def _open(
         settings, settings.data_dir / "storage.key", settings.data_dir / "jobs", directory
     )
     add_store_meters(metrics, database)
-    await migrate(database, MIGRATIONS)
+    await migrate(database, MIGRATIONS, create)
     await restoring.recover(database, settings, clock)
     await ensure_operator_token(database, tokens, settings, clock)
     own = await OwnIdentities.of(

@@ -7,6 +7,7 @@ SERVICE`.
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import signal
@@ -23,6 +24,7 @@ def main() -> None:
     """Run the service in this process."""
     threading.Thread(target=_end_with_the_command, name="parent", daemon=True).start()
     service = sys.argv.pop(1)
+    gc.disable()  # what is imported stays; the server collects once, when all is made
     runpy.run_module(service, run_name="__main__", alter_sys=True)
 
 
