@@ -38,6 +38,7 @@ from coordinator.jobs.results import Results
 from coordinator.jobs.schedules import JobScheduler
 from coordinator.jobs.submission import Submission
 from coordinator.jobs.workers.cluster import Cluster
+from coordinator.jobs.workers.own_workers import OwnWorkers
 from coordinator.key_rotation import Resealing
 from coordinator.metrics import (
     add_attendance_metrics,
@@ -287,10 +288,12 @@ def _open_jobs(
     results = Results(settings.data_dir / "jobs", keys)
     submission = Submission(datasets, keys, FederatedAsking(conduct, settings))
     federated = Federated(Desk(conduct, attempts, results, changes.notify, woken))
+    address = settings.dask_scheduler
+    workers = OwnWorkers(settings.job_workers) if address is None else Cluster(address)
     return Jobs(
         submission,
         attempts,
-        Dispatcher(attempts, Cluster(settings), settings, changes.notify),
+        Dispatcher(attempts, workers, settings, changes.notify),
         results,
         changes,
         federated,

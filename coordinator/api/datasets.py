@@ -131,6 +131,7 @@ async def create_dataset(request: Request, services: Services, caller: Operator)
         short = _short(request, declared, checked)
         return await idempotency.request_key(short, caller.token_id)
 
+    await services.jobs.dispatcher.warm()
     hand_in = HandIn(services.datasets, services.settings)
     answer, replayed = await hand_in.take(request, services.clock.now(), key_of)
     return answer.response(replayed=replayed)

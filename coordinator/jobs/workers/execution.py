@@ -13,6 +13,7 @@ import os
 import pickle
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -91,12 +92,10 @@ def _spread(
 ) -> list[Part] | None:
     """Their results; None if there is no other worker, if they cannot be pickled, or if blocks that
     take `each_s` are not worth the transfer."""
-    try:
-        from distributed import get_worker, worker_client
-
-        get_worker()
-    except (ImportError, ValueError):
+    if not _of_dask():
         return None
+    from distributed import worker_client
+
     sealed = _Sealed(key)
     try:
         code = sealed.seal(function)
@@ -360,12 +359,24 @@ def _outcome(link: Link, ticket: Ticket, assignment: Assignment, heart: Heart) -
 
 def worker_name() -> str:
     """The worker's address if there is one, else host and process id."""
-    try:
-        from distributed import get_worker
-
-        return str(get_worker().address)
-    except (ImportError, ValueError):
+    if not _of_dask():
         return f"{socket.gethostname()}/{os.getpid()}"
+    from distributed import get_worker
+
+    return str(get_worker().address)
+
+
+def _of_dask() -> bool:
+    """Whether this process is a worker of Dask, which then has been imported."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 class Streams:
