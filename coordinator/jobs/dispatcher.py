@@ -1,10 +1,10 @@
 """Starts an attempt at every queued job, and another one where an attempt was lost.
 
 Runs in the background of one coordinator process; several may share a database: an attempt begins
-with one conditional update of the job's row. An attempt of this process is lost when Dask reports
-that its task has ended: a late heartbeat is no proof that its worker is dead. Any other attempt
-(of another replica, or from before a restart) is lost when its lease has run out. Jobs run in
-workers; nothing here blocks the event loop.
+with one conditional update of the job's row. An attempt of this process is lost when its worker has
+ended, or Dask reports that its task has: a late heartbeat is no proof that its worker is dead. Any
+other attempt (of another replica, or from before a restart) is lost when its lease has run out.
+Jobs run in workers; nothing here blocks the event loop.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The worker claims the lease, fetches the data, and requests the secret seed when the algorithm first
 needs it. Every 250 ms it reports progress and the coordinator answers continue or stop; an attempt
 that has not stopped 1.5 s after being told to is killed with its process. Blocks of a job run on
-other workers if that is worth the transfer. Dask receives only the ticket.
+other workers of Dask if that is worth the transfer. A worker is given only the ticket.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def _private() -> int:
 
 # One attempt at a job, from its ticket to its outcome. Runs in a worker.
 #
-# Dask receives only the ticket. The worker claims the lease, fetches the data, and requests the
+# It is given only the ticket. The worker claims the lease, fetches the data, and requests the
 # secret seed when the algorithm first needs noise. A task returns only its final state.
 
 Ending = Literal["delivered", "failed", "lost"]
